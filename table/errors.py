@@ -1,0 +1,55 @@
+"""Errors of the table layer.
+
+Every message says what is wrong, where (file, instant, key) and what to do next. ``ValueError`` is left for bad
+arguments of a caller; a class of its own exists only where a caller acts differently on it.
+"""
+
+from __future__ import annotations
+
+
+class TagstreamError(Exception):
+    """Root of every error this project raises on purpose."""
+
+
+class ConfigError(TagstreamError):
+    """An option or property is unknown, unsupported or has a value that cannot be used."""
+
+
+class TableError(TagstreamError):
+    """Root of the errors about a Hudi table."""
+
+
+class TableNotFoundError(TableError):
+    """The path holds no Hudi table."""
+
+
+class UnsupportedTableError(TableError):
+    """The table is a valid one, but uses something this version cannot read or write."""
+
+
+class TableConfigMismatchError(TableError):
+    """The table's own properties contradict the options of the job."""
+
+
+class InstantConflictError(TableError):
+    """An instant file that must be new exists already: another writer or attempt was first."""
+
+
+class CorruptFileError(TableError):
+    """A file's bytes do not follow the format."""
+
+
+class InvalidPartitionPathError(TableError):
+    """A partition path would leave the table's folder or cannot be a folder name."""
+
+
+class InvalidKeyError(TableError):
+    """A record has no usable record key."""
+
+
+class LeaseLostError(TableError):
+    """This process does not hold the table's writer lease any more: it must not publish."""
+
+
+class ForeignCommitError(TableError):
+    """Another writer committed to the table since this one looked."""

@@ -1,0 +1,1 @@
+"""Hudi log files: blocks, delete records, reading and writing."""
