@@ -1,0 +1,1 @@
+"""Measurements: generators, peers and reports."""

@@ -1,0 +1,1 @@
+"""The key-group store: where every record key lives, kept as streaming state."""

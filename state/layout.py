@@ -1,0 +1,50 @@
+"""Where a stream's index is kept and how its keys are read; fixed in the checkpoint, sent to every task."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+OrderingKind = Literal["none", "int64", "bytes"]
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """Folders and fixed choices of one stream's index.
+
+    `durable_dir` is the checkpoint's index folder (shared storage), `local_dir` this host's cache folder.
+    `ordering`: how ordering values are kept ("int64" order-preserving, "bytes" for strings, "none" = position only).
+    `ttl_ms` 0 keeps keys forever. `snapshot_every`: deltas in a pointer before a snapshot replaces them.
+    `lock_wait_s`: how long a locked local store is waited for before a fresh folder is used instead.
+    `durable_fsync` False is for tests and benches only.
+    """
+
+    durable_dir: str
+    local_dir: str
+    ordering: OrderingKind = "int64"
+    global_index: bool = True
+    ttl_ms: int = 0
+    snapshot_every: int = 20
+    lock_wait_s: float = 10.0
+    durable_fsync: bool = True
+
+    def deltas_dir(self, label: int) -> str:
+        """Folder of a key group's deltas."""
+        return os.path.join(self.durable_dir, "deltas", str(label))
+
+    def snapshots_dir(self, label: int) -> str:
+        """Folder of a key group's snapshot manifests and the SST files they name."""
+        return os.path.join(self.durable_dir, "snapshots", str(label))
+
+    def generation_dir(self, generation: int) -> str:
+        """Folder where a bootstrap leaves one start file per key group."""
+        return os.path.join(self.durable_dir, f"gen-{generation}")
+
+    def epoch_dir(self, epoch: int) -> str:
+        """Folder where a catch-up leaves one side delta per key group it changes."""
+        return os.path.join(self.durable_dir, f"epoch-{epoch}")
+
+    def group_dir(self, label: int) -> str:
+        """Local folder of a key group's store."""
+        return os.path.join(self.local_dir, str(label))

@@ -1,0 +1,99 @@
+"""What the driver pins before a batch runs, so that every attempt of the batch assigns the same file groups."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+from table.errors import TableError
+
+WRITE_PROFILE_VERSION = 1
+
+Mode = Literal["process", "replay"]
+
+
+@dataclass(frozen=True)
+class SmallFile:
+    """A file group that still takes inserts. `room_records`: how many more records fit before the size limit."""
+
+    file_id: str
+    room_records: int
+
+
+@dataclass(frozen=True)
+class WriteProfile:
+    """The immutable facts of one run of one batch.
+
+    `labels` are the key groups' labels in the checkpoint's order; a group's place in it is its index, and its lane is
+    that index modulo `lanes`. Groups of one lane share the new file groups of a partition. `batch_time_ms` is the
+    driver's clock when the profile was written (epoch milliseconds); nothing in a task reads a clock of its own.
+    `manifest` (replay only) maps a group label to the JSON of the delta that the commit on the timeline was made with;
+    a group that had none is absent. `generation` and `epoch` say which bootstrap and which catch-up the index is at.
+    """
+
+    table_name: str
+    query_id: str
+    batch_id: int
+    run: int
+    instant: str
+    batch_time_ms: int
+    labels: tuple[int, ...]
+    mode: Mode = "process"
+    generation: int = 0
+    epoch: int = 0
+    lanes: int = 1
+    avg_record_bytes: int = 1024
+    max_file_bytes: int = 125_829_120
+    records_per_new_file: int = 122_880
+    small_files: dict[str, tuple[SmallFile, ...]] = field(default_factory=dict)
+    manifest: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise ValueError(f"write profile mode {self.mode!r} is neither 'process' nor 'replay'")
+        if self.lanes < 1 or self.records_per_new_file < 1:
+            raise ValueError(
+                f"write profile of batch {self.batch_id}: lanes ({self.lanes}) and records_per_new_file "
+                f"({self.records_per_new_file}) must be at least 1"
+            )
+        if not self.labels or len(set(self.labels)) != len(self.labels):
+            raise ValueError(f"write profile of batch {self.batch_id}: key group labels are empty or not unique")
+
+    def group_index(self, label: int) -> int:
+        """Place of a key group in the checkpoint's list of labels."""
+        try:
+            return self.labels.index(label)
+        except ValueError:
+            raise ValueError(f"key group label {label} is none of the {len(self.labels)} labels of the profile") from None
+
+    def to_json(self) -> str:
+        """One line of JSON; `from_json` gives an equal profile back."""
+        doc = asdict(self)
+        doc["version"] = WRITE_PROFILE_VERSION
+        doc["small_files"] = {p: [[s.file_id, s.room_records] for s in files] for p, files in self.small_files.items()}
+        doc["manifest"] = {str(label): ref for label, ref in self.manifest.items()}
+        return json.dumps(doc, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str, source: str = "write profile") -> WriteProfile:
+        """Parse `to_json`'s text; `source` names the file in errors. An unknown version or shape is a TableError."""
+        try:
+            doc: dict[str, Any] = json.loads(text)
+            version = doc.pop("version", None)
+        except (ValueError, AttributeError) as e:
+            raise TableError(f"{source}: not a write profile ({e}); remove the checkpoint or restore this file") from e
+        if version != WRITE_PROFILE_VERSION:
+            raise TableError(
+                f"{source}: write profile version {version!r}, this program knows {WRITE_PROFILE_VERSION}; "
+                "run the program version that wrote the checkpoint"
+            )
+        try:
+            doc["labels"] = tuple(int(x) for x in doc["labels"])
+            doc["small_files"] = {
+                p: tuple(SmallFile(str(i), int(n)) for i, n in files) for p, files in doc["small_files"].items()
+            }
+            doc["manifest"] = {int(label): str(ref) for label, ref in doc["manifest"].items()}
+            return cls(**doc)
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise TableError(f"{source}: write profile has a wrong shape ({e!r}); restore this file") from e
