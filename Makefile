@@ -1,0 +1,52 @@
+# Every target sets itself up on a fresh machine: Python 3.11 and Java 17, Maven only for Kafka.
+SHELL := /bin/sh
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.tagstream-installed
+# When make began, so that the demo can print how long the set-up took.
+STARTED := $(shell date +%s.%N)
+
+MONTHS ?= 1
+TABLE_TYPE ?= COPY_ON_WRITE
+FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --started $(STARTED)
+
+.PHONY: help install run run-kafka test check bench drills clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills)'
+
+install: $(STAMP)  ## make .venv/ with the console script tagstream
+
+$(STAMP): pyproject.toml conf/constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(v != (3, 11) and "Tagstream needs Python 3.11, $(PYTHON) is %d.%d: install it, or name it with make PYTHON=/path/to/python3.11" % v)'
+	@command -v java >/dev/null || { echo 'Tagstream needs Java 17 (no java on the PATH): install openjdk-17-jre-headless' >&2; exit 1; }
+	@echo 'installing into $(VENV)/ (a few minutes the first time)'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[demo,dev]'
+	@touch $(STAMP)
+
+run: install  ## stream real flights from files into out/flights and check the table
+	@$(PY) $(FLIGHTS)
+
+run-kafka: install  ## the same through a real Kafka broker on loopback
+	@$(PY) $(FLIGHTS) --kafka
+
+test: install  ## all tests but the long drills
+	$(PY) -m pytest $(ARGS)
+
+check: install  ## formatting, lint and types
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: install  ## records a second of the tag step
+	$(PY) -m bench.tag_step $(ARGS)
+
+drills: install  ## the long failure drills
+	$(PY) -m pytest -m drill tests/drills $(ARGS)
+
+clean:  ## remove what the targets made, the virtual environment and the jars too
+	rm -rf $(VENV) .jars out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

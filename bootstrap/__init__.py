@@ -1,0 +1,1 @@
+"""Table to index: plan, scan, load, verify, resume."""

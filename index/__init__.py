@@ -1,0 +1,1 @@
+"""The index family: every Hudi index behind one interface."""

@@ -1,0 +1,1 @@
+"""What the tests share: a real broker, a producer, processes to kill, readers."""
