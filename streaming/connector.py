@@ -1,0 +1,96 @@
+"""The jars Spark needs to read Kafka: found in the project's cache, fetched by Maven the first time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from streaming.errors import SourceError
+
+PROJECT = Path(__file__).resolve().parent.parent
+CACHE_FOLDER = ".jars"
+FETCH_SECONDS = 600
+
+# What Maven says when it reached no repository, in the words of its resolver and of Java's sockets.
+_OFFLINE = (
+    "Unknown host",
+    "Network is unreachable",
+    "Connection refused",
+    "Connection timed out",
+    "connect timed out",
+    "No route to host",
+    "Temporary failure in name resolution",
+    "in offline mode",
+)
+
+
+def connector_jars(project: Path = PROJECT, *, env: Mapping[str, str] = os.environ) -> list[Path]:
+    """Jars of Spark's Kafka connector, sorted. Raises SourceError when they can't be had."""
+    return fetch_jars(project / "conf" / "poms" / "kafka-connector.xml", project / CACHE_FOLDER, env=env)
+
+
+def fetch_jars(pom: Path, cache: Path, *, env: Mapping[str, str] = os.environ) -> list[Path]:
+    """Jars that `pom` names, from `cache` or by Maven.
+
+    A pom's jars have a folder of their own named by its content, so an edited pom is fetched again. The folder appears
+    by one rename when all jars are there: a fetch that was killed leaves nothing that looks complete, and of two
+    processes fetching at once one wins.
+    """
+    if not pom.is_file():
+        raise SourceError(f"{pom} is missing: it says which jars to fetch. Restore it from the project's sources.")
+    folder = cache / f"{pom.stem}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    if not folder.is_dir():
+        _fetch(pom, folder, env)
+    jars = sorted(folder.glob("*.jar"))
+    if not jars:
+        raise SourceError(f"{folder} holds no jars. Delete that folder and start again, they are fetched anew.")
+    return jars
+
+
+def _fetch(pom: Path, folder: Path, env: Mapping[str, str]) -> None:
+    maven = shutil.which("mvn", path=env.get("PATH"))
+    if maven is None:
+        raise SourceError(
+            f"the jars of {pom.name} are not in {folder} and there is no Maven (mvn) on the PATH to fetch them. "
+            f"Install Maven, or copy {folder.parent} from a machine that has it."
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
+        target = Path(scratch) / "jars"
+        _run_maven(maven, pom, target, env)
+        try:
+            target.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # anything but another process having been first
+                raise
+
+
+def _run_maven(maven: str, pom: Path, target: Path, env: Mapping[str, str]) -> None:
+    command = [maven, "-q", "-B", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies"]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+    try:
+        done = subprocess.run(
+            command, env=dict(env), capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SourceError(
+            f"Maven did not fetch the jars of {pom.name} within {FETCH_SECONDS} s. Try `{' '.join(command)}` by hand."
+        ) from error
+    if done.returncode == 0 and target.is_dir():
+        return
+    said = done.stdout + done.stderr
+    lines = [line for line in said.splitlines() if line.startswith("[ERROR]")] or said.splitlines() or ["(nothing)"]
+    what = lines[0].removeprefix("[ERROR]").strip()
+    if any(sign in said for sign in _OFFLINE):
+        raise SourceError(
+            f"Maven could not reach a repository to fetch the jars of {pom.name}: {what}. Start once with network, or "
+            f"copy {target.parent.parent} from a machine that has them; a proxy or mirror goes in ~/.m2/settings.xml."
+        )
+    raise SourceError(
+        f"Maven failed on {pom} (exit code {done.returncode}): {what}. Run `{' '.join(command)}` to see all."
+    )
