@@ -1,0 +1,125 @@
+"""Names of files and instants: pure functions of their arguments, so that a replay makes the same names."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import CorruptFileError
+
+# The root of our name-based UUIDs. Changing it changes every file id: never do.
+_FILE_ID_NAMESPACE = uuid.UUID("6f6fbb4a-2f0e-5a35-9d0f-7a4c6e1b8f21")
+
+# Hudi 1.2 parses file ids as [a-zA-Z0-9-]+ ; older engines allow more, so reading is lenient up to the first "_".
+_BASE_FILE = re.compile(r"^([^._/][^_/]*)_([^_/]+)_(\d+)\.([a-zA-Z0-9]+)$")
+_LOG_FILE = re.compile(r"^\.([^._/]+)_([^./]*)\.(log|archive)\.(\d+)(?:_(\d+-\d+-\d+)(\.cdc)?)?$")
+
+
+@dataclass(frozen=True)
+class BaseFileName:
+    """``<file id>_<write token>_<instant>.<extension>``."""
+
+    file_id: str
+    write_token: str
+    instant: str
+    extension: str
+
+
+@dataclass(frozen=True)
+class LogFileName:
+    """``.<file id>_<time>.log.<version>_<write token>[.cdc]``.
+
+    ``base_instant`` is the base instant of the slice in table version 6, the delta commit's own instant from 8 on.
+    """
+
+    file_id: str
+    base_instant: str
+    version: int
+    write_token: str | None
+    is_cdc: bool
+
+
+def new_file_id(*parts: str | int) -> str:
+    """File id of a new file group: a UUIDv5 of the parts and ``-0``.
+
+    Every part is written with its length, so ("ab", "c") and ("a", "bc") differ.
+    """
+    texts = [str(part) for part in parts]
+    name = "".join(f"{len(text)}:{text}" for text in texts)
+    return f"{uuid.uuid5(_FILE_ID_NAMESPACE, name)}-0"
+
+
+def write_token(partition: int, stage: int, attempt: int) -> str:
+    """Write token: three numbers that differ between the attempts (and runs) that may write the same file."""
+    if min(partition, stage, attempt) < 0:
+        raise ValueError(f"a write token has no negative parts: {partition}, {stage}, {attempt}")
+    return f"{partition}-{stage}-{attempt}"
+
+
+def base_file_name(file_id: str, token: str, instant: str) -> str:
+    """Name of a Parquet base file."""
+    return f"{file_id}_{token}_{instant}.parquet"
+
+
+def log_file_name(file_id: str, base_instant: str, version: int, token: str) -> str:
+    """Name of a log file; versions count from 1 per (file id, base instant)."""
+    if version < 1:
+        raise ValueError(f"log file versions begin at 1: {version}")
+    return f".{file_id}_{base_instant}.log.{version}_{token}"
+
+
+def parse_base_file_name(name: str) -> BaseFileName | None:
+    """Parts of a base file's name; None when it is not one."""
+    match = _BASE_FILE.match(name)
+    return BaseFileName(*match.groups()) if match else None
+
+
+def parse_log_file_name(name: str) -> LogFileName | None:
+    """Parts of a log file's name; None when it is not one. The write token is absent in old tables."""
+    match = _LOG_FILE.match(name)
+    if match is None or match.group(3) != "log":
+        return None
+    file_id, base_instant, _, version, token, cdc = match.groups()
+    return LogFileName(file_id, base_instant, int(version), token, cdc is not None)
+
+
+def seqnos(instant: str, task_partition: int, start: int, count: int) -> pa.Array:
+    """``_hoodie_commit_seqno`` of ``count`` rows: ``<instant>_<task partition>_<row counter from start>``."""
+    counters = pa.array(np.arange(start, start + count, dtype=np.int64)).cast(pa.string())
+    return pc.binary_join_element_wise(f"{instant}_{task_partition}", counters, "_")
+
+
+def instant_from_ms(ms: int, utc: bool) -> str:
+    """Instant time of epoch milliseconds: 17 digits, in UTC or in this host's zone (hoodie.table.timeline.timezone)."""
+    seconds, millis = divmod(ms, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC if utc else None)
+    return f"{moment:%Y%m%d%H%M%S}{millis:03d}"
+
+
+def next_instant(ms: int, newest: str | None, utc: bool = False) -> str:
+    """Instant at ``ms``, or one millisecond after ``newest`` where the clock is not past it.
+
+    Instants only grow: a clock that stepped back, or an hour that summer time repeats, must not reuse one.
+    """
+    wanted = instant_from_ms(ms, utc)
+    if newest is None or wanted > _to_millis(newest):
+        return wanted
+    return _after(_to_millis(newest))
+
+
+def _to_millis(instant: str) -> str:
+    """A 14-digit instant of an old table stands for the last millisecond of its second."""
+    if not instant.isdigit() or len(instant) < 14:
+        raise CorruptFileError(f"{instant!r} is no instant time (14 or 17 digits); check the names in .hoodie")
+    return (instant + "999")[:17]
+
+
+def _after(instant: str) -> str:
+    moment = datetime.strptime(instant[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(instant[14:17]) + 1)
+    return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
