@@ -1,0 +1,1 @@
+"""The streaming job: options, source, decode, stateful tag, sink, progress."""

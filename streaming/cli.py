@@ -1,0 +1,104 @@
+"""The command line: HoodieStreamer's flags, made from the key table."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from streaming.keys import REGISTRY
+from streaming.options import Options, build_options
+from streaming.props_file import read_properties
+from table.config import ConfigKey, Entry, Kind, Status
+from table.errors import ConfigError
+
+_FILE, _CONF, _FLAG = 0, 1, 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises ConfigError in place of printing the usage and leaving, so that there is one way to report an error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see --help")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser: every flag of the key table, with its default in the help."""
+    out = _Parser(
+        prog="run_stream.py",
+        allow_abbrev=False,
+        description="Upserts a change stream (Kafka or JSON files) into an Apache Hudi table. "
+        "Flags win over --hoodie-conf, that over --props. Every key: docs/configuration.md",
+    )
+    out.add_argument("--props", metavar="FILE", help="properties file, as for HoodieStreamer")
+    out.add_argument(
+        "--hoodie-conf", metavar="KEY=VALUE", action="append", default=[], help="one property; may be repeated"
+    )
+    for key in REGISTRY.keys:
+        if key.flag is not None:
+            _add(out, key)
+    return out
+
+
+def _add(out: argparse.ArgumentParser, key: ConfigKey) -> None:
+    assert key.flag is not None
+    is_switch = key.kind is Kind.BOOL or "false" in key.harmless
+    hidden = key.status is not Status.SUPPORTED
+    out.add_argument(
+        key.flag,
+        dest=key.flag,
+        metavar=metavar(key),
+        nargs="?" if is_switch else None,
+        const="true" if is_switch else None,
+        help=argparse.SUPPRESS if hidden else help_text(key).replace("%", "%%"),
+    )
+
+
+def metavar(key: ConfigKey) -> str:
+    """The placeholder of a flag's value in the help."""
+    if key.kind is Kind.CHOICE:
+        return "|".join(key.choices)
+    return {Kind.BOOL: "true|false", Kind.INT: "N", Kind.BYTES: "BYTES", Kind.PATH: "PATH"}.get(key.kind, "VALUE")
+
+
+def help_text(key: ConfigKey) -> str:
+    """A key's documentation for the help: what it does, its default, its property name."""
+    text = key.doc.replace("`", "")
+    note = key.default_note.replace("`", "") or str(key.default).lower()
+    if key.kind is Kind.CHOICE and not key.default_note:
+        note = str(key.default)
+    property_name = "" if key.flag_only else f"; property {key.name}"
+    return f"{text} (default: {note}{property_name})"
+
+
+def load_options(argv: Sequence[str]) -> Options:
+    """The options of a command line; ConfigError with one clear line when something is wrong.
+
+    ``--help`` prints the help and raises SystemExit(0), as argparse does.
+    """
+    return build_options(command_line_entries(argv))
+
+
+def command_line_entries(argv: Sequence[str]) -> list[Entry]:
+    """The entries of a command line in rising precedence: properties file, ``--hoodie-conf``, flags."""
+    out = parser()
+    known, unknown = out.parse_known_args(list(argv))
+    if unknown:
+        flags = [key.flag for key in REGISTRY.keys if key.flag] + ["--props", "--hoodie-conf"]
+        near = difflib.get_close_matches(unknown[0].partition("=")[0], flags, n=1)
+        raise ConfigError(f"unknown argument {unknown[0]}{f'; did you mean {near[0]}?' if near else '; see --help'}")
+    given = vars(known)
+    entries: list[Entry] = []
+    if given["props"] is not None:
+        entries += read_properties(Path(str(given["props"]).removeprefix("file://")), _FILE)
+    for pair in given["hoodie_conf"]:
+        name, equals, value = str(pair).partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--hoodie-conf {name}: expected key=value")
+        entries.append(Entry(name.strip(), value.strip(), "--hoodie-conf", _CONF))
+    for key in REGISTRY.keys:
+        if key.flag is not None and given.get(key.flag) is not None:
+            entries.append(Entry(key.name, str(given[key.flag]), key.flag, _FLAG))
+    return entries

@@ -1,0 +1,113 @@
+"""Keys that say which table is written, and what its keys, partitions and ordering are."""
+
+from __future__ import annotations
+
+from table.config import ConfigKey, Kind
+
+_TABLE = "Table"
+_KEYGEN = "org.apache.hudi.keygen."
+
+_OP = "this version upserts only; deletes are upserts with `_hoodie_is_deleted` or Kafka tombstones"
+
+TABLE_KEYS = (
+    ConfigKey(
+        "hoodie.base.path", Kind.PATH, "Folder of the table; it is created when it does not exist.",
+        flag="--target-base-path", default_note="required", section=_TABLE, aliases=("path",),
+    ),
+    ConfigKey(
+        "hoodie.table.name", Kind.STRING, "Name of the table.", flag="--target-table", section=_TABLE,
+        aliases=("hoodie.datasource.write.table.name",), default_note="required for a new table; else the table's own",
+    ),
+    ConfigKey(
+        "hoodie.database.name", Kind.STRING, "Database name written to a new table's properties.",
+        default_note="none", section=_TABLE,
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.table.type", Kind.CHOICE, "Table type; an existing table's must be the same.",
+        default="COPY_ON_WRITE", flag="--table-type", section=_TABLE, aliases=("hoodie.table.type",),
+        values={"COPY_ON_WRITE": "COPY_ON_WRITE", "MERGE_ON_READ": "MERGE_ON_READ"},
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.operation", Kind.CHOICE, "What is done with the records.", default="UPSERT",
+        flag="--op", section=_TABLE, values={"UPSERT": "UPSERT"},
+        refused_values={
+            name: _OP
+            for name in (
+                "INSERT", "BULK_INSERT", "DELETE", "DELETE_PARTITION", "INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE",
+                "BOOTSTRAP", "UPSERT_PREPPED", "INSERT_PREPPED", "BULK_INSERT_PREPPED", "DELETE_PREPPED",
+            )
+        },
+    ),
+    ConfigKey(
+        "hoodie.write.table.version", Kind.CHOICE, "Version of a new table; an existing table keeps its own.",
+        default="6", section=_TABLE, values={"6": "6"}, aliases=("hoodie.table.version",),
+        refused_values={v: "this version writes table version 6, which every Hudi engine reads" for v in "789"},
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.recordkey.field", Kind.LIST, "Fields that make up the record key.",
+        default=(), default_note="required for a new table; else the table's own", section=_TABLE,
+        aliases=("hoodie.table.recordkey.fields",),
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.partitionpath.field", Kind.LIST, "Fields that make up the partition path; empty: the "
+        "table has no partitions.",
+        default=(), section=_TABLE, aliases=("hoodie.table.partition.fields",),
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.hive_style_partitioning", Kind.BOOL, "Partition folders are named `field=value`.",
+        default=False, section=_TABLE,
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.partitionpath.urlencode", Kind.BOOL,
+        "Special characters of a partition value become `%XX`. Without it `/` in a value makes folder levels.",
+        default=False, section=_TABLE,
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.keygenerator.type", Kind.CHOICE, "Key generator, by type.", section=_TABLE,
+        default_note="SIMPLE for one key and one partition field, NON_PARTITION for no partition field, else COMPLEX",
+        values={
+            "SIMPLE": "SIMPLE", "COMPLEX": "COMPLEX", "NON_PARTITION": "NON_PARTITION",
+            "SIMPLE_AVRO": "SIMPLE", "COMPLEX_AVRO": "COMPLEX", "NON_PARTITION_AVRO": "NON_PARTITION",
+        },
+        refused_values={
+            name: "key generators of this version are SIMPLE, COMPLEX and NON_PARTITION"
+            for name in ("TIMESTAMP", "TIMESTAMP_AVRO", "CUSTOM", "CUSTOM_AVRO", "GLOBAL_DELETE", "GLOBAL_DELETE_AVRO")
+        },
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.keygenerator.class", Kind.CHOICE, "Key generator, by Hudi's class name.",
+        section=_TABLE, default_note="see `hoodie.datasource.write.keygenerator.type`",
+        aliases=("hoodie.table.keygenerator.class",),
+        values={
+            (prefix + name).upper(): kind
+            for prefix in ("", _KEYGEN)
+            for name, kind in (
+                ("SimpleKeyGenerator", "SIMPLE"), ("SimpleAvroKeyGenerator", "SIMPLE"),
+                ("ComplexKeyGenerator", "COMPLEX"), ("ComplexAvroKeyGenerator", "COMPLEX"),
+                ("NonpartitionedKeyGenerator", "NON_PARTITION"), ("NonpartitionedAvroKeyGenerator", "NON_PARTITION"),
+            )
+        },
+        refused_values={
+            (prefix + name).upper(): "key generators of this version are Simple, Complex and Nonpartitioned"
+            for prefix in ("", _KEYGEN)
+            for name in (
+                "TimestampBasedKeyGenerator", "TimestampBasedAvroKeyGenerator", "CustomKeyGenerator",
+                "CustomAvroKeyGenerator", "GlobalDeleteKeyGenerator", "GlobalAvroDeleteKeyGenerator",
+                "AutoRecordGenWrapperKeyGenerator", "AutoRecordGenWrapperAvroKeyGenerator",
+            )
+        },
+    ),
+    ConfigKey(
+        "hoodie.table.ordering.fields", Kind.LIST, "The field whose greater value is the newer event (one field). "
+        "Without it the position in the source decides, which files do not have: they need one.",
+        default=(), flag="--source-ordering-field", section=_TABLE,
+        aliases=("hoodie.datasource.write.precombine.field", "hoodie.table.precombine.field"),
+    ),
+    ConfigKey(
+        "hoodie.write.record.merge.mode", Kind.CHOICE, "Follows from the ordering field; a contradiction is refused.",
+        section=_TABLE, default_note="EVENT_TIME_ORDERING with an ordering field, else COMMIT_TIME_ORDERING",
+        aliases=("hoodie.record.merge.mode",),
+        values={"EVENT_TIME_ORDERING": "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING": "COMMIT_TIME_ORDERING"},
+        refused_values={"CUSTOM": "records are merged by event time or by commit time"},
+    ),
+)

@@ -1,0 +1,312 @@
+"""The job's options: entries from files and flags, checked against the key table, as one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from streaming import kafka_keys
+from streaming.keys import REGISTRY
+from streaming.resolve import Resolved, resolve
+from table.config import Entry, Value
+from table.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Options:
+    """Effective options of one run.
+
+    Sizes are bytes, intervals seconds, TTL days. ``explicit`` holds the names of the keys that the user gave (the rest
+    are defaults, or are taken from an existing table by ``streaming.table_match``). ``kafka_options`` are ready for
+    Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself.
+    """
+
+    target_base_path: str
+    target_table: str | None
+    database: str | None
+    table_type: str
+    op: str
+    table_version: int
+    record_key_fields: tuple[str, ...]
+    partition_fields: tuple[str, ...]
+    ordering_field: str | None
+    hive_style: bool
+    url_encode: bool
+    key_generator: str
+    merge_mode: str
+
+    checkpoint_dir: str
+    continuous: bool
+    min_sync_interval_seconds: int
+    source_limit: int
+    commit_on_errors: bool
+    max_bad_records: int
+    metrics_port: int | None
+    spark_master: str | None
+    spark_conf: Mapping[str, str]
+    shuffle_partitions: int | None
+    streaming_checkpoint_identifier: str | None
+
+    source_class: str
+    kafka_topic: str | None
+    kafka_options: Mapping[str, str]
+    starting_offsets: str
+    fail_on_data_loss: bool
+    min_partitions: int
+    dfs_root: str | None
+    schema_file: str | None
+
+    index_type: str
+    index_bootstrap_enabled: bool
+    index_global_enabled: bool
+    index_state_ttl_days: float
+    index_partition_regex: str
+    index_key_groups: int | None
+    index_local_dir: str | None
+    inserts_to_base_files: bool
+
+    parquet_max_file_size: int
+    parquet_small_file_limit: int
+    parquet_codec: str
+    parquet_block_size: int
+    parquet_page_size: int
+    parquet_dictionary: bool
+    record_size_estimate: int
+    record_size_threshold: float
+    insert_split_size: int
+    logfile_compression_ratio: float
+    logfile_block_format: str
+    bloom_type: str
+    bloom_num_entries: int
+    bloom_fpp: float
+    bloom_max_entries: int
+    metadata_enable: bool | None
+
+    explicit: frozenset[str]
+    warnings: tuple[str, ...]
+    described: tuple[tuple[str, str, str], ...]
+
+    @property
+    def stream_id(self) -> str:
+        """Name of this stream in the table's commits."""
+        return self.streaming_checkpoint_identifier or self.kafka_topic or self.dfs_root or ""
+
+    def is_set(self, key: str) -> bool:
+        """True when the user gave ``key`` (canonical name) himself."""
+        return key in self.explicit
+
+    def origin(self, key: str) -> str:
+        """Where ``key`` came from: file and line, flag, or 'default'."""
+        return next((origin for name, _, origin in self.described if name == key), "default")
+
+    def describe(self) -> list[str]:
+        """The effective options, one ``key = value  (origin)`` a line, secrets masked; fit for a log."""
+        return [f"{name} = {value}  ({origin})" for name, value, origin in self.described]
+
+
+def build_options(entries: Sequence[Entry]) -> Options:
+    """Check ``entries`` and make the options; ConfigError says which key, value and origin is wrong, and what to do."""
+    r = resolve(REGISTRY, entries)
+    base_path, checkpoint = _required(r, "hoodie.base.path"), _required(r, "--checkpoint-dir")
+    _check_apart(base_path, checkpoint)
+    keys, partitions = (
+        r.texts("hoodie.datasource.write.recordkey.field"),
+        r.texts("hoodie.datasource.write.partitionpath.field"),
+    )
+    ordering = _ordering_field(r)
+    source = r.text("--source-class")
+    source_class = "kafka" if source == "JsonKafkaSource" else "dfs"
+    _check_source(r, source_class)
+    return Options(
+        target_base_path=base_path,
+        target_table=r.opt_text("hoodie.table.name"),
+        database=r.opt_text("hoodie.database.name"),
+        table_type=r.text("hoodie.datasource.write.table.type"),
+        op=r.text("hoodie.datasource.write.operation"),
+        table_version=int(r.text("hoodie.write.table.version")),
+        record_key_fields=keys,
+        partition_fields=partitions,
+        ordering_field=ordering,
+        hive_style=r.flag("hoodie.datasource.write.hive_style_partitioning"),
+        url_encode=r.flag("hoodie.datasource.write.partitionpath.urlencode"),
+        key_generator=_key_generator(r, keys, partitions),
+        merge_mode=_merge_mode(r, ordering),
+        checkpoint_dir=checkpoint,
+        continuous=r.flag("--continuous"),
+        min_sync_interval_seconds=r.number("--min-sync-interval-seconds"),
+        source_limit=_source_limit(r, source_class),
+        commit_on_errors=r.flag("--commit-on-errors"),
+        max_bad_records=r.number("--max-bad-records"),
+        metrics_port=r.opt_number("--metrics-port"),
+        spark_master=r.opt_text("--spark-master"),
+        spark_conf=r.spark_conf,
+        shuffle_partitions=r.opt_number("spark.sql.shuffle.partitions"),
+        streaming_checkpoint_identifier=r.opt_text("hoodie.datasource.write.streaming.checkpoint.identifier"),
+        source_class=source_class,
+        kafka_topic=r.opt_text("hoodie.streamer.source.kafka.topic"),
+        kafka_options=_kafka_options(r),
+        starting_offsets=r.text("auto.offset.reset"),
+        fail_on_data_loss=r.flag("hoodie.streamer.source.kafka.enable.failOnDataLoss"),
+        min_partitions=r.number("hoodie.streamer.source.kafka.minPartitions"),
+        dfs_root=r.opt_text("hoodie.streamer.source.dfs.root"),
+        schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
+        index_type=r.text("hoodie.index.type"),
+        index_bootstrap_enabled=r.flag("index.bootstrap.enabled"),
+        index_global_enabled=r.flag("index.global.enabled"),
+        index_state_ttl_days=r.real("index.state.ttl"),
+        index_partition_regex=r.text("index.partition.regex"),
+        index_key_groups=r.opt_number("index.key.groups"),
+        index_local_dir=r.opt_text("index.local.dir"),
+        inserts_to_base_files=r.flag("tagstream.inserts.to.base.files"),
+        parquet_max_file_size=r.number("hoodie.parquet.max.file.size"),
+        parquet_small_file_limit=r.number("hoodie.parquet.small.file.limit"),
+        parquet_codec=r.text("hoodie.parquet.compression.codec"),
+        parquet_block_size=r.number("hoodie.parquet.block.size"),
+        parquet_page_size=r.number("hoodie.parquet.page.size"),
+        parquet_dictionary=r.flag("hoodie.parquet.dictionary.enabled"),
+        record_size_estimate=r.number("hoodie.copyonwrite.record.size.estimate"),
+        record_size_threshold=r.real("hoodie.record.size.estimation.threshold"),
+        insert_split_size=r.number("hoodie.copyonwrite.insert.split.size"),
+        logfile_compression_ratio=r.real("hoodie.logfile.to.parquet.compression.ratio"),
+        logfile_block_format=r.text("hoodie.logfile.data.block.format"),
+        bloom_type=r.text("hoodie.bloom.index.filter.type"),
+        bloom_num_entries=r.number("hoodie.index.bloom.num_entries"),
+        bloom_fpp=r.real("hoodie.index.bloom.fpp"),
+        bloom_max_entries=r.number("hoodie.bloom.index.filter.dynamic.max.entries"),
+        metadata_enable=r.opt_flag("hoodie.metadata.enable"),
+        explicit=frozenset(r.values),
+        warnings=(*r.warnings, *_index_warnings(r)),
+        described=_described(r),
+    )
+
+
+def _required(r: Resolved, name: str) -> str:
+    value = r.opt_text(name)
+    if value is None:
+        raise ConfigError(f"{r.call(name)} is missing; give it")
+    return value
+
+
+def _check_apart(base_path: str, checkpoint: str) -> None:
+    table, home = (PurePosixPath(p.removeprefix("file://").removeprefix("file:")) for p in (base_path, checkpoint))
+    if table == home or table in home.parents or home in table.parents:
+        raise ConfigError(
+            f"--checkpoint-dir {checkpoint} and --target-base-path {base_path} lie in one another; "
+            "a checkpoint inside a table looks like data to other readers: give them folders of their own"
+        )
+
+
+def _ordering_field(r: Resolved) -> str | None:
+    fields = r.texts("hoodie.table.ordering.fields")
+    if len(fields) > 1:
+        raise ConfigError(
+            f"{r.said('hoodie.table.ordering.fields')}: this version orders by one field; name the one that decides"
+        )
+    return fields[0] if fields else None
+
+
+def _key_generator(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...]) -> str:
+    by_type = r.opt_text("hoodie.datasource.write.keygenerator.type")
+    by_class = r.opt_text("hoodie.datasource.write.keygenerator.class")
+    if by_type and by_class and by_type != by_class:
+        raise ConfigError(
+            f"{r.said('hoodie.datasource.write.keygenerator.type')} contradicts "
+            f"{r.said('hoodie.datasource.write.keygenerator.class')}; remove one"
+        )
+    if not partitions:
+        derived = "NON_PARTITION"
+    else:
+        derived = "SIMPLE" if len(keys) == 1 and len(partitions) == 1 else "COMPLEX"
+    chosen = by_class or by_type or derived
+    name = "hoodie.datasource.write.keygenerator." + ("class" if by_class else "type")
+    if keys and chosen == "SIMPLE" and (len(keys) != 1 or len(partitions) != 1):
+        raise ConfigError(
+            f"{r.said(name)}: it takes one key and one partition field, but there are {len(keys)} and "
+            f"{len(partitions)}; remove the key so that {derived} is used"
+        )
+    if keys and chosen == "NON_PARTITION" and partitions:
+        raise ConfigError(
+            f"{r.said(name)}: it makes no partitions, but "
+            f"{r.said('hoodie.datasource.write.partitionpath.field')}; remove one of the two"
+        )
+    return chosen
+
+
+def _merge_mode(r: Resolved, ordering: str | None) -> str:
+    derived = "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
+    asked = r.opt_text("hoodie.write.record.merge.mode")
+    if asked == "COMMIT_TIME_ORDERING" and ordering:
+        raise ConfigError(
+            f"{r.said('hoodie.write.record.merge.mode')} contradicts the ordering field {ordering}: with one the newer "
+            "event wins; remove the merge mode, or the ordering field"
+        )
+    # Asked for event time without a field: an existing table may bring the field, so table_match decides.
+    return asked or derived
+
+
+def _check_source(r: Resolved, source_class: str) -> None:
+    needed = (
+        ("hoodie.streamer.source.kafka.topic", "bootstrap.servers")
+        if source_class == "kafka"
+        else ("hoodie.streamer.source.dfs.root",)
+    )
+    for name in needed:
+        if r.opt_text(name) is None:
+            raise ConfigError(f"{name} is missing; --source-class {r.text('--source-class')} needs it")
+    topic = r.opt_text("hoodie.streamer.source.kafka.topic")
+    if source_class == "kafka" and topic is not None and "," in topic:
+        raise ConfigError(f"{r.said('hoodie.streamer.source.kafka.topic')}: one topic is read by one job")
+
+
+def _source_limit(r: Resolved, source_class: str) -> int:
+    limit = r.opt_number("--source-limit")
+    if limit is None and source_class == "kafka":
+        limit = r.opt_number("hoodie.streamer.kafka.source.maxEvents")
+    return limit if limit is not None else (1_000_000 if source_class == "kafka" else 512 * 1024 * 1024)
+
+
+def _kafka_options(r: Resolved) -> dict[str, str]:
+    options = {kafka_keys.PREFIX + name: value for name, value in r.kafka.items()}
+    servers = r.opt_text("bootstrap.servers")
+    if servers is not None:
+        options[kafka_keys.PREFIX + "bootstrap.servers"] = servers
+    return options
+
+
+def _index_warnings(r: Resolved) -> list[str]:
+    warnings = []
+    days = r.real("index.state.ttl")
+    if days > 0:
+        warnings.append(
+            f"{r.said('index.state.ttl')}: a key without a record for {days:g} days is forgotten; if it comes again it "
+            "is written as a new row beside the old one, and a late event can overwrite a newer row"
+        )
+    if r.text("index.partition.regex") != ".*":
+        warnings.append(
+            f"{r.said('index.partition.regex')}: keys in partitions that do not match are unknown to the index; a "
+            "record with such a key is written as a new row beside the old one"
+        )
+    return warnings
+
+
+def _described(r: Resolved) -> tuple[tuple[str, str, str], ...]:
+    rows = [
+        (key.name, _show(key.secret or kafka_keys.is_secret(key.name), r.value(key.name)), r.origin(key.name))
+        for key in REGISTRY.keys
+        if r.value(key.name) is not None and r.reported(key)
+    ]
+    for names, prefix in ((r.kafka, kafka_keys.PREFIX), (r.spark_conf, "")):
+        rows += [
+            (prefix + name, _show(kafka_keys.is_secret(name), value), r.extra_origin[name])
+            for name, value in sorted(names.items())
+        ]
+    return tuple(rows)
+
+
+def _show(secret: bool, value: Value) -> str:
+    if secret:
+        return "****"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
