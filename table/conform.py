@@ -1,0 +1,33 @@
+"""Bring rows that were written under an older or differently nested schema into a wanted one."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from table.errors import UnsupportedTableError
+
+
+def conform(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
+    """Rows with exactly the columns and types of ``schema``.
+
+    Columns and struct fields are matched by name, as Hudi's schema evolution does: a missing one is null, one that is
+    not wanted is dropped. List element names (``array``, ``element``, ``item``) do not matter. ``where`` (a file or
+    block) is named by the UnsupportedTableError of a column whose values do not fit.
+    """
+    if rows.schema.equals(schema, check_metadata=False):
+        return rows
+    columns = []
+    for field in schema:
+        if field.name not in rows.column_names:
+            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)]))
+            continue
+        column = rows.column(field.name)
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowException as error:
+            raise UnsupportedTableError(
+                f"column {field.name!r} of {where} is {column.type} and does not fit {field.type}: {error}; "
+                "read it with the schema it was written in"
+            ) from error
+    # from_arrays does not look at nulls: a missing column is null even where the schema says it never is
+    return pa.Table.from_arrays(columns, schema=schema)
