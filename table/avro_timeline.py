@@ -1,0 +1,113 @@
+"""Avro object container files of the timeline: plans and metadata of actions, and commits from version 8 on.
+
+Readers take the schema from the file. Writers must use Hudi's full names: Java resolves by name.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import fastavro
+
+from table.errors import CorruptFileError
+
+MAGIC = b"Obj\x01"
+_STRING = {"type": "string", "avro.java.string": "String"}
+_OPTIONAL_STRING = ["null", _STRING]
+_INSTANT_INFO = {
+    "type": "record",
+    "name": "HoodieInstantInfo",
+    "fields": [{"name": "commitTime", "type": _STRING}, {"name": "action", "type": _STRING}],
+}
+
+
+def _map(values: object) -> dict[str, object]:
+    return {"type": "map", "values": values, "avro.java.string": "String"}
+
+
+def _optional(name: str, kind: object) -> dict[str, object]:
+    return {"name": name, "type": ["null", kind], "default": None}
+
+
+_VERSION = {"name": "version", "type": ["int", "null"], "default": 1}
+
+ROLLBACK_PLAN = {
+    "type": "record",
+    "name": "HoodieRollbackPlan",
+    "namespace": "org.apache.hudi.avro.model",
+    "fields": [
+        _optional("instantToRollback", _INSTANT_INFO),
+        _optional(
+            "RollbackRequests",
+            {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "HoodieRollbackRequest",
+                    "fields": [
+                        {"name": "partitionPath", "type": _STRING},
+                        {"name": "fileId", "type": _OPTIONAL_STRING, "default": None},
+                        {"name": "latestBaseInstant", "type": _OPTIONAL_STRING, "default": None},
+                        {"name": "filesToBeDeleted", "type": {"type": "array", "items": _STRING}, "default": []},
+                        _optional("logBlocksToBeDeleted", _map("long")),
+                    ],
+                },
+            },
+        ),
+        _VERSION,
+    ],
+}
+
+ROLLBACK_METADATA = {
+    "type": "record",
+    "name": "HoodieRollbackMetadata",
+    "namespace": "org.apache.hudi.avro.model",
+    "fields": [
+        {"name": "startRollbackTime", "type": _STRING},
+        {"name": "timeTakenInMillis", "type": "long"},
+        {"name": "totalFilesDeleted", "type": "int"},
+        {"name": "commitsRollback", "type": {"type": "array", "items": _STRING}},
+        {
+            "name": "partitionMetadata",
+            "type": _map(
+                {
+                    "type": "record",
+                    "name": "HoodieRollbackPartitionMetadata",
+                    "fields": [
+                        {"name": "partitionPath", "type": _STRING},
+                        {"name": "successDeleteFiles", "type": {"type": "array", "items": _STRING}},
+                        {"name": "failedDeleteFiles", "type": {"type": "array", "items": _STRING}},
+                        _optional("rollbackLogFiles", _map("long")),
+                        _optional("logFilesFromFailedCommit", _map("long")),
+                    ],
+                }
+            ),
+        },
+        _VERSION,
+        {"name": "instantsRollback", "type": {"type": "array", "items": _INSTANT_INFO}, "default": []},
+    ],
+}
+
+
+def read_record(data: bytes, where: str) -> dict[str, Any]:
+    """The one record of a timeline file; CorruptFileError with the file's name otherwise."""
+    try:
+        record = next(iter(fastavro.reader(io.BytesIO(data))))
+    except Exception as error:
+        raise CorruptFileError(
+            f"{where} is not a readable Avro timeline file ({error}): restore or remove it"
+        ) from error
+    if not isinstance(record, dict):
+        raise CorruptFileError(f"{where} holds no Avro record: restore or remove it")
+    return record
+
+
+def write_record(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
+    """One record as an uncompressed container file."""
+    buffer = io.BytesIO()
+    # A fixed sync marker: the same plan gives the same bytes.
+    fastavro.writer(
+        buffer, fastavro.parse_schema(dict(schema)), [record], codec="null", sync_marker=b"tagstream-marker"
+    )
+    return buffer.getvalue()

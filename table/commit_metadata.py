@@ -1,0 +1,81 @@
+"""The content of a commit file: write stats by partition, replaced file groups and extra metadata.
+
+JSON up to table version 7, an Avro container file from 8 on; both are read, JSON is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from table.avro_timeline import MAGIC, read_record
+from table.errors import CorruptFileError
+from table.write_status import WriteStat, WriteStatus
+
+SCHEMA_KEY = "schema"
+
+
+@dataclass(frozen=True)
+class CommitMetadata:
+    """What one write action did. ``extra`` holds Hudi's ``extraMetadata`` (``schema``, checkpoints, our own keys)."""
+
+    stats: Mapping[str, tuple[WriteStat, ...]] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
+    operation: str = "UPSERT"
+    compacted: bool = False
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def build(
+        statuses: Iterable[WriteStatus], extra: Mapping[str, str], avro_json: str, operation: str = "UPSERT"
+    ) -> CommitMetadata:
+        """The metadata of a commit of these files; ``avro_json`` is the table schema without meta fields."""
+        by_partition: dict[str, list[WriteStat]] = {}
+        for status in statuses:
+            by_partition.setdefault(status.stat.partition_path, []).append(status.stat)
+        stats = {p: tuple(sorted(found, key=lambda s: s.path)) for p, found in sorted(by_partition.items())}
+        return CommitMetadata(stats, {SCHEMA_KEY: avro_json, **extra}, operation)
+
+    def all_stats(self) -> list[WriteStat]:
+        """The stats of all partitions."""
+        return [stat for found in self.stats.values() for stat in found]
+
+    def to_bytes(self) -> bytes:
+        """The JSON text of a commit file."""
+        content: dict[str, Any] = {
+            "partitionToWriteStats": {p: [stat.to_json() for stat in found] for p, found in self.stats.items()},
+            "compacted": self.compacted,
+            "extraMetadata": dict(self.extra),
+            "operationType": self.operation,
+        }
+        if self.replaced:
+            content["partitionToReplaceFileIds"] = {p: list(ids) for p, ids in self.replaced.items()}
+        return json.dumps(content, indent=2).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes, where: str) -> CommitMetadata:
+        """Metadata of any writer; an empty file (some pending instants) gives empty metadata."""
+        if not data.strip():
+            return CommitMetadata(operation="UNKNOWN")
+        if data.startswith(MAGIC):
+            return _from_dict(read_record(data, where))
+        try:
+            content = json.loads(data)
+        except ValueError as error:
+            raise CorruptFileError(f"{where} is not readable commit metadata ({error}): restore the file") from error
+        if not isinstance(content, dict):
+            raise CorruptFileError(f"{where} holds no commit metadata: restore the file")
+        return _from_dict(content)
+
+
+def _from_dict(content: Mapping[str, Any]) -> CommitMetadata:
+    stats = content.get("partitionToWriteStats") or {}
+    return CommitMetadata(
+        stats={p: tuple(WriteStat.from_json(stat) for stat in found) for p, found in stats.items()},
+        extra={k: v for k, v in (content.get("extraMetadata") or {}).items() if v is not None},
+        operation=content.get("operationType") or "UNKNOWN",
+        compacted=bool(content.get("compacted")),
+        replaced={p: tuple(ids) for p, ids in (content.get("partitionToReplaceFileIds") or {}).items()},
+    )

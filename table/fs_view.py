@@ -1,0 +1,128 @@
+"""Which file slices a table has at an instant, found by listing partitions (no metadata table).
+
+Up to table version 7 a log file names the base instant of its slice; from version 8 on it names its own delta
+commit and belongs to the newest slice that began before that commit was completed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from table.file_group import BaseFile, FileSlice, LogFile
+from table.names import parse_base_file_name, parse_log_file_name
+from table.partition_metadata import list_partitions
+from table.storage import Storage
+from table.timeline import Timeline
+
+
+@dataclass
+class _Group:
+    """The files of one file group as listed, committed or not."""
+
+    file_id: str
+    bases: list[BaseFile]
+    logs: list[LogFile]
+
+
+@dataclass(frozen=True)
+class FileSystemView:
+    """The committed slices as of ``as_of`` (an instant time; None: nothing is committed)."""
+
+    storage: Storage
+    timeline: Timeline
+    as_of: str | None
+    version: int
+
+    def partitions(self) -> list[str]:
+        """All partition paths, sorted."""
+        return list_partitions(self.storage)
+
+    def latest_merged_slices(self, partition_path: str) -> list[FileSlice]:
+        """The newest slice of every file group that is not replaced, sorted by file id.
+
+        A pending compaction's slice comes merged with the one before it: together they are the group's content.
+        """
+        groups = self._groups(partition_path)
+        found = (self._latest(partition_path, group) for _, group in sorted(groups.items()))
+        return [file_slice for file_slice in found if file_slice is not None]
+
+    def latest_slice(self, partition_path: str, file_id: str) -> FileSlice | None:
+        """The newest merged slice of one file group; None when the group has no committed one."""
+        group = self._groups(partition_path, file_id).get(file_id)
+        return self._latest(partition_path, group) if group else None
+
+    def latest_base_files(self, partition_path: str) -> list[BaseFile]:
+        """The newest committed base file of every file group that is not replaced (read-optimized query)."""
+        groups = self._groups(partition_path)
+        found = (self._newest_base(g) for _, g in sorted(groups.items()) if not self._replaced(partition_path, g))
+        return [base for base in found if base is not None]
+
+    def _groups(self, partition_path: str, only: str | None = None) -> dict[str, _Group]:
+        groups: dict[str, _Group] = {}
+        for entry in self.storage.list(partition_path):
+            if entry.is_dir:
+                continue
+            base = parse_base_file_name(entry.name)
+            if base is not None and only in (None, base.file_id):
+                group = groups.setdefault(base.file_id, _Group(base.file_id, [], []))
+                group.bases.append(BaseFile(entry.name, base.file_id, base.instant, entry.size))
+                continue
+            log = parse_log_file_name(entry.name)
+            if log is not None and not log.is_cdc and only in (None, log.file_id):
+                group = groups.setdefault(log.file_id, _Group(log.file_id, [], []))
+                group.logs.append(
+                    LogFile(entry.name, log.file_id, log.base_instant, log.version, log.write_token, entry.size)
+                )
+        return groups
+
+    def _replaced(self, partition_path: str, group: _Group) -> bool:
+        at = self.timeline.replaced.get((partition_path, group.file_id))
+        return at is not None and self.as_of is not None and self.as_of >= at
+
+    def _committed(self, instant: str) -> bool:
+        return self.as_of is not None and instant <= self.as_of and self.timeline.is_valid(instant)
+
+    def _newest_base(self, group: _Group, before: str | None = None) -> BaseFile | None:
+        bases = [b for b in group.bases if self._committed(b.instant) and (before is None or b.instant < before)]
+        return max(bases, key=lambda b: (b.instant, b.name), default=None)
+
+    def _latest(self, partition_path: str, group: _Group) -> FileSlice | None:
+        if self._replaced(partition_path, group):
+            return None
+        pending = self.timeline.pending_compactions.get((partition_path, group.file_id))
+        logs = sorted(group.logs, key=lambda log: log.order)
+        if self.version >= 8:
+            found = self._latest_by_completion(partition_path, group, logs)
+        else:
+            found = self._latest_by_name(partition_path, group, logs, pending)
+        if found is None:
+            return None
+        versions = [log.version for log in logs if log.time == found.base_instant]
+        return replace(found, next_log_version=max(versions, default=0) + 1)
+
+    def _latest_by_name(
+        self, partition_path: str, group: _Group, logs: list[LogFile], pending: str | None
+    ) -> FileSlice | None:
+        """Table versions up to 7."""
+        times = {base.instant for base in group.bases} | {log.time for log in logs}
+        committed = [time for time in times if self._committed(time) and time != pending]
+        if pending is not None:
+            committed = [time for time in committed if time < pending]
+        base_instant = max(committed, default=None)
+        if base_instant is None and pending is None:
+            return None
+        instants = [time for time in (base_instant, pending) if time is not None]
+        base = next((b for b in [self._newest_base(group)] if b is not None and b.instant == base_instant), None)
+        own = tuple(log for log in logs if log.time in instants)
+        return FileSlice(partition_path, group.file_id, instants[-1], base, own)
+
+    def _latest_by_completion(self, partition_path: str, group: _Group, logs: list[LogFile]) -> FileSlice | None:
+        """Table versions from 8 on. A pending compaction needs no care: its deltas lie over the same base file."""
+        base = self._newest_base(group)
+        own = [log for log in logs if self._committed(log.time)]
+        if base is not None:
+            own = [log for log in own if self.timeline.completion_time(log.time) >= base.instant]
+        elif not own:
+            return None
+        base_instant = base.instant if base is not None else min(log.time for log in own)
+        return FileSlice(partition_path, group.file_id, base_instant, base, tuple(own))

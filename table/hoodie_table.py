@@ -1,0 +1,165 @@
+"""A Hudi table: its place and properties; create one, open one, and refuse by name what cannot be done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from table.commit_metadata import SCHEMA_KEY
+from table.errors import CorruptFileError, TableConfigMismatchError, UnsupportedTableError
+from table.fs_view import FileSystemView
+from table.properties import create_properties, read_properties, update_properties
+from table.storage import META_FOLDER, Storage
+from table.table_config import COPY_ON_WRITE, MERGE_ON_READ, MergeMode, TableConfig, default_key_generator
+from table.timeline import Timeline
+
+READABLE_VERSIONS = (6, 8, 9)
+WRITABLE_VERSIONS = (6,)
+_NEW_FOLDERS = (".aux/.bootstrap/.partitions", ".aux/.bootstrap/.fileids", ".schema", ".temp", "archived")
+_METADATA_TABLE = f"{META_FOLDER}/metadata"
+
+
+@dataclass(frozen=True)
+class HoodieTable:
+    """Storage and settings of one table. A picklable value: a task works on the copy it was sent."""
+
+    storage: Storage
+    config: TableConfig
+
+    @staticmethod
+    def create(base_path: str, config: TableConfig, at_ms: int) -> HoodieTable:
+        """Make an empty table of version 6; TableConfigMismatchError when there is a table already."""
+        storage = Storage.open(base_path)
+        _check_new(config)
+        for folder in _NEW_FOLDERS:
+            storage.make_folder(f"{META_FOLDER}/{folder}")
+        try:
+            # Last: the folder is a table from the moment this file is there.
+            create_properties(storage, config.to_properties(), at_ms)
+        except FileExistsError:
+            raise TableConfigMismatchError(f"{storage.root} is a Hudi table already: open it instead") from None
+        return HoodieTable.open(base_path)
+
+    @staticmethod
+    def open(base_path: str) -> HoodieTable:
+        """Open a table for reading; versions and layouts that cannot be read are refused by name."""
+        storage = Storage.open(base_path)
+        config = TableConfig.from_properties(read_properties(storage))
+        where = f"table {config.name} at {storage.root}"
+        if config.version not in READABLE_VERSIONS:
+            raise UnsupportedTableError(
+                f"{where} has table version {config.version}; versions 6, 8 and 9 can be read: upgrade it with Hudi"
+            )
+        if config.table_type not in (COPY_ON_WRITE, MERGE_ON_READ):
+            raise CorruptFileError(f"{where}: unknown hoodie.table.type {config.table_type!r} in hoodie.properties")
+        if config.base_file_format != "PARQUET":
+            raise UnsupportedTableError(f"{where} has {config.base_file_format} base files; only PARQUET can be read")
+        if config.raw.get("hoodie.bootstrap.base.path"):
+            raise UnsupportedTableError(f"{where} is a bootstrapped table over other files: rewrite it with Hudi first")
+        return HoodieTable(storage, config)
+
+    @property
+    def base_path(self) -> str:
+        """The table's folder."""
+        return self.storage.root
+
+    def reload(self) -> HoodieTable:
+        """The table with its properties read again: another engine may have changed them."""
+        return HoodieTable.open(self.storage.root)
+
+    def timeline(self) -> Timeline:
+        """A fresh look at the active timeline."""
+        return Timeline.load(self.storage, self.config.timeline_folder)
+
+    def view(self, timeline: Timeline | None = None, as_of: str | None = None) -> FileSystemView:
+        """The file slices as of an instant; without one, as of the newest completed write."""
+        timeline = timeline if timeline is not None else self.timeline()
+        return FileSystemView(self.storage, timeline, as_of or timeline.newest_completed, self.config.version)
+
+    def schema_json(self, timeline: Timeline | None = None, as_of: str | None = None) -> str | None:
+        """The table's Avro schema without meta fields: of the newest commit that has one, else of the properties."""
+        timeline = timeline if timeline is not None else self.timeline()
+        for instant in reversed(timeline.completed_writes):
+            if as_of is not None and instant.time > as_of:
+                continue
+            schema = timeline.metadata(self.storage, instant).extra.get(SCHEMA_KEY)
+            if schema:
+                return without_meta_fields(schema)
+        return self.config.create_schema
+
+    def check_writable(self) -> None:
+        """UnsupportedTableError naming the first thing of this table that cannot be written; call before a commit."""
+        problem = _write_problem(self.config)
+        if problem is not None:
+            raise UnsupportedTableError(f"cannot write table {self.config.name} at {self.storage.root}: {problem}")
+
+    def drop_metadata_table(self, at_ms: int) -> tuple[str, ...]:
+        """Remove the metadata table, first from the properties, then from disk; returns the partitions it had.
+
+        In this order a reader never trusts a metadata table that is being removed.
+        """
+        partitions = self.config.metadata_partitions
+        if partitions:
+            cleared = {"hoodie.table.metadata.partitions": "", "hoodie.table.metadata.partitions.inflight": ""}
+            update_properties(self.storage, cleared, at_ms)
+        self.storage.delete_tree(_METADATA_TABLE)
+        return partitions
+
+
+def without_meta_fields(avro_json: str) -> str:
+    """An Avro record schema without Hudi's own ``_hoodie_`` meta columns (a delete flag is a user's column)."""
+    schema = json.loads(avro_json)
+    kept = [f for f in schema["fields"] if f["name"] not in _META_FIELDS]
+    return avro_json if len(kept) == len(schema["fields"]) else json.dumps({**schema, "fields": kept})
+
+
+_META_FIELDS = frozenset({
+    "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key",
+    "_hoodie_partition_path", "_hoodie_file_name", "_hoodie_operation",
+})  # fmt: skip
+
+
+def _check_new(config: TableConfig) -> None:
+    if config.version not in WRITABLE_VERSIONS:
+        raise UnsupportedTableError(f"tables are created with version 6, not {config.version}")
+    if not config.name or "/" in config.name:
+        raise ValueError(f"table name {config.name!r} is empty or holds a slash")
+    if not config.record_key_fields:
+        raise ValueError("a table needs one record key field at least")
+    problem = _write_problem(replace(config, key_generator=config.key_generator or default_key_generator(config)))
+    if problem is not None:
+        raise UnsupportedTableError(f"cannot create table {config.name}: {problem}")
+
+
+def _write_problem(config: TableConfig) -> str | None:
+    generator = config.key_generator.rsplit(".", 1)[-1].replace("AvroKeyGenerator", "KeyGenerator")
+    checks = (
+        (config.version not in WRITABLE_VERSIONS, f"it has table version {config.version}; only version 6 is written"),
+        (
+            bool(config.metadata_partitions),
+            f"it has a metadata table ({', '.join(config.metadata_partitions)}), which is not kept up to date: "
+            "drop it with hoodie.metadata.enable=false",
+        ),
+        (not config.populate_meta_fields, "hoodie.populate.meta.fields=false: its rows carry no record keys"),
+        (
+            generator not in ("SimpleKeyGenerator", "ComplexKeyGenerator", "NonpartitionedKeyGenerator"),
+            f"key generator {config.key_generator or '(none)'} is not supported; simple, complex and "
+            "non-partitioned ones are",
+        ),
+        (
+            config.merge_mode is MergeMode.CUSTOM,
+            f"records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})",
+        ),
+        (len(config.ordering_fields) > 1, f"several ordering fields: {', '.join(config.ordering_fields)}"),
+        (_is_on(config, "hoodie.table.cdc.enabled"), "change data capture logs are on (hoodie.table.cdc.enabled)"),
+        (_is_on(config, "hoodie.datasource.write.drop.partition.columns"), "its files leave out partition columns"),
+        (
+            _is_on(config, "hoodie.partition.metafile.use.base.format"),
+            "its partition metafiles are Parquet files (hoodie.partition.metafile.use.base.format)",
+        ),
+    )
+    return next((problem for applies, problem in checks if applies), None)
+
+
+def _is_on(config: TableConfig, key: str) -> bool:
+    return config.raw.get(key, "false").strip().lower() == "true"

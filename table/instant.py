@@ -1,0 +1,87 @@
+"""One action on the timeline: its time, kind and state, and the file names of both timeline layouts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """How far an action is. Later states win; only COMPLETED is visible to readers."""
+
+    REQUESTED = "requested"
+    INFLIGHT = "inflight"
+    COMPLETED = "completed"
+
+
+ORDER = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
+
+COMMIT = "commit"
+DELTA_COMMIT = "deltacommit"
+REPLACE_COMMIT = "replacecommit"
+COMPACTION = "compaction"
+LOG_COMPACTION = "logcompaction"
+CLUSTERING = "clustering"
+ROLLBACK = "rollback"
+CLEAN = "clean"
+SAVEPOINT = "savepoint"
+RESTORE = "restore"
+INDEXING = "indexing"
+
+ACTIONS = frozenset({
+    COMMIT, DELTA_COMMIT, REPLACE_COMMIT, COMPACTION, LOG_COMPACTION, CLUSTERING,
+    ROLLBACK, CLEAN, SAVEPOINT, RESTORE, INDEXING, "schemacommit",
+})  # fmt: skip
+WRITE_ACTIONS = frozenset({COMMIT, DELTA_COMMIT, REPLACE_COMMIT, COMPACTION, LOG_COMPACTION, CLUSTERING})
+# What an action is called once it is completed.
+COMPLETED_ACTION = {COMPACTION: COMMIT, LOG_COMPACTION: DELTA_COMMIT, CLUSTERING: REPLACE_COMMIT}
+
+_NAME = re.compile(r"(?P<time>\d+)(?:_(?P<completed>\d+))?\.(?P<action>[a-z]+)(?:\.(?P<state>[a-z]+))?")
+
+
+@dataclass(frozen=True)
+class Instant:
+    """``time`` as in the file names (17 digits, compared as text); ``completion_time`` from version 8 on."""
+
+    time: str
+    action: str
+    state: State
+    completion_time: str | None = None
+
+    @property
+    def is_completed(self) -> bool:
+        """True once readers see it."""
+        return self.state is State.COMPLETED
+
+    @property
+    def is_write(self) -> bool:
+        """True for actions that add or replace data files."""
+        return self.action in WRITE_ACTIONS
+
+    def file_name(self) -> str:
+        """The name of this state's file in the timeline folder."""
+        if self.state is State.COMPLETED:
+            time = f"{self.time}_{self.completion_time}" if self.completion_time else self.time
+            return f"{time}.{COMPLETED_ACTION.get(self.action, self.action)}"
+        # The inflight file of a plain commit carries no action: so it has been since the first versions.
+        if self.state is State.INFLIGHT and self.action == COMMIT:
+            return f"{self.time}.inflight"
+        return f"{self.time}.{self.action}.{self.state.value}"
+
+
+def parse_instant(file_name: str) -> Instant | None:
+    """The instant a timeline file stands for; None for every other file."""
+    match = _NAME.fullmatch(file_name)
+    if match is None:
+        return None
+    time, completed, action, state = match.group("time", "completed", "action", "state")
+    if state is None and action in ("inflight", "requested"):
+        return Instant(time, COMMIT, State(action))
+    if action not in ACTIONS:
+        return None
+    if state is None:
+        return Instant(time, action, State.COMPLETED, completed)
+    if state not in (State.REQUESTED, State.INFLIGHT):
+        return None
+    return Instant(time, action, State(state))

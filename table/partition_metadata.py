@@ -1,0 +1,43 @@
+"""``.hoodie_partition_metadata``: the file that makes a folder a partition for readers that list."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from table.storage import META_FOLDER, Storage
+
+PARTITION_METAFILE = ".hoodie_partition_metadata"
+_METAFILE_NAMES = frozenset({PARTITION_METAFILE, f"{PARTITION_METAFILE}.parquet", f"{PARTITION_METAFILE}.orc"})
+
+
+def ensure_partition(storage: Storage, partition_path: str, instant: str) -> None:
+    """Create the partition's folder and metafile unless there; several tasks may do so at once."""
+    rel = join(partition_path, PARTITION_METAFILE)
+    if storage.exists(rel):
+        return
+    depth = len(partition_path.split("/")) if partition_path else 0
+    at = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    text = f"#partition metadata\n#{at.strftime('%a %b %d %H:%M:%S UTC %Y')}\n"
+    text += f"commitTime={instant}\npartitionDepth={depth}\n"
+    try:
+        storage.write_new(rel, text.encode())
+    except FileExistsError:
+        return
+
+
+def list_partitions(storage: Storage) -> list[str]:
+    """The partition paths of the table, sorted: every folder below the base path with a metafile."""
+    found: list[str] = []
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        entries = storage.list(folder)
+        if any(not e.is_dir and e.name in _METAFILE_NAMES for e in entries):
+            found.append(folder)
+        folders.extend(join(folder, e.name) for e in entries if e.is_dir and e.name != META_FOLDER)
+    return sorted(found)
+
+
+def join(partition_path: str, name: str) -> str:
+    """A file's path relative to the base path; the partition of an unpartitioned table is the empty text."""
+    return f"{partition_path}/{name}" if partition_path else name

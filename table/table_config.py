@@ -1,0 +1,179 @@
+"""What ``hoodie.properties`` says about a table, as one value; and the properties a new table gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from table.properties import CHECKSUM_KEY, table_checksum
+
+COPY_ON_WRITE = "COPY_ON_WRITE"
+MERGE_ON_READ = "MERGE_ON_READ"
+KEYGEN_PACKAGE = "org.apache.hudi.keygen."
+EVENT_TIME_PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+COMMIT_TIME_PAYLOAD = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
+DEFAULT_MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
+
+_EVENT_TIME_PAYLOADS = ("DefaultHoodieRecordPayload", "EventTimeAvroPayload")
+_KEYGEN_BY_TYPE = {
+    "SIMPLE": "SimpleKeyGenerator",
+    "COMPLEX": "ComplexKeyGenerator",
+    "NON_PARTITION": "NonpartitionedKeyGenerator",
+    "TIMESTAMP": "TimestampBasedKeyGenerator",
+    "CUSTOM": "CustomKeyGenerator",
+    "GLOBAL_DELETE": "GlobalDeleteKeyGenerator",
+}
+
+
+class MergeMode(StrEnum):
+    """Which of two versions of a record wins: the greater ordering value, the later commit, or foreign code."""
+
+    EVENT_TIME = "EVENT_TIME_ORDERING"
+    COMMIT_TIME = "COMMIT_TIME_ORDERING"
+    CUSTOM = "CUSTOM"
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """A table's settings. ``raw`` keeps every property of an existing table, known or not."""
+
+    name: str
+    table_type: str = COPY_ON_WRITE
+    record_key_fields: tuple[str, ...] = ()
+    partition_fields: tuple[str, ...] = ()
+    ordering_fields: tuple[str, ...] = ()
+    database: str = ""
+    version: int = 6
+    key_generator: str = ""
+    hive_style: bool = False
+    url_encode: bool = False
+    merge_mode: MergeMode = MergeMode.EVENT_TIME
+    timezone_utc: bool = True
+    metadata_partitions: tuple[str, ...] = ()
+    create_schema: str | None = None
+    populate_meta_fields: bool = True
+    base_file_format: str = "PARQUET"
+    payload_class: str = ""
+    delete_field: str | None = None
+    delete_marker: str | None = None
+    raw: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def ordering_field(self) -> str | None:
+        """The one ordering field, or None."""
+        return self.ordering_fields[0] if self.ordering_fields else None
+
+    @property
+    def is_merge_on_read(self) -> bool:
+        """True for tables with log files."""
+        return self.table_type == MERGE_ON_READ
+
+    @property
+    def timeline_folder(self) -> str:
+        """Where the active timeline lies: version 8 gave it a folder of its own."""
+        return ".hoodie/timeline" if self.version >= 8 else ".hoodie"
+
+    def to_properties(self) -> dict[str, str]:
+        """The properties of a new version 6 table."""
+        event_time = self.merge_mode is MergeMode.EVENT_TIME and bool(self.ordering_fields)
+        properties = {
+            "hoodie.table.name": self.name,
+            "hoodie.database.name": self.database,
+            "hoodie.table.type": self.table_type,
+            "hoodie.table.version": str(self.version),
+            "hoodie.timeline.layout.version": "1",
+            CHECKSUM_KEY: table_checksum(self.database, self.name),
+            "hoodie.table.recordkey.fields": ",".join(self.record_key_fields),
+            "hoodie.table.keygenerator.class": self.key_generator or default_key_generator(self),
+            "hoodie.datasource.write.hive_style_partitioning": _text(self.hive_style),
+            "hoodie.datasource.write.partitionpath.urlencode": _text(self.url_encode),
+            "hoodie.datasource.write.drop.partition.columns": "false",
+            "hoodie.populate.meta.fields": "true",
+            "hoodie.compaction.payload.class": EVENT_TIME_PAYLOAD if event_time else COMMIT_TIME_PAYLOAD,
+            "hoodie.compaction.record.merger.strategy": DEFAULT_MERGE_STRATEGY,
+            "hoodie.archivelog.folder": "archived",
+            "hoodie.table.base.file.format": "PARQUET",
+            "hoodie.table.timeline.timezone": "UTC" if self.timezone_utc else "LOCAL",
+            "hoodie.table.cdc.enabled": "false",
+        }
+        if self.partition_fields:
+            properties["hoodie.table.partition.fields"] = ",".join(self.partition_fields)
+        if self.ordering_fields:
+            properties["hoodie.table.precombine.field"] = ",".join(self.ordering_fields)
+        if self.create_schema:
+            properties["hoodie.table.create.schema"] = self.create_schema
+        return properties
+
+    @staticmethod
+    def from_properties(properties: Mapping[str, str]) -> TableConfig:
+        """The settings of an existing table; keys of the 0.x and 1.x line are both understood."""
+        ordering = _names(properties.get("hoodie.table.ordering.fields")) or _names(
+            properties.get("hoodie.table.precombine.field")
+        )
+        payload = properties.get("hoodie.compaction.payload.class", "")
+        return TableConfig(
+            name=properties["hoodie.table.name"],
+            database=properties.get("hoodie.database.name", ""),
+            table_type=properties.get("hoodie.table.type", COPY_ON_WRITE),
+            version=int(properties.get("hoodie.table.version", "0")),
+            record_key_fields=_names(properties.get("hoodie.table.recordkey.fields")),
+            # From version 8 on a field may carry its kind behind a colon (``day:SIMPLE``).
+            partition_fields=tuple(f.split(":")[0] for f in _names(properties.get("hoodie.table.partition.fields"))),
+            ordering_fields=ordering,
+            key_generator=_key_generator(properties),
+            hive_style=_flag(properties, "hoodie.datasource.write.hive_style_partitioning"),
+            url_encode=_flag(properties, "hoodie.datasource.write.partitionpath.urlencode"),
+            merge_mode=_merge_mode(properties, payload, bool(ordering)),
+            timezone_utc=properties.get("hoodie.table.timeline.timezone", "LOCAL").upper() == "UTC",
+            metadata_partitions=_names(properties.get("hoodie.table.metadata.partitions"))
+            + _names(properties.get("hoodie.table.metadata.partitions.inflight")),
+            create_schema=properties.get("hoodie.table.create.schema") or None,
+            populate_meta_fields=_flag(properties, "hoodie.populate.meta.fields", default=True),
+            base_file_format=properties.get("hoodie.table.base.file.format", "PARQUET").upper(),
+            payload_class=payload,
+            delete_field=_merge_property(properties, "hoodie.payload.delete.field"),
+            delete_marker=_merge_property(properties, "hoodie.payload.delete.marker"),
+            raw=dict(properties),
+        )
+
+
+def default_key_generator(config: TableConfig) -> str:
+    """Hudi's own choice of the key generator from the number of key and partition fields."""
+    if not config.partition_fields:
+        return KEYGEN_PACKAGE + "NonpartitionedKeyGenerator"
+    if len(config.record_key_fields) == 1 and len(config.partition_fields) == 1:
+        return KEYGEN_PACKAGE + "SimpleKeyGenerator"
+    return KEYGEN_PACKAGE + "ComplexKeyGenerator"
+
+
+def _key_generator(properties: Mapping[str, str]) -> str:
+    kind = properties.get("hoodie.table.keygenerator.type", "")
+    known = _KEYGEN_BY_TYPE.get(kind)
+    return properties.get("hoodie.table.keygenerator.class") or (KEYGEN_PACKAGE + known if known else kind)
+
+
+def _merge_mode(properties: Mapping[str, str], payload: str, has_ordering: bool) -> MergeMode:
+    mode = properties.get("hoodie.record.merge.mode")
+    if mode:
+        return MergeMode(mode) if mode in list(MergeMode) else MergeMode.CUSTOM
+    name = payload.rsplit(".", 1)[-1]
+    if name in _EVENT_TIME_PAYLOADS:
+        return MergeMode.EVENT_TIME if has_ordering else MergeMode.COMMIT_TIME
+    return MergeMode.COMMIT_TIME if name in ("", "OverwriteWithLatestAvroPayload") else MergeMode.CUSTOM
+
+
+def _merge_property(properties: Mapping[str, str], key: str) -> str | None:
+    return properties.get(key) or properties.get(f"hoodie.record.merge.property.{key}") or None
+
+
+def _names(value: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (value or "").split(",") if name.strip())
+
+
+def _flag(properties: Mapping[str, str], key: str, default: bool = False) -> bool:
+    return properties.get(key, _text(default)).strip().lower() == "true"
+
+
+def _text(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,133 @@
+"""Write stats: what a commit says about each file it wrote, with the member names of Hudi's commit files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+# Members that only a compaction fills; readers expect the numbers to be there.
+_COMPACTION_COUNTERS = (
+    "totalLogReadTimeMs", "totalLogRecords", "totalLogFilesCompacted", "totalLogSizeCompacted",
+    "totalUpdatedRecordsCompacted", "totalLogBlocks", "totalCorruptLogBlock", "totalRollbackBlocks",
+)  # fmt: skip
+NO_PREVIOUS = "null"
+
+
+@dataclass(frozen=True)
+class WriteStat:
+    """One file of a commit. ``path`` is relative to the base path, sizes are bytes, times milliseconds.
+
+    ``prev_commit`` is the base instant of the slice before, or the text ``null``. The ``log_*`` members and
+    ``base_file`` are set for log files only; ``log_files`` names every log file of the slice after the write.
+    """
+
+    file_id: str
+    path: str
+    partition_path: str
+    prev_commit: str = NO_PREVIOUS
+    num_writes: int = 0
+    num_inserts: int = 0
+    num_updates: int = 0
+    num_deletes: int = 0
+    file_size: int = 0
+    total_write_bytes: int = 0
+    total_write_errors: int = 0
+    create_ms: int = 0
+    upsert_ms: int = 0
+    log_version: int | None = None
+    log_offset: int = 0
+    base_file: str | None = None
+    log_files: tuple[str, ...] = ()
+    other: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def file_name(self) -> str:
+        """The last segment of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+    def to_json(self) -> dict[str, Any]:
+        """The stat as a member of ``partitionToWriteStats``."""
+        stat: dict[str, Any] = {
+            "fileId": self.file_id,
+            "path": self.path,
+            "cdcStats": None,
+            "prevCommit": self.prev_commit,
+            "numWrites": self.num_writes,
+            "numDeletes": self.num_deletes,
+            "numUpdateWrites": self.num_updates,
+            "numInserts": self.num_inserts,
+            "totalWriteBytes": self.total_write_bytes,
+            "totalWriteErrors": self.total_write_errors,
+            "tempPath": None,
+            "partitionPath": self.partition_path,
+            **{name: self.other.get(name, 0) for name in _COMPACTION_COUNTERS},
+            "fileSizeInBytes": self.file_size,
+            "minEventTime": None,
+            "maxEventTime": None,
+            "runtimeStats": {"totalScanTime": 0, "totalUpsertTime": self.upsert_ms, "totalCreateTime": self.create_ms},
+        }
+        if self.log_version is not None:
+            stat |= {
+                "logVersion": self.log_version,
+                "logOffset": self.log_offset,
+                "baseFile": self.base_file or "",
+                "logFiles": list(self.log_files),
+                "recordsStats": {"val": None},
+            }
+        return stat
+
+    @staticmethod
+    def from_json(stat: Mapping[str, Any]) -> WriteStat:
+        """A stat of any writer and version; members this class has no field for stay in ``other``."""
+        runtime = stat.get("runtimeStats") or {}
+        # The Avro form (version 8 on) has the log members on base files too, as null.
+        is_log = stat.get("logVersion") is not None and (stat.get("path") or "").rsplit("/", 1)[-1].startswith(".")
+        return WriteStat(
+            file_id=stat.get("fileId") or "",
+            path=stat.get("path") or "",
+            partition_path=stat.get("partitionPath") or "",
+            prev_commit=stat.get("prevCommit") or NO_PREVIOUS,
+            num_writes=stat.get("numWrites") or 0,
+            num_inserts=stat.get("numInserts") or 0,
+            num_updates=stat.get("numUpdateWrites") or 0,
+            num_deletes=stat.get("numDeletes") or 0,
+            file_size=stat.get("fileSizeInBytes") or 0,
+            total_write_bytes=stat.get("totalWriteBytes") or 0,
+            total_write_errors=stat.get("totalWriteErrors") or 0,
+            create_ms=runtime.get("totalCreateTime") or 0,
+            upsert_ms=runtime.get("totalUpsertTime") or 0,
+            log_version=stat.get("logVersion") if is_log else None,
+            log_offset=(stat.get("logOffset") or 0) if is_log else 0,
+            base_file=stat.get("baseFile") if is_log else None,
+            log_files=tuple(stat.get("logFiles") or ()) if is_log else (),
+            other={name: stat[name] for name in _COMPACTION_COUNTERS if stat.get(name)},
+        )
+
+
+class FileKind(StrEnum):
+    """What a task wrote: a first base file, a base file over an older one, or a log file."""
+
+    CREATE = "CREATE"
+    MERGE = "MERGE"
+    APPEND = "APPEND"
+
+
+@dataclass(frozen=True)
+class WriteStatus:
+    """A task's answer about one file it wrote: the stat for the commit, and the kind its marker names."""
+
+    stat: WriteStat
+    kind: FileKind
+
+    def to_json(self) -> str:
+        """One line of JSON, for the way from the task to the driver."""
+        return json.dumps({"kind": self.kind.value, "stat": self.stat.to_json()}, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> WriteStatus:
+        """The inverse of to_json."""
+        data = json.loads(text)
+        return WriteStatus(WriteStat.from_json(data["stat"]), FileKind(data["kind"]))
