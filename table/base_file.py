@@ -1,0 +1,204 @@
+"""Parquet base files: streaming writer with the footer Hudi's indexes ask for, and readers of footer and keys.
+
+Footer keys: ``org.apache.hudi.bloomfilter`` (base64), ``hoodie_bloom_filter_type_code`` (absent for SIMPLE),
+``hoodie_min_record_key`` and ``hoodie_max_record_key`` (absent in a file without rows), ``parquet.avro.schema`` (with
+the meta columns) and ``writer.model.name`` = ``avro``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from table.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
+from table.errors import CorruptFileError, InvalidKeyError, TableError
+from table.parquet_options import writer_options
+from table.schema import RECORD_KEY
+
+BLOOM_KEY = b"org.apache.hudi.bloomfilter"
+BLOOM_TYPE_KEY = b"hoodie_bloom_filter_type_code"
+MIN_KEY = b"hoodie_min_record_key"
+MAX_KEY = b"hoodie_max_record_key"
+AVRO_SCHEMA_KEY = b"parquet.avro.schema"
+DEFAULT_ROW_GROUP_BYTES = 120 * 1024 * 1024  # hoodie.parquet.block.size
+
+
+@dataclass(frozen=True)
+class BaseFileResult:
+    """What was written: rows, bytes of the file, and the key range (None without rows)."""
+
+    rows: int
+    bytes: int
+    min_key: str | None
+    max_key: str | None
+
+
+@dataclass(frozen=True)
+class BaseFileFooter:
+    """What an index asks a base file's footer; ``bloom`` and the keys are None where the writer left them out."""
+
+    rows: int
+    min_key: str | None
+    max_key: str | None
+    bloom: BloomFilter | None
+    avro_schema: str | None
+
+
+class BaseFileWriter:
+    """Writes one base file batch by batch; holds at most one row group in memory.
+
+    The file must not exist: an attempt that is repeated has another write token. Leaving the ``with`` block by an
+    error closes the file and leaves it where it is, for the markers to name.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        schema: pa.Schema,
+        avro_json: str,
+        codec: str = "gzip",
+        bloom: BloomParams | None = None,
+        row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES,
+    ) -> None:
+        """``schema`` and ``avro_json`` hold the meta columns; ``row_group_bytes`` counts uncompressed Arrow bytes."""
+        options = writer_options(codec)
+        self._path = path
+        self._schema = schema
+        self._avro_json = avro_json
+        self._params = bloom or BloomParams()
+        self._bloom = BloomBuilder(self._params)
+        self._row_group_bytes = row_group_bytes
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._rows = 0
+        self._min: str | None = None
+        self._max: str | None = None
+        try:
+            self._file = open(path, "xb")  # noqa: SIM115 -- closed by close() and by the with block
+        except FileExistsError as error:
+            raise TableError(
+                f"data file {path} exists already; an attempt must use a write token of its own"
+            ) from error
+        self._writer = pq.ParquetWriter(self._file, schema, **options)
+
+    def append(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Add rows in the writer's schema. Raises InvalidKeyError for a null or empty record key."""
+        if isinstance(rows, pa.RecordBatch):
+            rows = pa.Table.from_batches([rows])
+        if rows.num_rows == 0:
+            return
+        for keys in rows.column(RECORD_KEY).chunks:
+            self._index(keys)
+        self._rows += rows.num_rows
+        # a batch is cut where a row group is full, so that a group's size does not depend on the caller's batches
+        row_bytes = max(rows.nbytes, 1) / rows.num_rows
+        start = 0
+        while start < rows.num_rows:
+            room = max(1, int((self._row_group_bytes - self._pending_bytes) / row_bytes))
+            part = rows.slice(start, room)
+            start += part.num_rows
+            self._pending.append(part)
+            self._pending_bytes += int(part.num_rows * row_bytes) + 1
+            if part.num_rows == room:
+                self._flush()
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of the row groups finished so far."""
+        return self._file.tell()
+
+    def close(self) -> BaseFileResult:
+        """Write the footer and make the file durable."""
+        self._flush()
+        self._writer.add_key_value_metadata(self._footer())
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return BaseFileResult(self._rows, os.path.getsize(self._path), self._min, self._max)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._file.closed:
+            self._writer.close()
+            self._file.close()
+
+    def _index(self, keys: pa.Array) -> None:
+        if len(keys) == 0:
+            return
+        if keys.null_count or pc.min(pc.binary_length(keys)).as_py() == 0:
+            raise InvalidKeyError(f"a row for {self._path} has a null or empty record key; such rows must not get here")
+        self._bloom.add(keys)
+        low, high = (value.as_py() for value in pc.min_max(keys).values())
+        self._min = low if self._min is None else min(self._min, low)
+        self._max = high if self._max is None else max(self._max, high)
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._writer.write_table(pa.concat_tables(self._pending), row_group_size=1 << 40)
+        self._pending, self._pending_bytes = [], 0
+
+    def _footer(self) -> dict[bytes, bytes]:
+        footer = {BLOOM_KEY: self._bloom.to_base64().encode("ascii")}
+        if self._params.kind != SIMPLE:
+            footer[BLOOM_TYPE_KEY] = self._params.kind.encode("ascii")
+        if self._min is not None and self._max is not None:
+            footer[MIN_KEY], footer[MAX_KEY] = self._min.encode(), self._max.encode()
+        return {**footer, b"writer.model.name": b"avro", AVRO_SCHEMA_KEY: self._avro_json.encode()}
+
+
+def open_base_file(path: str) -> pq.ParquetFile:
+    """The Parquet file; raises CorruptFileError naming it when it is cut short or no Parquet at all."""
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise CorruptFileError(
+            f"base file {path} is no readable Parquet file ({error}); restore it or roll back the commit that wrote it"
+        ) from error
+
+
+def read_footer(path: str) -> BaseFileFooter:
+    """Rows, key range and bloom filter of a base file."""
+    with open_base_file(path) as file:
+        metadata = file.metadata
+    entries: dict[bytes, bytes] = metadata.metadata or {}
+    bloom = None
+    if BLOOM_KEY in entries:
+        kind = entries.get(BLOOM_TYPE_KEY, SIMPLE.encode()).decode()
+        bloom = BloomFilter.from_base64(entries[BLOOM_KEY], kind, path)
+    return BaseFileFooter(
+        rows=metadata.num_rows,
+        min_key=_text(entries.get(MIN_KEY)),
+        max_key=_text(entries.get(MAX_KEY)),
+        bloom=bloom,
+        avro_schema=_text(entries.get(AVRO_SCHEMA_KEY)),
+    )
+
+
+def read_keys(path: str) -> pa.ChunkedArray:
+    """The record keys of a base file, in file order."""
+    with open_base_file(path) as file:
+        if RECORD_KEY not in file.schema_arrow.names:
+            raise CorruptFileError(f"base file {path} has no column {RECORD_KEY}; it was not written by Hudi")
+        try:
+            return file.read([RECORD_KEY]).column(0)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptFileError(
+                f"the record keys of base file {path} cannot be read ({error}); restore the file"
+            ) from error
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8")
