@@ -1,0 +1,53 @@
+"""Fixtures shared by all tests: one Spark session and at most one broker of each kind a process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.kafka_listeners import LISTENERS
+
+if TYPE_CHECKING:  # a test run that needs neither pays for neither
+    from pyspark.sql import SparkSession
+
+    from tests.support.kafka_broker import KafkaBroker
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Local session on two threads, with the Kafka connector; its files go to a temporary folder."""
+    from streaming.connector import connector_jars
+    from streaming.session import start_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    conf = {
+        "spark.master": "local[2,4]",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.memory": "1g",
+    }
+    session = start_session("tests", jars=[str(jar) for jar in connector_jars()], conf=conf, env=os.environ)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A running broker with every kind of listener. Tests share it: use a topic of your own."""
+    from tests.support.kafka_broker import KafkaBroker
+
+    with KafkaBroker(tmp_path_factory.mktemp("kafka") / "broker", LISTENERS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def own_kafka_broker(tmp_path: Path) -> Iterator[KafkaBroker]:
+    """A running plaintext broker of the test's own, to stop and kill."""
+    from tests.support.kafka_broker import KafkaBroker
+
+    with KafkaBroker(tmp_path / "broker") as broker:
+        yield broker

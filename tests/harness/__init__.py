@@ -1,0 +1,1 @@
+"""Tests of the tests: broker, producer, generator, process control."""
