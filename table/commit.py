@@ -56,7 +56,7 @@ def complete(
     """
     storage, name = table.storage, Instant(instant, action, State.COMPLETED).file_name()
     folder = table.config.timeline_folder
-    staged = _staged_path(storage, instant, action)
+    staged = _staged_path(instant, action)
     _stage(storage, staged, metadata.to_bytes())
     try:
         if guard is not None:
@@ -77,7 +77,7 @@ def complete(
 
 def unstage(table: HoodieTable, instant: str, action: str) -> None:
     """Take the staged content of an unfinished commit away: from here on it cannot be published any more."""
-    table.storage.delete(_staged_path(table.storage, instant, action))
+    table.storage.delete(_staged_path(instant, action))
 
 
 def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
@@ -91,7 +91,7 @@ def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
         ) from None
 
 
-def _staged_path(storage: Storage, instant: str, action: str) -> str:
+def _staged_path(instant: str, action: str) -> str:
     return f"{TEMP_FOLDER}/.{instant}.{action}.staged"
 
 

@@ -1,0 +1,80 @@
+"""Merge-on-read: upserts and deletes of a file group go into a new log file over its newest slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.file_group import FileSlice
+from table.hoodie_table import HoodieTable
+from table.log.block import data_block
+from table.log.delete_block import delete_blocks
+from table.log.writer import write_log_file
+from table.markers import create_marker
+from table.names import log_file_name
+from table.partition_metadata import ensure_partition, join
+from table.schema import RECORD_KEY
+from table.write_context import WriteContext
+from table.write_rows import ORDERING, new_rows, split_inserts
+from table.write_status import FileKind, WriteStat, WriteStatus
+
+
+def append(
+    table: HoodieTable, ctx: WriteContext, file_slice: FileSlice, upserts: pa.Table, deletes: pa.Table, first_row: int
+) -> WriteStatus:
+    """Write one log file: data blocks of the upserts, then delete blocks. Returns its status.
+
+    ``file_slice`` is the group's newest slice, or for a new group an empty one that begins with this instant.
+    """
+    storage, partition, file_id = table.storage, file_slice.partition_path, file_slice.file_id
+    version = file_slice.next_log_version
+    name = log_file_name(file_id, file_slice.base_instant, version, ctx.write_token)
+    path = join(partition, name)
+    ensure_partition(storage, partition, ctx.instant)
+    create_marker(storage, ctx.instant, partition, name, FileKind.APPEND)
+    rows = new_rows(ctx, upserts, partition, file_id, first_row)
+    write_log_file(storage.path(path), _blocks(ctx, rows, deletes, partition))
+    size = storage.size(path)
+    inserts, updates = split_inserts(upserts)
+    stat = WriteStat(
+        file_id=file_id,
+        path=path,
+        partition_path=partition,
+        prev_commit=file_slice.base_instant,
+        num_writes=upserts.num_rows,
+        num_inserts=inserts,
+        num_updates=updates,
+        num_deletes=deletes.num_rows,
+        file_size=size,
+        total_write_bytes=size,
+        log_version=version,
+        base_file=file_slice.base_file.name if file_slice.base_file else "",
+        log_files=(*(log.name for log in file_slice.log_files), name),
+    )
+    return WriteStatus(stat, FileKind.APPEND)
+
+
+def _blocks(ctx: WriteContext, rows: pa.Table, deletes: pa.Table, partition_path: str) -> Iterator[bytes]:
+    avro = ctx.file_avro_json
+    for part in _parts(rows, ctx.options.data_block_bytes):
+        yield data_block(part, avro, ctx.instant)
+    if not deletes.num_rows:
+        return
+    orderings = deletes.column(ORDERING).combine_chunks() if ORDERING in deletes.column_names else None
+    yield from delete_blocks(_keys(deletes), partition_path, orderings, ctx.instant, avro)
+
+
+def _parts(rows: pa.Table, limit: int) -> Iterator[pa.Table]:
+    """Slices of the rows of about ``limit`` bytes each."""
+    if rows.num_rows == 0:
+        return
+    step = max(1, rows.num_rows * limit // max(1, rows.nbytes))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def _keys(deletes: pa.Table) -> pa.Array:
+    keys = deletes.column(RECORD_KEY).combine_chunks()
+    return keys if pa.types.is_string(keys.type) else pc.cast(keys, pa.string())

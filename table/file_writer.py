@@ -1,0 +1,83 @@
+"""One entry point for writing a file group, whatever the table's type."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import ForeignCommitError
+from table.file_group import FileSlice
+from table.hoodie_table import HoodieTable
+from table.schema import RECORD_KEY
+from table.upsert import write_base_file
+from table.write_context import WriteContext
+from table.write_rows import IS_INSERT, ORDERING
+from table.write_status import WriteStatus
+
+
+def write_file_group(
+    table: HoodieTable,
+    ctx: WriteContext,
+    partition_path: str,
+    file_id: str,
+    upserts: pa.Table,
+    deletes: pa.Table,
+    first_row: int = 0,
+) -> list[WriteStatus]:
+    """Write the rows of one file group and return a status for each file written.
+
+    ``upserts``: the user columns, ``_hoodie_record_key`` (unique) and ``_is_insert``. ``deletes``:
+    ``_hoodie_record_key`` and ``_ordering`` (null: natural order, always deletes). Every row counts: late ones have
+    been left out before. ``first_row``: rows this task has written before in this commit, so that sequence numbers
+    stay unique.
+    """
+    _check_columns(upserts, deletes)
+    if not upserts.num_rows and not deletes.num_rows:
+        return []
+    file_slice = table.view(ctx.timeline, ctx.as_of).latest_slice(partition_path, file_id)
+    _check_current(table, ctx, partition_path, file_id, file_slice, upserts, deletes)
+    if not table.config.is_merge_on_read or _goes_to_base_file(ctx, file_slice, upserts):
+        return [write_base_file(table, ctx, partition_path, file_id, file_slice, upserts, deletes, first_row)]
+    from table.append import append
+
+    if file_slice is None:
+        file_slice = FileSlice(partition_path, file_id, ctx.instant, None)
+    return [append(table, ctx, file_slice, upserts, deletes, first_row)]
+
+
+def _goes_to_base_file(ctx: WriteContext, file_slice: FileSlice | None, upserts: pa.Table) -> bool:
+    """On merge-on-read: inserts make or merge a base file where asked for, but never one that has logs over it."""
+    if not ctx.options.inserts_to_base_files:
+        return False
+    if file_slice is None:
+        return True
+    has_logs = bool(file_slice.log_files) or file_slice.base_file is None
+    is_pending = file_slice.base_file is not None and file_slice.base_instant != file_slice.base_file.instant
+    return not has_logs and not is_pending and bool(pc.any(upserts.column(IS_INSERT)).as_py())
+
+
+def _check_current(
+    table: HoodieTable,
+    ctx: WriteContext,
+    partition_path: str,
+    file_id: str,
+    file_slice: FileSlice | None,
+    upserts: pa.Table,
+    deletes: pa.Table,
+) -> None:
+    """ForeignCommitError when the index believes in a file group that another writer has replaced or removed."""
+    if file_slice is not None:
+        return
+    known = deletes.num_rows > 0 or not pc.all(upserts.column(IS_INSERT)).as_py()
+    if known or (partition_path, file_id) in ctx.timeline.replaced:
+        raise ForeignCommitError(
+            f"file group {file_id} of partition {partition_path!r} in {table.base_path} has no slice at {ctx.as_of}, "
+            "but the index has rows in it: another writer replaced it; the index must catch up with the table first"
+        )
+
+
+def _check_columns(upserts: pa.Table, deletes: pa.Table) -> None:
+    missing = [name for name in (RECORD_KEY, IS_INSERT) if name not in upserts.column_names]
+    missing += [name for name in (RECORD_KEY, ORDERING) if name not in deletes.column_names]
+    if missing:
+        raise ValueError(f"rows to write lack the columns {', '.join(missing)}")

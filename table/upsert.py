@@ -1,0 +1,156 @@
+"""Copy-on-write: the next base file of a file group, merged batch by batch from the one before.
+
+The state has decided already that every upsert wins and every delete deletes; so the merge is a look-up of keys, not
+a comparison of rows. Memory: one batch of old rows, one row group of new ones, and the incoming rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.base_file import BaseFileWriter, open_base_file
+from table.conform import conform
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.file_group import FileSlice
+from table.hoodie_table import HoodieTable
+from table.markers import create_marker
+from table.names import base_file_name
+from table.partition_metadata import ensure_partition, join
+from table.schema import RECORD_KEY
+from table.write_context import WriteContext
+from table.write_rows import copied_rows, new_rows
+from table.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
+
+BATCH_ROWS = 65_536
+
+
+@dataclass
+class MergeCounts:
+    """Rows by what became of them."""
+
+    copied: int = 0
+    updated: int = 0
+    inserted: int = 0
+    deleted: int = 0
+
+
+def write_base_file(
+    table: HoodieTable,
+    ctx: WriteContext,
+    partition_path: str,
+    file_id: str,
+    file_slice: FileSlice | None,
+    upserts: pa.Table,
+    deletes: pa.Table,
+    first_row: int,
+) -> WriteStatus:
+    """Write the file group's base file of this instant: a first one, or the slice's base file merged with the rows."""
+    storage, options = table.storage, ctx.options
+    old_path = file_slice.base_path if file_slice else None
+    kind = FileKind.MERGE if old_path else FileKind.CREATE
+    name = base_file_name(file_id, ctx.write_token, ctx.instant)
+    path = join(partition_path, name)
+    ensure_partition(storage, partition_path, ctx.instant)
+    create_marker(storage, ctx.instant, partition_path, name, kind)
+    incoming = new_rows(ctx, upserts, partition_path, name, first_row)
+    counts = MergeCounts()
+    with BaseFileWriter(
+        storage.path(path),
+        ctx.file_schema,
+        ctx.file_avro_json,
+        codec=options.codec,
+        bloom=options.bloom,
+        row_group_bytes=options.row_group_bytes,
+    ) as writer:
+        old = _old_batches(storage.path(old_path), ctx.file_schema) if old_path else iter(())
+        for batch in merge_batches(old, incoming, deletes.column(RECORD_KEY), name, counts):
+            writer.append(batch)
+        size = writer.close().bytes
+    stat = WriteStat(
+        file_id=file_id,
+        path=path,
+        partition_path=partition_path,
+        prev_commit=file_slice.base_instant if file_slice and old_path else NO_PREVIOUS,
+        num_writes=counts.copied + counts.updated + counts.inserted,
+        num_inserts=counts.inserted,
+        num_updates=counts.updated,
+        num_deletes=counts.deleted,
+        file_size=size,
+        total_write_bytes=size,
+    )
+    return WriteStatus(stat, kind)
+
+
+def merge_batches(
+    old: Iterator[pa.Table], incoming: pa.Table, deleted_keys: pa.ChunkedArray, file_name: str, counts: MergeCounts
+) -> Iterator[pa.Table]:
+    """Old rows with updates in their place and deleted ones left out, then the incoming rows no old row had.
+
+    Raises CorruptFileError for an old row without a record key.
+    """
+    upsert_keys = _flat(incoming.column(RECORD_KEY))
+    delete_keys = _flat(deleted_keys)
+    placed = np.zeros(incoming.num_rows, dtype=np.bool_)
+    for batch in old:
+        keys = _flat(batch.column(RECORD_KEY))
+        if keys.null_count:
+            raise CorruptFileError(f"a row of the file before {file_name} has no record key: the table needs repair")
+        matches = pc.index_in(keys, value_set=upsert_keys)
+        dropped = pc.is_in(keys, value_set=delete_keys) if len(delete_keys) else None
+        yield _merge_batch(copied_rows(batch, file_name), incoming, matches, dropped, placed, counts)
+    rest = np.flatnonzero(~placed)
+    counts.inserted += len(rest)
+    yield incoming if len(rest) == incoming.num_rows else incoming.take(rest)
+
+
+def _merge_batch(
+    rows: pa.Table,
+    incoming: pa.Table,
+    matches: pa.Array,
+    dropped: pa.Array | None,
+    placed: npt.NDArray[np.bool_],
+    counts: MergeCounts,
+) -> pa.Table:
+    updated = matches.is_valid().to_numpy(zero_copy_only=False)
+    at = np.flatnonzero(updated)
+    keep = np.ones(rows.num_rows, dtype=np.bool_)
+    if dropped is not None:
+        # A key that is both deleted and upserted here has come back: the new row stays.
+        keep = ~(dropped.to_numpy(zero_copy_only=False) & ~updated)
+    counts.deleted += rows.num_rows - int(keep.sum())
+    counts.updated += len(at)
+    counts.copied += int(keep.sum()) - len(at)
+    if not len(at):
+        return rows if keep.all() else rows.filter(pa.array(keep))
+    source = matches.drop_null().to_numpy().astype(np.int64)
+    placed[source] = True
+    order = np.arange(rows.num_rows, dtype=np.int64)
+    order[at] = rows.num_rows + np.arange(len(at))
+    both = pa.concat_tables([rows, incoming.take(source)]).combine_chunks()
+    return both.take(order[keep])
+
+
+def _old_batches(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group."""
+    try:
+        with open_base_file(path) as file:
+            lost = [name for name in file.schema_arrow.names if name not in schema.names]
+            if lost:
+                raise UnsupportedTableError(
+                    f"{path} has columns the new schema lacks ({', '.join(lost)}); rewriting it would lose them: "
+                    "add them to the schema"
+                )
+            for batch in file.iter_batches(batch_size=BATCH_ROWS):
+                yield conform(pa.Table.from_batches([batch]), schema, path)
+    except pa.ArrowInvalid as error:
+        raise CorruptFileError(f"{path} cannot be read to its end ({error}): restore it") from error
+
+
+def _flat(keys: pa.ChunkedArray) -> pa.Array:
+    return pc.cast(keys.combine_chunks(), pa.string())
