@@ -1,1 +1,1 @@
-"""The index family: every Hudi index behind one interface."""
+"""The family of indexes behind Hudi's ``hoodie.index.type``; the state index lives in ``state/``."""

@@ -1,0 +1,68 @@
+"""Does the index in a checkpoint cover the table? Asked before the first batch: an index that lacks rows of the table
+would write each of them a second time, so anything but a certain yes stops the job with what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bootstrap.errors import IndexCoverageError
+
+
+@dataclass(frozen=True)
+class TableCommit:
+    """The table's newest completed write: its instant, and the query and batch when this project made it."""
+
+    instant: str
+    query_id: str | None
+    batch_id: int | None
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """Spark's query id, its newest planned and newest finished batch; None where there is none yet."""
+
+    query_id: str | None
+    planned: int | None
+    finished: int | None
+
+
+def check_coverage(table: str, checkpoint: str, newest: TableCommit | None, state: CheckpointState) -> None:
+    """Return if the next batch may run on this index; IndexCoverageError names the mismatch and the next step.
+
+    Spark runs again the batch it planned and did not finish, so the table may be one batch ahead of ``finished``.
+    """
+    if newest is None:
+        if state.finished is not None:
+            raise IndexCoverageError(
+                f"checkpoint {checkpoint} has finished batch {state.finished}, but table {table} has no commit: the "
+                "table was deleted or made anew. Put the table back, or delete the checkpoint to stream everything again"
+            )
+        return
+    if newest.query_id is None:
+        raise IndexCoverageError(
+            f"table {table}: commit {newest.instant} was made by another writer, and the index in {checkpoint} does "
+            "not know its rows. Loading the index from a table comes with the bootstrap, which this version does not "
+            "have yet; restore the table to the instant before, or stream into a new table"
+        )
+    if state.query_id is None or newest.query_id != state.query_id:
+        raise IndexCoverageError(
+            f"table {table} holds commits (newest {newest.instant}, query {newest.query_id}), but checkpoint "
+            f"{checkpoint} belongs to {'no query yet' if state.query_id is None else 'query ' + state.query_id}: its "
+            "index is empty and would write every row a second time. Start with the checkpoint that wrote the table, "
+            "or with a new table path (loading the index from a table comes with the bootstrap)"
+        )
+    assert newest.batch_id is not None
+    finished = -1 if state.finished is None else state.finished
+    planned = finished if state.planned is None else max(state.planned, finished)
+    if newest.batch_id < finished:
+        raise IndexCoverageError(
+            f"checkpoint {checkpoint} has finished batch {finished}, but the newest commit of table {table} is "
+            f"{newest.instant} of batch {newest.batch_id}: commits are missing, the table was restored or a file of "
+            "its timeline was deleted. Put the missing instants back, or stream into a new table with a new checkpoint"
+        )
+    if newest.batch_id > planned:
+        raise IndexCoverageError(
+            f"table {table} holds batch {newest.batch_id} (commit {newest.instant}) of this query, but checkpoint "
+            f"{checkpoint} only knows batches up to {planned}: it is an older copy. Use the newest copy of the checkpoint"
+        )

@@ -1,0 +1,9 @@
+"""Errors of taking over an existing table."""
+
+from __future__ import annotations
+
+from table.errors import TagstreamError
+
+
+class IndexCoverageError(TagstreamError):
+    """The index in the checkpoint does not describe the table as it is now."""

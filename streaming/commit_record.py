@@ -1,0 +1,69 @@
+"""What a commit of ours says about the batch it holds, in its extra metadata, and how it is found again.
+
+Three keys: ``_hudi_streaming_sink_checkpoint`` (Hudi's Spark sink), ``deltastreamer.checkpoint.key`` (HoodieStreamer,
+so that either can go on where the other stopped) and ``tagstream.commit``, which has all that exactly-once needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.epoch import Epoch
+from table.hoodie_table import HoodieTable
+from table.instant import Instant
+from table.timeline import Timeline
+
+SINK_KEY = "_hudi_streaming_sink_checkpoint"
+STREAMER_KEY = "deltastreamer.checkpoint.key"
+COMMIT_KEY = "tagstream.commit"
+COMMIT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class CommitRecord:
+    """The ``tagstream.commit`` value; ``manifest`` is the batch manifest's file name in the checkpoint."""
+
+    stream_id: str
+    query_id: str
+    batch_id: int
+    start_offsets: Any
+    end_offsets: Any
+    manifest: str
+
+    def same_batch(self, epoch: Epoch) -> bool:
+        """Same query, number and offsets: a replay. Only the offsets prove it; numbers start again with a new checkpoint."""
+        return (
+            self.query_id == epoch.query_id
+            and self.batch_id == epoch.batch_id
+            and self.start_offsets == epoch.start_offsets
+            and self.end_offsets == epoch.end_offsets
+        )
+
+
+def extra_metadata(record: CommitRecord, streamer_checkpoint: str) -> dict[str, str]:
+    """The keys that a commit of ours adds to its extra metadata."""
+    doc = {"version": COMMIT_VERSION, **record.__dict__}
+    return {
+        SINK_KEY: json.dumps({record.query_id: str(record.batch_id)}),
+        STREAMER_KEY: streamer_checkpoint,
+        COMMIT_KEY: json.dumps(doc, sort_keys=True),
+    }
+
+
+def parse(extra: Mapping[str, str]) -> CommitRecord | None:
+    """The record of a commit of this project; None for other writers' commits."""
+    text = extra.get(COMMIT_KEY)
+    if text is None:
+        return None
+    doc = json.loads(text)
+    doc.pop("version", None)
+    return CommitRecord(**{k: doc[k] for k in CommitRecord.__dataclass_fields__})
+
+
+def newest_first(table: HoodieTable, timeline: Timeline) -> Iterator[tuple[Instant, CommitRecord | None]]:
+    """Completed write instants, newest first, with our record of each (None: another writer's)."""
+    for instant in reversed(timeline.completed_writes):
+        yield instant, parse(timeline.metadata(table.storage, instant).extra)

@@ -1,0 +1,151 @@
+"""All that one run of the job works with, made at the start and then only read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from state.gc import collect_garbage
+from state.layout import StateLayout
+from state.manifest import BatchManifest
+from state.meta import CheckpointMeta
+from streaming.crash import CrashPlan
+from streaming.decode_spec import DecodeSpec
+from streaming.epoch import Epoch, newest_batch
+from streaming.lease_keeper import LeaseKeeper
+from streaming.options import Options
+from streaming.shutdown import StopFlag
+from streaming.small_files import SmallFiles
+from streaming.tag import profile_path
+from streaming.write import WriteSpec
+from table.hoodie_table import HoodieTable
+from table.storage import Storage
+from table.write_profile import WriteProfile
+from table.file_writer import WriterOptions
+
+SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs more than it saves
+
+
+@dataclass
+class JobContext:
+    """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats."""
+
+    options: Options
+    table: HoodieTable
+    checkpoint: str
+    meta: CheckpointMeta
+    run: int
+    layout: StateLayout
+    decode: DecodeSpec
+    avro_json: str
+    writer: WriterOptions
+    small_files: SmallFiles
+    lease: LeaseKeeper
+    stop: StopFlag
+    crash: CrashPlan
+    clock_ms: Callable[[], int]
+    retain_batches: int
+    as_of: str = ""
+    last_records: int = 0
+    last_file_groups: int = 0
+
+    @property
+    def action(self) -> str:
+        """The timeline action of a batch: copy-on-write commits, merge-on-read delta-commits."""
+        return "deltacommit" if self.table.config.is_merge_on_read else "commit"
+
+    @property
+    def profiles_dir(self) -> str:
+        """Where write profiles are pinned."""
+        return os.path.join(self.checkpoint, "tagstream", "profiles")
+
+    @property
+    def manifests_dir(self) -> str:
+        """Where batch manifests are kept."""
+        return os.path.join(self.checkpoint, "tagstream", "manifests")
+
+    @property
+    def quarantine_dir(self) -> str:
+        """Where bad records go."""
+        return os.path.join(self.checkpoint, "tagstream", "quarantine")
+
+    def pin_profile(self, epoch: Epoch, instant: str) -> None:
+        """Write the profile of a batch that is about to run; once per batch and run."""
+        profile = WriteProfile(
+            table_name=self.table.config.name,
+            query_id=epoch.query_id,
+            batch_id=epoch.batch_id,
+            run=self.run,
+            instant=instant,
+            batch_time_ms=self.clock_ms(),
+            labels=self.meta.labels,
+            lanes=self._lanes(),
+            avg_record_bytes=self.small_files.record_bytes,
+            max_file_bytes=self.options.parquet_max_file_size,
+            records_per_new_file=min(
+                self.options.insert_split_size,
+                max(1, self.options.parquet_max_file_size // self.small_files.record_bytes),
+            ),
+            small_files=self.small_files.profile(),
+        )
+        self._write_profile(profile)
+
+    def pin_replay(self, epoch: Epoch, instant: str, manifest: str) -> None:
+        """Write the profile that makes the tag step adopt the deltas of a batch the table already holds."""
+        deltas = BatchManifest.read(os.path.join(self.manifests_dir, manifest)).deltas
+        self._write_profile(
+            WriteProfile(
+                table_name=self.table.config.name,
+                query_id=epoch.query_id,
+                batch_id=epoch.batch_id,
+                run=self.run,
+                instant=instant,
+                batch_time_ms=self.clock_ms(),
+                labels=self.meta.labels,
+                mode="replay",
+                manifest=deltas,
+            )
+        )
+
+    def write_spec(self, batch_id: int, instant: str, *, replay: bool) -> WriteSpec:
+        """The constants of the batch's write tasks."""
+        return WriteSpec(
+            base_path=self.table.base_path,
+            instant=instant,
+            action=self.action,
+            as_of=self.as_of,
+            batch_id=batch_id,
+            run=self.run,
+            avro_json=self.avro_json,
+            options=self.writer,
+            decode=self.decode,
+            quarantine_dir=self.quarantine_dir,
+            topic=self.options.kafka_topic or "",
+            crash=self.crash,
+            replay=replay,
+        )
+
+    def collect_garbage(self, batch_id: int) -> None:
+        """Remove index files and profiles that no batch Spark may still ask for can name."""
+        oldest = batch_id - self.retain_batches
+        committed = newest_batch(self.checkpoint, "commits")
+        if oldest <= 0 or committed is None:
+            return
+        collect_garbage(self.layout, self.meta.labels, min(oldest, committed))
+        for name in os.listdir(self.profiles_dir):
+            if int(name.split(".")[0]) < oldest:
+                os.unlink(os.path.join(self.profiles_dir, name))
+
+    def _lanes(self) -> int:
+        """How many file groups of one partition take inserts at the same time.
+
+        When the batch before touched many file groups, one each keeps all cores busy; when it was large and touched few
+        (a table without partitions, or only today's), a partition's inserts are cut so that the writing is shared.
+        """
+        many = self.last_file_groups >= 2 * self.meta.shuffle_partitions
+        return 1 if many or self.last_records < SMALL_BATCH_RECORDS else self.meta.shuffle_partitions
+
+    def _write_profile(self, profile: WriteProfile) -> None:
+        path = profile_path(self.profiles_dir, profile.batch_id, profile.run)
+        Storage(self.profiles_dir).write_new(os.path.basename(path), profile.to_json().encode())

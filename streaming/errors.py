@@ -1,0 +1,25 @@
+"""Errors of the streaming job that a person or a caller can act on."""
+
+from __future__ import annotations
+
+from table.errors import TagstreamError
+
+
+class StreamError(TagstreamError):
+    """Root of the streaming job's errors."""
+
+
+class CheckpointError(StreamError):
+    """Checkpoint and table do not belong together, or a checkpoint file is damaged."""
+
+
+class BadRecordsError(StreamError):
+    """More bad records than ``--commit-on-errors`` and ``--max-bad-records`` allow; they are in the quarantine."""
+
+
+class SourceError(StreamError):
+    """The source can't be read: broker unreachable, topic or folder missing, connector jar missing."""
+
+
+class StopRequested(StreamError):
+    """The job was asked to end and a new batch has just begun; nothing of it was written."""

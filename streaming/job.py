@@ -1,0 +1,217 @@
+"""One run of the job from its options: checks first, cheapest and clearest first; then Spark, lease, query, end."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from state.layout import StateLayout
+from state.meta import CheckpointMeta, open_or_create_meta
+from streaming.connector import connector_jars
+from streaming.context import JobContext
+from streaming.crash import CrashPlan
+from streaming.decode_spec import DecodeSpec
+from streaming.epoch import query_id
+from streaming.errors import CheckpointError
+from streaming.lease_keeper import LeaseKeeper
+from streaming.metrics import Metrics
+from streaming.monitor import Monitor
+from streaming.options import Options
+from streaming.preflight import check_source
+from streaming.progress import Progress
+from streaming.query import check_index, run_to_end, start_query
+from streaming.session import fix_state_settings, start_session
+from streaming.shutdown import StopFlag
+from streaming.sink import BatchSink
+from streaming.small_files import SmallFiles
+from streaming.table_match import open_or_create, stream_schema
+from table.bloom import BloomParams
+from table.file_writer import WriterOptions
+from table.hoodie_table import HoodieTable
+
+LOG = logging.getLogger("tagstream")
+DAY_MS = 86_400_000
+
+
+def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
+    """Stream until the source is taken (or a signal, with ``--continuous``); raises what made the job fail."""
+    stop = StopFlag()
+    stop.install()
+    with Progress.open(options) as progress:
+        for warning in options.warnings:
+            LOG.warning(warning)
+        LOG.info("options:\n  %s", "\n  ".join(options.describe()))
+        check_source(options)
+        table = open_table(options, clock_ms())
+        jars = [str(jar) for jar in connector_jars()] if options.source_class == "kafka" else []
+        spark = start_session(f"tagstream {table.config.name}", jars=jars, conf=_spark_conf(options), env=env)
+        try:
+            crash = CrashPlan.from_env(env, os.getpgrp())
+            stream(spark, options, table, progress, stop, crash, clock_ms)
+        finally:
+            spark.stop()
+
+
+def open_table(options: Options, now_ms: int) -> HoodieTable:
+    """The table the options name, ready to be written: made if there is none, its metadata table dropped."""
+    table = open_or_create(options, now_ms)
+    if table.config.metadata_partitions and not options.metadata_enable:
+        table = _drop_metadata_table(table, now_ms)
+    table.check_writable()
+    return table
+
+
+def stream(
+    spark: SparkSession,
+    options: Options,
+    table: HoodieTable,
+    progress: Progress,
+    stop: StopFlag,
+    crash: CrashPlan,
+    clock_ms: Callable[[], int],
+) -> JobContext:
+    """Run the stream on an existing session, as the one writer of the table; returns the context it ran with."""
+    lease = LeaseKeeper(table.storage, clock_ms)
+    metrics = Metrics(options.metrics_port) if options.metrics_port is not None else None
+    monitor = Monitor(progress, metrics)
+    try:
+        lease.acquire(f"stream {options.stream_id}")
+        job = make_context(options, table, spark, lease, stop, crash, clock_ms)
+        check_index(job)
+        fix_state_settings(spark, job.meta.shuffle_partitions)
+        job.small_files.load(table.view())
+        sink = BatchSink(job, monitor.on_report)
+        query = start_query(spark, job, sink)
+        try:
+            run_to_end(query, job, sink, monitor)
+        finally:
+            query.stop()
+        return job
+    finally:
+        lease.release()
+        if metrics is not None:
+            metrics.close()
+
+
+def make_context(
+    options: Options,
+    table: HoodieTable,
+    spark: SparkSession,
+    lease: LeaseKeeper,
+    stop: StopFlag,
+    crash: CrashPlan,
+    clock_ms: Callable[[], int],
+) -> JobContext:
+    """Everything the run works with; the checkpoint's fixed choices are made here at its first start."""
+    checkpoint = str(Path(options.checkpoint_dir.removeprefix("file://")).absolute())
+    schema, avro_json = stream_schema(options, table)
+    decode = DecodeSpec.for_table(table.config, avro_json, options)
+    meta = _open_meta(options, checkpoint, spark, decode)
+    run = next_run(checkpoint)
+    layout = StateLayout(
+        durable_dir=os.path.join(checkpoint, "tagstream", "index"),
+        local_dir=_local_dir(options, spark, table.base_path, checkpoint),
+        ordering=decode.ordering_kind,
+        global_index=options.index_global_enabled,
+        ttl_ms=int(options.index_state_ttl_days * DAY_MS),
+    )
+    return JobContext(
+        options=options,
+        table=table,
+        checkpoint=checkpoint,
+        meta=meta,
+        run=run,
+        layout=layout,
+        decode=decode,
+        avro_json=avro_json,
+        writer=WriterOptions(
+            codec=options.parquet_codec,
+            bloom=BloomParams(
+                options.bloom_type, options.bloom_num_entries, options.bloom_fpp, options.bloom_max_entries
+            ),
+            row_group_bytes=options.parquet_block_size,
+            inserts_to_base_files=options.inserts_to_base_files,
+        ),
+        small_files=SmallFiles(
+            merge_on_read=table.config.is_merge_on_read,
+            small_limit=options.parquet_small_file_limit,
+            max_bytes=options.parquet_max_file_size,
+            base_only=options.inserts_to_base_files,
+            record_bytes=options.record_size_estimate,
+            log_ratio=options.logfile_compression_ratio,
+            trust_share=options.record_size_threshold,
+        ),
+        lease=lease,
+        stop=stop,
+        crash=crash,
+        clock_ms=clock_ms,
+        retain_batches=int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100),
+    )
+
+
+def next_run(checkpoint: str) -> int:
+    """Number of this start of the checkpoint, from 1; claimed by an exclusive create, so no two runs share one."""
+    folder = Path(checkpoint, "tagstream", "runs")
+    folder.mkdir(parents=True, exist_ok=True)
+    number = max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=0)
+    while True:
+        number += 1
+        try:
+            os.close(os.open(folder / str(number), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            continue
+        for old in folder.iterdir():
+            if old.name.isdigit() and int(old.name) < number:
+                old.unlink(missing_ok=True)
+        return number
+
+
+def _open_meta(options: Options, checkpoint: str, spark: SparkSession, decode: DecodeSpec) -> CheckpointMeta:
+    if query_id(checkpoint) is not None and not Path(checkpoint, "tagstream", "meta.json").exists():
+        raise CheckpointError(
+            f"{checkpoint} is the checkpoint of another Spark query (it has no tagstream/meta.json); "
+            "give a folder of its own with --checkpoint-dir"
+        )
+    partitions = options.shuffle_partitions or spark.sparkContext.defaultParallelism
+    return open_or_create_meta(
+        checkpoint,
+        shuffle_partitions=partitions,
+        key_groups=options.index_key_groups or 4 * partitions,
+        stream_id=options.stream_id,
+        ordering=decode.ordering_kind,
+        global_index=options.index_global_enabled,
+        explicit=options.explicit,
+    )
+
+
+def _local_dir(options: Options, spark: SparkSession, base_path: str, checkpoint: str) -> str:
+    """``<spark.local.dir>/tagstream/<table hash>/<checkpoint hash>`` on every executor."""
+    root = options.index_local_dir or os.path.join(
+        spark.conf.get("spark.local.dir", "/tmp") or "/tmp", "tagstream"  # noqa: S108 -- Spark's own default
+    )
+    names = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint))
+    return os.path.join(root, *names)
+
+
+def _drop_metadata_table(table: HoodieTable, now_ms: int) -> HoodieTable:
+    """A metadata table that is not kept up to date hides new files from readers, so it goes, the way Hudi drops it."""
+    dropped = table.drop_metadata_table(now_ms)
+    LOG.warning(
+        "table %s: dropped its metadata table (%s), which this writer does not keep up to date; Hudi builds it again "
+        "when a job with hoodie.metadata.enable=true writes",
+        table.base_path,
+        ", ".join(dropped),
+    )
+    return table.reload()
+
+
+def _spark_conf(options: Options) -> dict[str, str]:
+    conf = dict(options.spark_conf)
+    if options.spark_master:
+        conf["spark.master"] = options.spark_master
+    return conf

@@ -1,0 +1,46 @@
+"""The command: options, checks, one run of the stream, exit code (0 done, 1 failed, 2 wrong use)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from streaming.cli import load_options
+from streaming.failure import explain
+from streaming.job import run_job
+from streaming.options import Options
+from table.errors import ConfigError, TagstreamError
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the job that the command line describes."""
+    try:
+        options = load_options(argv)
+    except ConfigError as e:
+        return _fail(str(e), 2)
+    try:
+        run_job(options, env=os.environ, clock_ms=lambda: time.time_ns() // 1_000_000)
+    except ConfigError as e:
+        return _fail(str(e), 2)
+    except TagstreamError as e:
+        return _fail(str(e), 1)
+    except Exception as e:
+        if os.environ.get("TAGSTREAM_TRACE"):
+            raise
+        return _fail(explain(e, options), 1)
+    return 0
+
+
+def console() -> int:
+    """Entry point of the console script ``tagstream``."""
+    return main(sys.argv[1:])
+
+
+def _fail(text: str, code: int) -> int:
+    print(f"tagstream: error: {text}", file=sys.stderr)
+    return code
+
+
+__all__ = ["Options", "console", "main"]

@@ -1,0 +1,71 @@
+"""One run of the job: what must hold before the first batch, the query, and its end."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from bootstrap.coverage import CheckpointState, TableCommit, check_coverage
+from streaming.commit_record import newest_first
+from streaming.context import JobContext
+from streaming.epoch import newest_batch, query_id
+from streaming.errors import StopRequested
+from streaming.monitor import Monitor
+from streaming.options import Options
+from streaming.sink import BatchSink
+from streaming.source import keyed_records, raw_records
+from streaming.tag import STATE_SCHEMA, TagSpec, located_schema, make_tag_function
+
+POLL_S = 0.5
+
+
+def check_index(job: JobContext) -> None:
+    """Stop unless the index in the checkpoint covers the table (``bootstrap.coverage``)."""
+    found = next(newest_first(job.table, job.table.timeline()), None)
+    newest = None
+    if found is not None:
+        instant, record = found
+        newest = TableCommit(instant.time, record and record.query_id, record and record.batch_id)
+    state = CheckpointState(
+        query_id(job.checkpoint), newest_batch(job.checkpoint, "offsets"), newest_batch(job.checkpoint, "commits")
+    )
+    check_coverage(job.table.storage.root, job.checkpoint, newest, state)
+
+
+def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> StreamingQuery:
+    """Build the plan (source, keys, stateful tag) and start it; the sink is called with every batch."""
+    raw = raw_records(spark, job.options)
+    keyed = keyed_records(raw, job.decode, job.meta.labels)
+    tag = make_tag_function(TagSpec(job.layout, job.profiles_dir, job.run, job.crash))
+    located = keyed.groupBy("kg").applyInPandasWithState(
+        tag, located_schema(job.layout.ordering), STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
+    )
+    writer = located.writeStream.foreachBatch(sink).outputMode("append")
+    writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.checkpoint)
+    if job.options.continuous:
+        writer = writer.trigger(processingTime=f"{job.options.min_sync_interval_seconds} seconds")
+    else:
+        writer = writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def run_to_end(query: StreamingQuery, job: JobContext, sink: BatchSink, monitor: Monitor) -> None:
+    """Wait until the stream has ended or a signal asked for it; raises what made it fail."""
+    while True:
+        try:
+            ended = query.awaitTermination(POLL_S)
+        except PySparkException:
+            if isinstance(sink.failure, StopRequested):
+                return
+            if sink.failure is not None:
+                raise sink.failure from None
+            raise
+        monitor.tick(query)
+        job.crash.reach_logged("commit_log", newest_batch(job.checkpoint, "commits"))
+        if ended:
+            return
+        if job.stop.requested and sink.pause_between_batches():
+            query.stop()
+            return

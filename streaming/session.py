@@ -1,0 +1,74 @@
+"""The Spark session of the job: found (spark-submit) or made (python), with the settings the index depends on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+PROJECT = Path(__file__).resolve().parent.parent
+DEFAULT_MASTER = "local[*,4]"  # the second number is how often a failed task is tried in local mode
+
+
+def prepare_environment(env: dict[str, str]) -> None:
+    """Make Spark's Python workers use this interpreter and find these packages; keep a local driver on loopback.
+
+    Without PYSPARK_PYTHON Spark starts ``python3`` of the PATH, which need not hold pyarrow.
+    """
+    env.setdefault("PYSPARK_PYTHON", sys.executable)
+    env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    paths = [p for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
+    if str(PROJECT) not in paths:
+        env["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *paths])
+
+
+def under_spark_submit(env: Mapping[str, str]) -> bool:
+    """True when a JVM started this process and its settings are already fixed."""
+    return "PYSPARK_GATEWAY_PORT" in env
+
+
+def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], env: dict[str, str]) -> SparkSession:
+    """Session with ``jars`` on its class path and ``conf`` where the user set nothing else.
+
+    Under spark-submit the JVM exists already: its master, memory and jars stay; ``jars`` are added if they are missing.
+    """
+    submitted = under_spark_submit(env) or SparkContext._active_spark_context is not None  # noqa: SLF001
+    prepare_environment(env)
+    builder = SparkSession.builder.appName(app_name)
+    defaults = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.sql.streaming.stopTimeout": "60s",
+    }
+    if not submitted:
+        env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        env.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
+        log4j = PROJECT / "conf" / "log4j2.properties"
+        defaults |= {
+            "spark.master": DEFAULT_MASTER,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": "2g",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j}" if log4j.exists() else "",
+        }
+        if jars:
+            defaults["spark.jars"] = ",".join(jars)
+    for key, value in (defaults | dict(conf)).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    if submitted and jars:
+        have = spark.sparkContext.getConf().get("spark.jars", "") or ""
+        for jar in jars:
+            if Path(jar).name not in have:
+                spark.sql(f"ADD JAR '{jar}'")
+    return spark
+
+
+def fix_state_settings(spark: SparkSession, shuffle_partitions: int) -> None:
+    """Settings which the state's layout depends on: taken from the checkpoint, never from the session."""
+    spark.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
+    spark.conf.set("spark.sql.adaptive.enabled", "false")

@@ -1,0 +1,220 @@
+"""The sink: one micro-batch into one commit, exactly once.
+
+The steps of a batch; each is also a crash point of ``streaming.crash``:
+
+1. ``profile_pinned``    the write profile is in the checkpoint; no attempt of this run decides with another one
+2. ``requested``         the instant's requested file exists
+3. ``inflight``          the instant's inflight file exists: from here on leftovers can be rolled back by their markers
+4. ``delta_durable``     (tag stage) a key group's change of state is in the checkpoint
+5. ``state_committed``   Spark has committed the pointers of the batch's state version; no file of the table is written yet
+6. ``files_written``     every data file is written, each under a marker
+7. ``manifest_durable``  the batch manifest names the winning delta of every key group
+8. ``completed``         the completed instant was created exclusively: the batch is committed
+9. ``commit_log``        Spark's own commit log has the batch
+
+A crash before 8 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
+crash after 8 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
+stateful operator (Spark needs that state version) with the deltas the commit was made with, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame
+
+from state.manifest import BatchManifest
+from streaming.commit_record import CommitRecord, extra_metadata
+from streaming.context import JobContext
+from streaming.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
+from streaming.errors import BadRecordsError, StopRequested
+from streaming.report import BatchReport
+from streaming.timeline_guard import TimelineGuard
+from streaming.write import QUARANTINE_STATUS, RESULT_SCHEMA, TAG_STATUS, WRITE_STATUS, make_write_function
+from table import commit as protocol
+from table.commit_metadata import CommitMetadata
+from table.write_status import WriteStatus
+
+
+@dataclass
+class Outcome:
+    """What the tasks of a batch sent back."""
+
+    statuses: list[WriteStatus] = field(default_factory=list)
+    deltas: dict[int, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    groups: dict[int, dict[str, int]] = field(default_factory=dict)
+
+
+class BatchSink:
+    """Called by Spark with every micro-batch, in the driver, one at a time."""
+
+    def __init__(self, job: JobContext, on_report: Callable[[BatchReport], None]) -> None:
+        self._job = job
+        self._guard = TimelineGuard(job)
+        self._on_report = on_report
+        self._bad_records = 0
+        self._groups: dict[int, dict[str, int]] = {}
+        self._running = threading.Event()
+        self._last_batch: int | None = None
+        self.failure: Exception | None = None
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Commit the batch, or replay it when the table has it already.
+
+        Every error fails the query; ``failure`` keeps it, since what Spark raises for it has lost its text.
+        """
+        self._running.set()
+        try:
+            self._batch(rows, batch_id)
+        except Exception as e:
+            self.failure = e
+            raise
+        finally:
+            self._last_batch = batch_id
+            self._running.clear()
+
+    def pause_between_batches(self) -> bool:
+        """True when no batch runs and Spark has logged the last one: the query can be stopped without a replay."""
+        if self._running.is_set():
+            return False
+        done = newest_batch(self._job.checkpoint, "commits")
+        return self._last_batch is None or (done is not None and done >= self._last_batch)
+
+    def _batch(self, rows: DataFrame, batch_id: int) -> None:
+        job = self._job
+        job.crash.reach("commit_log", batch_id - 1)  # Spark logs a batch before it begins the next
+        if job.stop.requested:
+            raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
+        started = time.monotonic()
+        epoch = read_epoch(job.checkpoint, batch_id, files=job.decode.files)
+        found = self._guard.before_batch(epoch)
+        if found is not None:
+            outcome, report = self._replay(rows, epoch, found)
+        else:
+            outcome, report = self._process(rows, epoch)
+        self._groups |= outcome.groups
+        total = Counter[str]()
+        for counts in self._groups.values():
+            total.update(counts)
+        report = replace(
+            report,
+            seconds=time.monotonic() - started,
+            index_keys=total["live_keys"],
+            index_tombstones=total["tombstones"],
+            index_bytes=total["bytes"],
+        )
+        job.last_records, job.last_file_groups = report.records, report.files
+        self._on_report(report)
+        job.collect_garbage(batch_id)
+
+    def _process(self, rows: DataFrame, epoch: Epoch) -> tuple[Outcome, BatchReport]:
+        job, crash, batch = self._job, self._job.crash, epoch.batch_id
+        clock = [time.monotonic()]
+        instant = self._guard.next_instant()
+        job.pin_profile(epoch, instant)
+        crash.reach("profile_pinned", batch)
+        protocol.request(job.table, instant, job.action)
+        crash.reach("requested", batch)
+        protocol.inflight(job.table, instant, job.action)
+        crash.reach("inflight", batch)
+        clock.append(time.monotonic())
+        outcome = self._run(rows, epoch, instant, replay=False)
+        clock.append(time.monotonic())
+        crash.reach("files_written", batch)
+        self._check_bad_records(outcome, epoch, instant)
+        manifest = BatchManifest(epoch.query_id, batch, job.run, outcome.deltas)
+        name = manifest.write(job.manifests_dir)
+        crash.reach("manifest_durable", batch)
+        protocol.reconcile(job.table, instant, outcome.statuses)
+        self._guard.before_complete(instant)
+        record = CommitRecord(
+            job.meta.stream_id, epoch.query_id, batch, epoch.start_offsets, epoch.end_offsets, name
+        )
+        extra = extra_metadata(record, streamer_checkpoint(epoch, files=job.decode.files))
+        protocol.complete(job.table, instant, job.action, CommitMetadata.build(outcome.statuses, extra, job.avro_json))
+        crash.reach("completed", batch)
+        self._guard.committed(instant)
+        job.small_files.apply(outcome.statuses)
+        clock.append(time.monotonic())
+        phases = dict(zip(("prepare", "tasks", "commit"), (b - a for a, b in zip(clock, clock[1:], strict=False)), strict=True))
+        return outcome, self._report(epoch, outcome, instant, phases)
+
+    def _replay(self, rows: DataFrame, epoch: Epoch, found: tuple[str, CommitRecord]) -> tuple[Outcome, BatchReport]:
+        """The table has this batch: give Spark its state version, adopt the commit's deltas, write nothing."""
+        instant, record = found
+        self._job.pin_replay(epoch, instant, record.manifest)
+        outcome = self._run(rows, epoch, instant, replay=True)
+        return outcome, replace(self._report(epoch, outcome, instant, {}), replayed=True)
+
+    def _run(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
+        """The one Spark action of the batch; it consumes every partition of the stateful plan."""
+        job = self._job
+        write = make_write_function(job.write_spec(epoch.batch_id, instant, replay=replay))
+        result = (
+            rows.repartition(job.meta.shuffle_partitions, "dest_part", "dest_file")
+            .mapInArrow(write, RESULT_SCHEMA)
+            .collect()
+        )
+        outcome = Outcome()
+        for kind, payload in result:
+            if kind == WRITE_STATUS:
+                outcome.statuses.append(WriteStatus.from_json(payload))
+            elif kind == TAG_STATUS:
+                self._add_group(outcome, json.loads(payload))
+            elif kind == QUARANTINE_STATUS:
+                outcome.counts["quarantined"] += json.loads(payload)["records"]
+        outcome.statuses.sort(key=lambda s: s.stat.path)
+        return outcome
+
+    @staticmethod
+    def _add_group(outcome: Outcome, tagged: dict) -> None:
+        label, stats = int(tagged["group"]), tagged["stats"]
+        if tagged["delta"] is not None:
+            outcome.deltas[label] = tagged["delta"]
+        size = {k: stats.pop(k) for k in ("live_keys", "tombstones", "bytes") if k in stats}
+        if size:
+            outcome.groups[label] = size
+        outcome.counts.update(stats)
+
+    def _check_bad_records(self, outcome: Outcome, epoch: Epoch, instant: str) -> None:
+        job = self._job
+        self._bad_records += outcome.counts["quarantined"]
+        if job.options.commit_on_errors or self._bad_records <= job.options.max_bad_records:
+            return
+        self._guard.roll_back(instant)
+        raise BadRecordsError(
+            f"{outcome.counts['quarantined']} bad records in batch {epoch.batch_id} "
+            f"({self._bad_records} in this run, {job.options.max_bad_records} allowed); nothing of the batch was "
+            f"committed. They are in {job.quarantine_dir}/batch={epoch.batch_id:020d} with the reason of each. "
+            "Mend the source, or pass --commit-on-errors or a greater --max-bad-records to go on without them"
+        )
+
+    def _report(self, epoch: Epoch, outcome: Outcome, instant: str, phases: dict[str, float]) -> BatchReport:
+        n = outcome.counts
+        return BatchReport(
+            batch_id=epoch.batch_id,
+            instant=instant,
+            replayed=False,
+            records=n["records"] + n["quarantined"],
+            inserts=n["inserts"],
+            updates=n["updates"],
+            deletes=n["deletes"],
+            moves=n["moves"],
+            late=n["late"],
+            duplicates=n["duplicates"],
+            quarantined=n["quarantined"],
+            files=len(outcome.statuses),
+            bytes=sum(s.stat.total_write_bytes for s in outcome.statuses),
+            seconds=0.0,
+            phases=phases,
+            index_keys=0,
+            index_tombstones=0,
+            index_bytes=0,
+            lag=None,
+        )

@@ -1,0 +1,84 @@
+"""Which file groups still take inserts: listed once from the table, then kept up to date from our own commits.
+
+Sizes follow Hudi: copy-on-write takes base files under ``hoodie.parquet.small.file.limit``; merge-on-read takes slices
+whose base file plus a share of its logs (``hoodie.logfile.to.parquet.compression.ratio``) is under ``hoodie.parquet.max.file.size``.
+Other writers' commits stop the job, so nothing changes behind this cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from table.fs_view import FileSystemView
+from table.write_profile import SmallFile
+from table.write_status import FileKind, WriteStatus
+
+
+class SmallFiles:
+    """Estimated Parquet size in bytes of every file group under the limit, by partition path and file id."""
+
+    def __init__(
+        self,
+        *,
+        merge_on_read: bool,
+        small_limit: int,
+        max_bytes: int,
+        base_only: bool,
+        record_bytes: int,
+        log_ratio: float,
+        trust_share: float,
+    ) -> None:
+        """``base_only``: inserts go to base files, so a group that has logs takes none. ``record_bytes`` holds until
+        a commit has written more than ``trust_share`` of the small file limit. ``log_ratio``: Parquet bytes a log byte.
+        """
+        self._limit = max_bytes if merge_on_read and not base_only else small_limit
+        self._max_bytes = max_bytes
+        self._base_only = base_only and merge_on_read
+        self._sizes: dict[str, dict[str, float]] = {}
+        self._log_ratio = log_ratio
+        self._trusted_bytes = trust_share * small_limit
+        self.record_bytes = record_bytes
+
+    def load(self, view: FileSystemView) -> None:
+        """List every partition once."""
+        for partition in view.partitions():
+            for s in view.latest_merged_slices(partition):
+                logs = sum(f.size for f in s.log_files)
+                if self._base_only and s.log_files:
+                    continue
+                base = s.base_file.size if s.base_file else 0
+                self._set(partition, s.file_id, base + self._log_ratio * logs)
+
+    def apply(self, statuses: Iterable[WriteStatus]) -> None:
+        """Take over what a commit wrote."""
+        written = rows = 0
+        for status in statuses:
+            stat = status.stat
+            written, rows = written + stat.total_write_bytes, rows + stat.num_writes
+            if status.kind is not FileKind.APPEND:
+                self._set(stat.partition_path, stat.file_id, stat.file_size)
+            elif self._base_only:
+                self._sizes.get(stat.partition_path, {}).pop(stat.file_id, None)
+            else:
+                before = self._sizes.get(stat.partition_path, {}).get(stat.file_id, 0.0)
+                self._set(stat.partition_path, stat.file_id, before + self._log_ratio * stat.file_size)
+        if rows and written > self._trusted_bytes:  # Hudi trusts only commits of some size
+            self.record_bytes = max(1, -(-written // rows))
+
+    def profile(self) -> dict[str, tuple[SmallFile, ...]]:
+        """Room in records by partition, in file id order."""
+        return {
+            partition: tuple(
+                SmallFile(f, room)
+                for f, size in sorted(groups.items())
+                if (room := int((self._max_bytes - size) / self.record_bytes)) > 0
+            )
+            for partition, groups in sorted(self._sizes.items())
+        }
+
+    def _set(self, partition: str, file_id: str, size: float) -> None:
+        groups = self._sizes.setdefault(partition, {})
+        if 0 < size < self._limit:
+            groups[file_id] = size
+        else:
+            groups.pop(file_id, None)
