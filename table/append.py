@@ -59,7 +59,7 @@ def append(
 def _blocks(ctx: WriteContext, rows: pa.Table, deletes: pa.Table, partition_path: str) -> Iterator[bytes]:
     avro = ctx.file_avro_json
     for part in _parts(rows, ctx.options.data_block_bytes):
-        yield data_block(part, avro, ctx.instant)
+        yield data_block(part, avro, ctx.instant, ctx.options.codec)
     if not deletes.num_rows:
         return
     orderings = deletes.column(ORDERING).combine_chunks() if ORDERING in deletes.column_names else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.append import append
 from table.errors import ForeignCommitError
 from table.file_group import FileSlice
 from table.hoodie_table import HoodieTable
@@ -38,8 +39,6 @@ def write_file_group(
     _check_current(table, ctx, partition_path, file_id, file_slice, upserts, deletes)
     if not table.config.is_merge_on_read or _goes_to_base_file(ctx, file_slice, upserts):
         return [write_base_file(table, ctx, partition_path, file_id, file_slice, upserts, deletes, first_row)]
-    from table.append import append
-
     if file_slice is None:
         file_slice = FileSlice(partition_path, file_id, ctx.instant, None)
     return [append(table, ctx, file_slice, upserts, deletes, first_row)]

@@ -1,0 +1,144 @@
+"""Which version of a record wins inside a file slice: log records among each other, then against the base file.
+
+Event-time ordering: a later record or delete replaces an earlier one unless its ordering value is smaller; a delete
+in natural order (without an ordering value) removes whatever came before it, and whatever comes after it counts.
+Commit-time ordering: the later one in log order wins, and the log wins over the base file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LogBatch:
+    """The records or deletes of one block. ``orderings`` None: the table has no ordering field.
+
+    ``rows`` is None for a delete block; ``deleted`` marks deletes (also rows that say so of themselves), ``natural``
+    those without an ordering value.
+    """
+
+    keys: pa.Array
+    rows: pa.Table | None
+    orderings: pa.Array | None
+    deleted: _Bools
+    natural: _Bools
+
+
+@dataclass(frozen=True)
+class MergedLog:
+    """The winner of each key of a slice's logs, aligned arrays: ``row`` is an index into ``rows``, -1 for a delete.
+
+    ``unconditional``: wins over the base file whatever its ordering value.
+    """
+
+    keys: pa.Array
+    rows: pa.Table | None
+    row: _Ints
+    orderings: pa.Array | None
+    unconditional: _Bools
+
+
+def merge_log(batches: Sequence[LogBatch], event_time: bool) -> MergedLog:
+    """Fold the blocks of a slice, in their order, to one winner a key."""
+    keys = _concat([batch.keys for batch in batches], pa.string())
+    data = [batch.rows for batch in batches if batch.rows is not None]
+    deleted = np.concatenate([batch.deleted for batch in batches]) if batches else np.zeros(0, dtype=np.bool_)
+    natural = np.concatenate([batch.natural for batch in batches]) if batches else np.zeros(0, dtype=np.bool_)
+    known = [batch.orderings for batch in batches if batch.orderings is not None]
+    orderings = _concat(known, known[0].type) if event_time and known else None
+    codes = pc.dictionary_encode(keys).indices.to_numpy().astype(np.int64)
+    count = int(codes.max()) + 1 if len(codes) else 0
+    barrier = np.full(count, -1, dtype=np.int64)
+    if orderings is None:
+        winner = np.full(count, -1, dtype=np.int64)
+        winner[codes] = np.arange(len(codes))  # repeated indices: the last one stays
+        unconditional = np.ones(count, dtype=np.bool_)
+    else:
+        positions = np.flatnonzero(natural)
+        barrier[codes[positions]] = positions
+        winner = _greatest(codes, _ranks(orderings, natural), barrier)
+        unconditional = barrier >= 0
+    row = np.where(deleted, -1, _row_numbers(batches))[winner]
+    return MergedLog(
+        keys=keys.take(pa.array(winner)),
+        rows=pa.concat_tables(data) if data else None,
+        row=row,
+        orderings=orderings.take(pa.array(winner)) if orderings is not None else None,
+        unconditional=unconditional,
+    )
+
+
+def merge_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog, superseded: _Bools) -> tuple[_Bools, _Bools]:
+    """Compare rows of the base file with the log's winners: (rows of the base file that stay, winners that lost).
+
+    ``superseded`` are the winners found to have lost before; the second result includes them.
+    """
+    found = pc.index_in(keys, value_set=log.keys)
+    hit = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    keep = np.ones(len(keys), dtype=np.bool_)
+    keep[hit] = False
+    if not len(hit) or orderings is None or log.orderings is None:
+        return keep, superseded
+    winner = found.drop_null().to_numpy().astype(np.int64)
+    base_ordering = orderings.take(pa.array(hit))
+    log_ordering = log.orderings.take(pa.array(winner))
+    # Nulls are smaller than every value; equal ones go to the log.
+    later = pc.or_(
+        pc.greater(base_ordering, log_ordering).fill_null(False), _null_only_in_log(base_ordering, log_ordering)
+    )
+    stays = later.to_numpy(zero_copy_only=False) & ~log.unconditional[winner]
+    keep[hit[stays]] = True
+    lost = superseded.copy()
+    lost[winner[stays]] = True
+    return keep, lost
+
+
+def _null_only_in_log(base: pa.Array, log: pa.Array) -> pa.Array:
+    return pc.and_(base.is_valid(), log.is_null())
+
+
+def _greatest(codes: _Ints, ranks: _Ints, barrier: _Ints) -> _Ints:
+    """Position of the winner of each code: greatest rank, then latest position, from the barrier on."""
+    positions = np.arange(len(codes), dtype=np.int64)
+    counted = positions >= barrier[codes]
+    codes, ranks, positions = codes[counted], ranks[counted], positions[counted]
+    order = np.lexsort((positions, ranks, codes))
+    last = np.append(np.flatnonzero(np.diff(codes[order])), len(order) - 1) if len(order) else np.zeros(0, np.int64)
+    winner: _Ints = positions[order[last]]
+    return winner
+
+
+def _ranks(orderings: pa.Array, natural: _Bools) -> _Ints:
+    """Order-preserving numbers of the ordering values; natural-order deletes are below all, then nulls."""
+    ranks = pc.rank(orderings, sort_keys="ascending", tiebreaker="dense")
+    numbers: _Ints = ranks.to_numpy().astype(np.int64)
+    numbers[orderings.is_null().to_numpy(zero_copy_only=False)] = 0
+    numbers[natural] = -1
+    return numbers
+
+
+def _row_numbers(batches: Sequence[LogBatch]) -> _Ints:
+    parts: list[_Ints] = [np.zeros(0, dtype=np.int64)]
+    start = 0
+    for batch in batches:
+        if batch.rows is None:
+            parts.append(np.full(len(batch.keys), -1, dtype=np.int64))
+        else:
+            parts.append(np.arange(start, start + len(batch.keys), dtype=np.int64))
+            start += len(batch.keys)
+    return np.concatenate(parts)
+
+
+def _concat(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
+    flat = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
+    return pa.concat_arrays(flat) if flat else pa.array([], kind)

@@ -1,0 +1,159 @@
+"""Take back a write that was not completed, as a ``rollback`` action on the timeline.
+
+1. The failed writer's staged commit is removed: from here on it cannot publish.
+2. ``R.rollback.requested`` holds the plan, ``R.rollback.inflight`` says that it is being carried out.
+3. Files are deleted and rollback blocks written; both can be done again after a crash.
+4. ``T.<action>.inflight`` and ``.requested`` of the failed instant are removed.
+5. ``R.rollback`` completes; the markers and the heartbeat go.
+
+R must be smaller than the next commit's instant: older readers stop at a block that is newer than the newest commit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from table.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
+from table.commit import unstage
+from table.errors import InstantConflictError, UnsupportedTableError
+from table.heartbeat import delete_heartbeat
+from table.hoodie_table import HoodieTable
+from table.instant import COMPLETED_ACTION, ROLLBACK, Instant, State
+from table.log.writer import rollback_block
+from table.markers import delete_markers
+from table.names import log_file_name, parse_log_file_name
+from table.partition_metadata import join
+from table.rollback_plan import RollbackRequest, plan_record, plan_rollback, requests_of
+from table.timeline import Timeline
+
+_ROLLBACK_TOKEN = "1-0-1"  # what Hudi's own rollback blocks carry
+
+
+@dataclass(frozen=True)
+class RollbackResult:
+    """What a rollback did: the failed instant, its own instant, deleted files and log files with rollback blocks."""
+
+    failed: str
+    instant: str
+    deleted: tuple[str, ...]
+    blocks: tuple[str, ...]
+
+
+def rollback(table: HoodieTable, failed_instant: str, rollback_instant: str) -> RollbackResult:
+    """Take back ``failed_instant``. One that was begun before is finished under its own instant instead.
+
+    Raises InstantConflictError when the instant is completed or unknown, or the rollback's is not the newest.
+    """
+    timeline = table.timeline()
+    for begun in timeline.pending_rollbacks:
+        result = _resume(table, begun, only=failed_instant)
+        if result is not None:
+            return result
+    failed = _failed(table, timeline, failed_instant)
+    if timeline.newest is not None and rollback_instant <= timeline.newest:
+        raise InstantConflictError(
+            f"rollback instant {rollback_instant} is not newer than {timeline.newest} in {table.base_path}: take a "
+            "later one"
+        )
+    unstage(table, failed.time, failed.action)
+    # Published in the last moment? Then it is a commit, and must not be taken apart.
+    _failed(table, table.timeline(), failed_instant)
+    requests = plan_rollback(table, failed)
+    requested = Instant(rollback_instant, ROLLBACK, State.REQUESTED)
+    plan = write_record(ROLLBACK_PLAN, plan_record(table, failed, requests))
+    table.storage.write_new(_rel(table, requested), plan)
+    return _carry_out(table, failed, rollback_instant, requests)
+
+
+def resume_rollbacks(table: HoodieTable) -> list[RollbackResult]:
+    """Finish every rollback that a crash has cut off, whoever began it."""
+    results = (_resume(table, begun) for begun in table.timeline().pending_rollbacks)
+    return [result for result in results if result is not None]
+
+
+def _failed(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
+    instant = timeline.find(time)
+    if instant is None or instant.is_completed:
+        state = "is not on the timeline" if instant is None else "is completed"
+        raise InstantConflictError(f"instant {time} of {table.base_path} {state}: there is nothing to roll back")
+    if instant.action in COMPLETED_ACTION:
+        raise UnsupportedTableError(
+            f"instant {time} of {table.base_path} is a pending {instant.action}, a plan that log files may rely on: "
+            "run it to its end with Hudi"
+        )
+    return instant
+
+
+def _resume(table: HoodieTable, begun: Instant, only: str | None = None) -> RollbackResult | None:
+    rel = _rel(table, Instant(begun.time, ROLLBACK, State.REQUESTED))
+    record = read_record(table.storage.read(rel), table.storage.path(rel))
+    target = record.get("instantToRollback") or {}
+    if only is not None and target.get("commitTime") != only:
+        return None
+    failed = Instant(target["commitTime"], target["action"], State.INFLIGHT)
+    known = table.timeline().find(failed.time)
+    if known is not None and known.is_completed:
+        raise InstantConflictError(
+            f"rollback {begun.time} of {table.base_path} wants to take back {failed.time}, a completed instant: finish "
+            "it with the Hudi tool that began it"
+        )
+    unstage(table, failed.time, failed.action)
+    return _carry_out(table, failed, begun.time, requests_of(record))
+
+
+def _carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[RollbackRequest]) -> RollbackResult:
+    storage = table.storage
+    inflight = _rel(table, Instant(time, ROLLBACK, State.INFLIGHT))
+    if not storage.exists(inflight):
+        storage.write_new(inflight, b"")
+    deleted: dict[str, list[str]] = defaultdict(list)
+    blocks: dict[str, dict[str, int]] = defaultdict(dict)
+    for request in requests:
+        deleted[request.partition_path].extend(rel for rel in request.files if storage.delete(rel))
+        if request.log_blocks and not request.files:
+            rel = _write_rollback_block(table, request, failed.time, time)
+            blocks[request.partition_path][rel] = storage.size(rel)
+    for state in (State.INFLIGHT, State.REQUESTED):
+        storage.delete(_rel(table, Instant(failed.time, failed.action, state)))
+    partitions = sorted({request.partition_path for request in requests})
+    files = tuple(rel for p in partitions for rel in deleted[p])
+    metadata = {
+        "startRollbackTime": time,
+        "timeTakenInMillis": 0,
+        "totalFilesDeleted": len(files),
+        "commitsRollback": [failed.time],
+        "partitionMetadata": {
+            p: {
+                "partitionPath": p,
+                "successDeleteFiles": [storage.path(rel) for rel in deleted[p]],
+                "failedDeleteFiles": [],
+                "rollbackLogFiles": {storage.path(rel): size for rel, size in blocks[p].items()},
+                "logFilesFromFailedCommit": {},
+            }
+            for p in partitions
+        },
+        "version": 1,
+        "instantsRollback": [{"commitTime": failed.time, "action": failed.action}],
+    }
+    completed = _rel(table, Instant(time, ROLLBACK, State.COMPLETED))
+    storage.write_new(completed, write_record(ROLLBACK_METADATA, metadata))
+    delete_markers(storage, failed.time)
+    delete_heartbeat(storage, failed.time)
+    return RollbackResult(failed.time, time, files, tuple(rel for p in partitions for rel in blocks[p]))
+
+
+def _write_rollback_block(table: HoodieTable, request: RollbackRequest, failed: str, time: str) -> str:
+    """A new log file of the slice with one block that takes back the failed instant's; returns its path."""
+    names = (parse_log_file_name(e.name) for e in table.storage.list(request.partition_path) if not e.is_dir)
+    versions = [
+        n.version for n in names if n and n.file_id == request.file_id and n.base_instant == request.base_instant
+    ]
+    name = log_file_name(request.file_id, request.base_instant, max(versions, default=0) + 1, _ROLLBACK_TOKEN)
+    rel = join(request.partition_path, name)
+    table.storage.write_new(rel, rollback_block(time, failed))
+    return rel
+
+
+def _rel(table: HoodieTable, instant: Instant) -> str:
+    return f"{table.config.timeline_folder}/{instant.file_name()}"

@@ -1,0 +1,133 @@
+"""What has to be undone of a write that failed: by its markers, or by listing where it left none.
+
+Its base files, and log files that hold nothing but its blocks, are deleted. A log file that also holds blocks of
+other instants (writers that append to a file do so) stays, and a rollback block is put behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from table.hoodie_table import HoodieTable
+from table.instant import Instant
+from table.log.format import BlockType
+from table.log.reader import scan_log_file
+from table.markers import Marker, has_markers, list_markers
+from table.names import LogFileName, parse_base_file_name, parse_log_file_name
+from table.partition_metadata import join, list_partitions
+
+
+@dataclass(frozen=True)
+class RollbackRequest:
+    """One step: delete ``files`` (relative paths), or put a rollback block over the slice's ``log_blocks``.
+
+    ``log_blocks``: sizes by relative path of the log files that hold blocks of the failed instant.
+    """
+
+    partition_path: str
+    file_id: str
+    base_instant: str
+    files: tuple[str, ...] = ()
+    log_blocks: tuple[tuple[str, int], ...] = ()
+
+
+class _Holds(Enum):
+    """What a log file has of the failed instant."""
+
+    NOTHING = 0
+    ONLY = 1
+    AMONG_OTHERS = 2
+
+
+def plan_rollback(table: HoodieTable, failed: Instant) -> list[RollbackRequest]:
+    """The steps that undo ``failed``, in a fixed order."""
+    if has_markers(table.storage, failed.time):
+        markers = list_markers(table.storage, failed.time)
+        wanted = sorted({(m.partition_path, file_id) for m in markers if (file_id := _file_id(m)) is not None})
+        named = {m.path for m in markers}
+        return list(_requests(table, failed.time, wanted, named))
+    # Not one marker: either nothing was written, or the markers are lost and only a listing can tell.
+    groups = ((p, file_id) for p in list_partitions(table.storage) for file_id in _file_ids(table, p))
+    return list(_requests(table, failed.time, groups, set()))
+
+
+def _requests(
+    table: HoodieTable, time: str, groups: Iterable[tuple[str, str]], named: set[str]
+) -> Iterator[RollbackRequest]:
+    listed: dict[str, list[tuple[str, int]]] = {}
+    for partition, file_id in groups:
+        if partition not in listed:
+            listed[partition] = [(e.name, e.size) for e in table.storage.list(partition) if not e.is_dir]
+        for name, size in listed[partition]:
+            rel = join(partition, name)
+            base = parse_base_file_name(name)
+            if base is not None and base.file_id == file_id and base.instant == time:
+                yield RollbackRequest(partition, file_id, time, files=(rel,))
+            log = parse_log_file_name(name)
+            if log is None or log.file_id != file_id:
+                continue
+            holds = _log_content(table, rel, log, time, rel in named)
+            if holds is _Holds.ONLY:
+                yield RollbackRequest(partition, file_id, log.base_instant, files=(rel,))
+            elif holds is _Holds.AMONG_OTHERS:
+                yield RollbackRequest(partition, file_id, log.base_instant, log_blocks=((rel, size),))
+
+
+def _log_content(table: HoodieTable, rel: str, log: LogFileName, time: str, named: bool) -> _Holds:
+    if log.base_instant == time:
+        return _Holds.ONLY
+    if log.base_instant > time:
+        return _Holds.NOTHING
+    own = others = False
+    for block in scan_log_file(table.storage.path(rel)):
+        if block.type is BlockType.CORRUPT:
+            continue  # nobody reads it; it does not tell whose it is
+        own |= block.instant == time
+        others |= block.instant != time
+    if others:
+        return _Holds.AMONG_OTHERS if own else _Holds.NOTHING
+    return _Holds.ONLY if own or named else _Holds.NOTHING
+
+
+def _file_ids(table: HoodieTable, partition: str) -> list[str]:
+    names = (e.name for e in table.storage.list(partition) if not e.is_dir)
+    parsed = (parse_base_file_name(name) or parse_log_file_name(name) for name in names)
+    return sorted({p.file_id for p in parsed if p is not None})
+
+
+def _file_id(marker: Marker) -> str | None:
+    parsed = parse_base_file_name(marker.file_name) or parse_log_file_name(marker.file_name)
+    return parsed.file_id if parsed is not None else None
+
+
+def plan_record(table: HoodieTable, failed: Instant, requests: Iterable[RollbackRequest]) -> dict[str, Any]:
+    """The plan as Hudi's Avro record; paths are absolute there."""
+    return {
+        "instantToRollback": {"commitTime": failed.time, "action": failed.action},
+        "RollbackRequests": [
+            {
+                "partitionPath": r.partition_path,
+                "fileId": r.file_id,
+                "latestBaseInstant": r.base_instant,
+                "filesToBeDeleted": [table.storage.path(rel) for rel in r.files],
+                "logBlocksToBeDeleted": {table.storage.path(rel): size for rel, size in r.log_blocks},
+            }
+            for r in requests
+        ],
+        "version": 1,
+    }
+
+
+def requests_of(record: dict[str, Any]) -> list[RollbackRequest]:
+    """The steps of a stored plan, of any writer; the table may have been copied elsewhere since."""
+    found = []
+    for r in record.get("RollbackRequests") or ():
+        partition = r["partitionPath"]
+        files = tuple(join(partition, path.rsplit("/", 1)[-1]) for path in r.get("filesToBeDeleted") or ())
+        blocks = r.get("logBlocksToBeDeleted") or {}
+        logs = tuple((join(partition, path.rsplit("/", 1)[-1]), size) for path, size in blocks.items())
+        found.append(RollbackRequest(partition, r.get("fileId") or "", r.get("latestBaseInstant") or "", files, logs))
+    return found

@@ -1,0 +1,171 @@
+"""Read one file slice: the base file and its logs merged to live rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.base_file import open_base_file
+from table.conform import conform
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.file_group import FileSlice
+from table.hoodie_table import HoodieTable
+from table.log.block import LogBlock
+from table.log.format import BlockType
+from table.log.reader import scan_log_file
+from table.merge import LogBatch, MergedLog, merge_base, merge_log
+from table.schema import OPERATION, RECORD_KEY
+from table.table_config import MergeMode
+from table.timeline import Timeline
+
+DELETED_FIELD = "_hoodie_is_deleted"
+_BATCH_ROWS = 65_536
+_Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SliceReader:
+    """Reads slices of one table as of one instant.
+
+    ``file_schema`` is the table's full schema with meta columns, ``columns`` the ones wanted.
+    """
+
+    table: HoodieTable
+    timeline: Timeline
+    as_of: str
+    file_schema: pa.Schema
+    columns: tuple[str, ...]
+
+    def read(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        """The slice's live rows in bounded batches: those of the base file first, then those only logs have."""
+        if not file_slice.log_files:
+            yield from (batch.select(self.columns) for batch in self._base_batches(file_slice, self.columns))
+            return
+        log = self.merged_log(file_slice)
+        needed = [f.name for f in self.file_schema if f.name in self._needed]
+        lost = np.zeros(len(log.keys), dtype=np.bool_)
+        for batch in self._base_batches(file_slice, needed):
+            keep, lost = merge_base(_flat(batch.column(RECORD_KEY)), self._ordering(batch), log, lost)
+            yield (batch if keep.all() else batch.filter(pa.array(keep))).select(self.columns)
+        if log.rows is not None:
+            live = log.row[(log.row >= 0) & ~lost]
+            yield log.rows.take(pa.array(live)).select(self.columns)
+
+    def merged_log(self, file_slice: FileSlice) -> MergedLog:
+        """The winners among the slice's log records and deletes."""
+        self._check_mergeable()
+        batches = [self._batch(block) for block in self._blocks(file_slice)]
+        return merge_log(batches, self._event_time)
+
+    @property
+    def _event_time(self) -> bool:
+        return self.table.config.merge_mode is MergeMode.EVENT_TIME and bool(self.table.config.ordering_fields)
+
+    @property
+    def _needed(self) -> set[str]:
+        """The columns wanted and those the merge looks at."""
+        config = self.table.config
+        return {*self.columns, RECORD_KEY, DELETED_FIELD, *config.ordering_fields, config.delete_field or DELETED_FIELD}
+
+    def _check_mergeable(self) -> None:
+        config = self.table.config
+        problem = None
+        if config.merge_mode is MergeMode.CUSTOM:
+            problem = f"its records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})"
+        elif len(config.ordering_fields) > 1 and self._event_time:
+            problem = f"it has several ordering fields ({', '.join(config.ordering_fields)})"
+        elif not config.populate_meta_fields:
+            problem = "its log records carry no record keys (hoodie.populate.meta.fields=false)"
+        if problem:
+            raise UnsupportedTableError(
+                f"cannot merge the log files of table {config.name} at {self.table.base_path}: {problem}; "
+                "compact it with Hudi first"
+            )
+
+    def _base_batches(self, file_slice: FileSlice, columns: tuple[str, ...] | list[str]) -> Iterator[pa.Table]:
+        if file_slice.base_path is None:
+            return
+        path = self.table.storage.path(file_slice.base_path)
+        schema = pa.schema([self.file_schema.field(name) for name in columns])
+        with open_base_file(path) as file:
+            present = [name for name in columns if name in file.schema_arrow.names]
+            try:
+                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=present):
+                    yield conform(pa.Table.from_batches([batch]), schema, path)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise CorruptFileError(f"base file {path} cannot be read to its end ({error}): restore it") from error
+
+    def _blocks(self, file_slice: FileSlice) -> list[LogBlock]:
+        """The data and delete blocks that count, in order: committed, not rolled back, not after ``as_of``."""
+        queued: list[LogBlock] = []
+        for rel in file_slice.log_paths:
+            for block in scan_log_file(self.table.storage.path(rel)):
+                if block.type is BlockType.COMMAND:
+                    target = block.header.get("TARGET_INSTANT_TIME")
+                    queued = [earlier for earlier in queued if earlier.instant != target]
+                elif block.type in _RECORD_BLOCKS and self._counts(block):
+                    _check_block(block, rel)
+                    queued.append(block)
+        return queued
+
+    def _counts(self, block: LogBlock) -> bool:
+        time = block.instant
+        return time is not None and time <= self.as_of and self.timeline.is_valid(time)
+
+    def _batch(self, block: LogBlock) -> LogBatch:
+        field = self.table.config.ordering_field if self._event_time else None
+        if block.type is BlockType.DELETE:
+            kind = self.file_schema.field(field).type if field is not None else None
+            deletes = block.deletes(kind)
+            orderings = deletes.orderings if kind is not None else None
+            natural = deletes.natural.to_numpy(zero_copy_only=False)
+            return LogBatch(deletes.keys, None, orderings, np.ones(len(deletes), dtype=np.bool_), natural)
+        schema = [f for f in self.file_schema if f.name in self._needed]
+        rows = block.read_table(pa.schema([*schema, pa.field(OPERATION, pa.string())]))
+        deleted = self._deleted(rows)
+        rows = rows.drop_columns([OPERATION]) if OPERATION not in self.file_schema.names else rows
+        keys = _flat(rows.column(RECORD_KEY))
+        return LogBatch(keys, rows, self._ordering(rows), deleted, np.zeros(len(keys), dtype=np.bool_))
+
+    def _ordering(self, rows: pa.Table) -> pa.Array | None:
+        field = self.table.config.ordering_field
+        return rows.column(field).combine_chunks() if self._event_time and field is not None else None
+
+    def _deleted(self, rows: pa.Table) -> _Bools:
+        """Rows of a data block that are deletes: by their flag, change-log operation, or configured marker."""
+        config = self.table.config
+        deleted = np.zeros(rows.num_rows, dtype=np.bool_)
+        if DELETED_FIELD in rows.column_names and pa.types.is_boolean(rows.schema.field(DELETED_FIELD).type):
+            deleted |= _mask(rows.column(DELETED_FIELD))
+        deleted |= _mask(pc.is_in(rows.column(OPERATION), value_set=pa.array(["D", "-U"])))
+        if config.delete_field and config.delete_marker and config.delete_field in rows.column_names:
+            text = pc.cast(rows.column(config.delete_field), pa.string())
+            deleted |= _mask(pc.equal(text, config.delete_marker))
+        return deleted
+
+
+_RECORD_BLOCKS = frozenset({BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.DELETE})
+
+
+def _check_block(block: LogBlock, rel: str) -> None:
+    for header in ("IS_PARTIAL", "COMPACTED_BLOCK_TIMES"):
+        value = block.header.get(header)
+        if value and value.lower() != "false":
+            raise UnsupportedTableError(
+                f"{rel} has a block of instant {block.instant} with {header}: partial updates and log compactions "
+                "cannot be read; compact the table with Hudi first"
+            )
+
+
+def _mask(column: pa.ChunkedArray) -> _Bools:
+    values: _Bools = column.combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return pc.cast(column.combine_chunks(), pa.string())

@@ -1,0 +1,76 @@
+"""The snapshot query: every live row of a table as of an instant, as Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from table.base_file import open_base_file
+from table.errors import UnsupportedTableError
+from table.fs_view import FileSystemView
+from table.hoodie_table import HoodieTable
+from table.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta
+from table.slice_reader import SliceReader
+from table.timeline import Timeline
+
+
+def read_snapshot(
+    table: HoodieTable,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    as_of: str | None = None,
+) -> pa.Table:
+    """All live rows in one Arrow table. ``columns``: by default the meta columns and all user columns.
+
+    ``partitions``: partition paths to read, all by default. ``as_of``: an instant time; the newest by default.
+    """
+    schema, batches = scan_snapshot(table, columns, partitions, as_of)
+    return pa.concat_tables([schema.empty_table(), *batches])
+
+
+def scan_snapshot(
+    table: HoodieTable,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    as_of: str | None = None,
+) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The schema and the live rows in bounded batches."""
+    timeline = table.timeline()
+    view = table.view(timeline, as_of)
+    full = snapshot_schema(table, timeline, view)
+    wanted = tuple(columns) if columns is not None else tuple(full.names)
+    unknown = [name for name in wanted if name not in full.names]
+    if unknown:
+        raise ValueError(
+            f"table {table.config.name} has no column {', '.join(unknown)}; it has {', '.join(full.names)}"
+        )
+    schema = pa.schema([full.field(name) for name in wanted])
+    if view.as_of is None:
+        return schema, iter(())
+    reader = SliceReader(table, timeline, view.as_of, full, wanted)
+    return schema, _read(reader, view, partitions)
+
+
+def _read(reader: SliceReader, view: FileSystemView, partitions: Sequence[str] | None) -> Iterator[pa.Table]:
+    for partition in view.partitions() if partitions is None else partitions:
+        for file_slice in view.latest_merged_slices(partition):
+            yield from reader.read(file_slice)
+
+
+def snapshot_schema(table: HoodieTable, timeline: Timeline, view: FileSystemView) -> pa.Schema:
+    """Meta columns and user columns: of the newest commit's schema, else of the properties, else of a base file."""
+    avro = table.schema_json(timeline, view.as_of)
+    if avro is not None:
+        return with_meta(avro_to_arrow(avro))
+    for partition in view.partitions():
+        for base in view.latest_base_files(partition):
+            path = table.storage.path(f"{partition}/{base.name}" if partition else base.name)
+            with open_base_file(path) as file:
+                return with_meta(user_schema(file.schema_arrow))
+    if view.as_of is None:
+        return with_meta(pa.schema([]))
+    raise UnsupportedTableError(
+        f"table {table.config.name} at {table.base_path} tells its schema nowhere (no commit, property or base file "
+        f"has one); only its meta columns {', '.join(META_COLUMNS)} are known"
+    )
