@@ -1,0 +1,106 @@
+"""One block of a log file, its content read when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from table.conform import conform
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.log import avro_block, delete_block
+from table.log.delete_block import DeleteRecords
+from table.log.format import BlockType, HeaderKey, encode_block
+from table.parquet_options import writer_options
+
+
+@dataclass(frozen=True)
+class LogBlock:
+    """A block's kind, header (by the names of HeaderKey) and place; a CORRUPT one has no header.
+
+    ``offset`` is that of the block's magic, ``content_offset`` and ``content_length`` tell where its content lies.
+    """
+
+    path: str
+    type: BlockType
+    offset: int
+    content_offset: int
+    content_length: int
+    header: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def instant(self) -> str | None:
+        """Instant that wrote the block; None for a corrupt one."""
+        return self.header.get("INSTANT_TIME")
+
+    @property
+    def target_instant(self) -> str | None:
+        """Instant a rollback command takes back."""
+        return self.header.get("TARGET_INSTANT_TIME")
+
+    @property
+    def avro_schema(self) -> str | None:
+        """Writer's schema as Avro JSON, with the meta columns."""
+        return self.header.get("SCHEMA")
+
+    @property
+    def where(self) -> str:
+        """The block's place, for messages."""
+        return f"{self.type.name} block at byte {self.offset} of {self.path}"
+
+    def content(self) -> bytes:
+        """The content's bytes."""
+        with open(self.path, "rb") as file:
+            file.seek(self.content_offset)
+            data = file.read(self.content_length)
+        if len(data) != self.content_length:
+            raise CorruptFileError(f"{self.where} became shorter while it was read; read the table again")
+        return data
+
+    def read_table(self, reader_schema: pa.Schema | None = None) -> pa.Table:
+        """Rows of a data block, in the reader's schema or else in the writer's.
+
+        Raises UnsupportedTableError for kinds that hold no rows of a data table and for partial updates.
+        """
+        if self.header.get("IS_PARTIAL", "").lower() == "true":
+            raise UnsupportedTableError(
+                f"{self.where} holds partial updates, which are not supported; compact the table with Hudi first"
+            )
+        if self.type is BlockType.AVRO_DATA:
+            rows = avro_block.decode(self.content(), self._schema(), self.where)
+        elif self.type is BlockType.PARQUET_DATA:
+            rows = self._read_parquet(reader_schema)
+        else:
+            raise UnsupportedTableError(f"{self.where} holds no rows of a data table; only Avro and Parquet blocks do")
+        return rows if reader_schema is None else conform(rows, reader_schema, self.where)
+
+    def deletes(self, ordering_type: pa.DataType | None = None) -> DeleteRecords:
+        """Keys of a delete block; see ``delete_block.decode`` for the ordering values."""
+        if self.type is not BlockType.DELETE:
+            raise ValueError(f"{self.where} is no delete block")
+        return delete_block.decode(self.content(), self.where, ordering_type)
+
+    def _schema(self) -> str:
+        if self.avro_schema is None:
+            raise CorruptFileError(f"{self.where} has no SCHEMA in its header; restore the file")
+        return self.avro_schema
+
+    def _read_parquet(self, reader_schema: pa.Schema | None) -> pa.Table:
+        try:
+            file = pq.ParquetFile(pa.BufferReader(self.content()))
+            if reader_schema is None:
+                return file.read()
+            known = set(file.schema_arrow.names)
+            return file.read([name for name in reader_schema.names if name in known])
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptFileError(f"{self.where} holds no readable Parquet ({error}); restore the file") from error
+
+
+def data_block(rows: pa.Table, avro_json: str, instant: str, codec: str = "gzip") -> bytes:
+    """Whole Parquet data block of rows with meta columns; ``avro_json`` is their schema, with meta columns too."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, rows.schema, **writer_options(codec)) as writer:
+        writer.write_table(rows)
+    header = {HeaderKey.SCHEMA: avro_json, HeaderKey.INSTANT_TIME: instant}
+    return encode_block(BlockType.PARQUET_DATA, header, memoryview(sink.getvalue()))

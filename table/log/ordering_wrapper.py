@@ -1,0 +1,116 @@
+"""Ordering values of delete records: an Avro union of wrapper records, one per type.
+
+Branches by number: 0 null, 1 Boolean, 2 Int, 3 Long, 4 Float, 5 Double, 6 Bytes, 7 String, 8 Date (int days),
+9 Decimal (bytes, decimal(30,15)), 10 TimeMicros, 11 TimestampMicros; Hudi 1.2 adds 12 Array (several ordering fields).
+Hudi writes timestamp and time columns as the plain number they are in Avro, so as Int or Long. ``Int 0``, whatever the
+column's type, means natural order: the delete wins over everything older.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from table.errors import UnsupportedTableError
+from table.log.varint import binary_array, prefixed, zigzags
+
+INT, LONG, ARRAY = 2, 3, 12
+_NAMESPACE = "org.apache.hudi.avro.model"
+_DECIMAL = pa.decimal128(30, 15)
+_WRAPPERS: list[tuple[str, Any, pa.DataType]] = [
+    ("Boolean", "boolean", pa.bool_()),
+    ("Int", "int", pa.int32()),
+    ("Long", "long", pa.int64()),
+    ("Float", "float", pa.float32()),
+    ("Double", "double", pa.float64()),
+    ("Bytes", "bytes", pa.binary()),
+    ("String", "string", pa.string()),
+    ("Date", "int", pa.date32()),
+    ("Decimal", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 15}, _DECIMAL),
+    ("TimeMicros", "long", pa.time64("us")),
+    ("TimestampMicros", "long", pa.timestamp("us", tz="UTC")),
+]
+TYPES: dict[str, pa.DataType] = {f"{_NAMESPACE}.{name}Wrapper": arrow for name, _, arrow in _WRAPPERS}
+INT_NAME = f"{_NAMESPACE}.IntWrapper"
+
+
+def union_schema() -> list[Any]:
+    """Avro schema of the union, with plain numbers where Avro would make dates and times of them."""
+    defined = [_wrapper(f"{name}Wrapper", avro) for name, avro, _ in _WRAPPERS]
+    again = ["null", *(f"{_NAMESPACE}.{name}Wrapper" for name, _, _ in _WRAPPERS)]
+    items = [*again, _wrapper("LocalDateWrapper", "int")]
+    values = {"name": "wrappedValues", "type": {"type": "array", "items": items}}
+    array = {"type": "record", "name": "ArrayWrapper", "namespace": _NAMESPACE, "fields": [values]}
+    return ["null", *defined, array]
+
+
+def _wrapper(name: str, avro: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "namespace": _NAMESPACE, "fields": [{"name": "value", "type": avro}]}
+
+
+def encode(orderings: pa.Array) -> tuple[int, pa.Array]:
+    """(branch, Avro bytes per value) of ordering values without nulls, by the wrapper of their column's type."""
+    t, arrow = pa.types, orderings.type
+    if t.is_boolean(arrow):
+        return 1, _fixed(orderings.cast(pa.uint8()), np.dtype("u1"))
+    if t.is_date32(arrow):
+        return 8, zigzags(_numbers(orderings.cast(pa.int32())))
+    if t.is_int8(arrow) or t.is_int16(arrow) or t.is_int32(arrow) or t.is_time32(arrow):
+        return INT, zigzags(_numbers(orderings.cast(pa.int32())))
+    if t.is_integer(arrow) or t.is_timestamp(arrow) or t.is_time64(arrow):
+        return LONG, zigzags(_numbers(orderings.cast(pa.int64())))
+    if t.is_float32(arrow):
+        return 4, _fixed(orderings, np.dtype("<f4"))
+    if t.is_float64(arrow):
+        return 5, _fixed(orderings, np.dtype("<f8"))
+    if t.is_string(arrow) or t.is_large_string(arrow):
+        return 7, prefixed(orderings)
+    if t.is_binary(arrow) or t.is_large_binary(arrow):
+        return 6, prefixed(orderings)
+    if t.is_decimal(arrow):
+        return 9, _decimals(orderings)
+    raise UnsupportedTableError(f"an ordering field of type {arrow} has no form in a delete block; choose another one")
+
+
+def _numbers(values: pa.Array) -> Any:
+    return values.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _fixed(values: pa.Array, width: np.dtype[Any]) -> pa.Array:
+    data = values.to_numpy(zero_copy_only=False).astype(width)
+    return binary_array(data.view(np.uint8), np.full(len(data), width.itemsize, np.int64))
+
+
+def _decimals(values: pa.Array) -> pa.Array:
+    try:
+        values = values.cast(_DECIMAL)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedTableError(
+            f"an ordering value does not fit the decimal(30,15) of a delete block ({error}); use another ordering field"
+        ) from error
+    # A row loop: decimals are rare as ordering fields, and each is of its own length (measured: 1 us a value).
+    unscaled = [int(value.scaleb(15)) for value in values.to_pylist()]
+    return prefixed(pa.array([n.to_bytes(_java_size(n), "big", signed=True) for n in unscaled], pa.binary()))
+
+
+def _java_size(number: int) -> int:
+    """Bytes BigInteger.toByteArray takes."""
+    return (number if number >= 0 else ~number).bit_length() // 8 + 1
+
+
+def convert(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:
+    """Values of one wrapper's type in the ordering column's type; None where the two do not compare.
+
+    Hudi 0.15 takes a delete whose wrapper does not fit the column as one in natural order; so does the caller.
+    """
+    t, have = pa.types, values.type
+    try:
+        if t.is_integer(have) and (t.is_integer(wanted) or t.is_temporal(wanted)):
+            # the plain number of a date or timestamp column: it is in that column's unit
+            return values.cast(pa.int64() if wanted.bit_width == 64 else pa.int32()).cast(wanted)
+        same_kind = any(kind(have) and kind(wanted) for kind in (t.is_floating, t.is_decimal, t.is_timestamp))
+        return values.cast(wanted) if have == wanted or same_kind else None
+    except pa.ArrowInvalid:
+        return None

@@ -1,0 +1,56 @@
+"""Avro's zigzag numbers and length-prefixed bytes for whole arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_LONGEST = 10  # bytes of a 64 bit number in groups of 7
+
+
+def zigzag(value: int) -> bytes:
+    """One number."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def zigzags(values: npt.NDArray[np.int64]) -> pa.Array:
+    """Binary array with one number per element."""
+    rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    groups = (rest[:, None] >> (np.arange(_LONGEST, dtype=np.uint64) * np.uint64(7))).astype(np.uint64)
+    lengths = np.maximum(1, (groups != 0).sum(axis=1))
+    column = np.arange(_LONGEST)
+    data = (groups & np.uint64(0x7F)).astype(np.uint8)
+    data |= np.where(column < lengths[:, None] - 1, 0x80, 0).astype(np.uint8)
+    return binary_array(data[column < lengths[:, None]], lengths)
+
+
+def prefixed(values: pa.Array) -> pa.Array:
+    """Strings or bytes (no nulls) behind their lengths."""
+    values = values.cast(pa.binary())
+    lengths = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
+    return pc.binary_join_element_wise(zigzags(lengths), values, b"")
+
+
+def binary_array(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> pa.Array:
+    """Binary array whose elements lie in ``data`` one behind the other."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
+
+
+def joined(values: pa.Array) -> bytes:
+    """All elements of a binary array (no nulls) in one."""
+    if len(values) == 0:
+        return b""
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    data = values.buffers()[2]
+    return bytes(memoryview(data)[int(offsets[0]) : int(offsets[-1])]) if data is not None else b""

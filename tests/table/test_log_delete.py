@@ -1,0 +1,199 @@
+"""Delete records: read from real bytes, written as real Hudi writes them."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.log import delete_block, ordering_wrapper
+from table.log.delete_block import decode, delete_blocks, encode_content
+from table.log.format import I32, decode_header
+from table.log.varint import prefixed, zigzag, zigzags
+
+VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "fixtures/vectors/log-blocks.json").read_text())[
+    "files"
+]
+INSTANT = "20250101000000002"
+
+
+def content_of(name: str) -> bytes:
+    return content_of_block(bytes.fromhex(VECTORS[name]["hex"]))
+
+
+def content_of_block(block: bytes) -> bytes:
+    """Bytes behind the header: magic, size, version, type and header before, their length in front."""
+    start = decode_header(block, 22)[1]
+    return block[start + 8 : start + 8 + int.from_bytes(block[start : start + 8], "big")]
+
+
+def test_wrappers_of_a_mixed_block() -> None:
+    with pytest.raises(UnsupportedTableError, match="mixes ordering types"):
+        decode(content_of("delete"), "a vector")
+    records = decode(content_of("delete"), "a vector", pa.int64())
+    assert records.keys.to_pylist() == [f"k{i}" for i in range(9)]
+    assert records.partition_paths.to_pylist() == ["p=1", "p=1", "", "", "", "", "", "", ""]
+    assert records.orderings is not None and records.orderings.to_pylist()[:4] == [7, None, 5, None]
+    assert records.natural.to_pylist() == [False, True, False, True, True, True, True, True, True]
+    assert len(records) == 9
+
+
+@pytest.mark.parametrize(
+    ("arrow", "row", "value"),
+    [
+        (pa.float64(), 3, 1.5),
+        (pa.string(), 4, "zz"),
+        (pa.timestamp("us", tz="UTC"), 5, 1704164645000006),
+        (pa.date32(), 6, 19724),
+        (pa.decimal128(12, 2), 7, Decimal("12.34")),
+        (pa.float32(), 8, 1.5),
+    ],
+)
+def test_every_wrapper_is_read_in_the_columns_type(arrow: pa.DataType, row: int, value: Any) -> None:
+    orderings = decode(content_of("delete"), "a vector", arrow).orderings
+    assert orderings is not None and orderings.type == arrow
+    assert orderings[row] == pa.scalar(value, arrow)
+
+
+def test_natural_deletes_of_a_real_table() -> None:
+    data = bytes.fromhex(VECTORS["real_v6_delete_sql"]["hex"])
+    expected = VECTORS["real_v6_delete_sql"]["records"]
+    schema = VECTORS["real_v6_delete_sql"]["header"]["SCHEMA"]
+    keys = pa.array([record["recordKey"] for record in expected])
+    (block,) = delete_blocks(
+        keys, expected[0]["partitionPath"], None, VECTORS["real_v6_delete_sql"]["header"]["INSTANT_TIME"], schema
+    )
+    assert block == data
+    records = decode(content_of("real_v6_delete_sql"), "a vector")
+    assert records.keys.to_pylist() == keys.to_pylist()
+    assert records.orderings is None and records.natural.to_pylist() == [True] * len(keys)
+
+
+ORDERINGS: list[tuple[pa.Array, str]] = [
+    (pa.array([7], pa.int64()), "060e"),
+    (pa.array([5], pa.int32()), "040a"),
+    (pa.array([1.5], pa.float64()), "0a000000000000f83f"),
+    (pa.array(["zz"]), "0e047a7a"),
+    (pa.array([19724], pa.date32()), "1098b402"),
+    (pa.array([Decimal("12.34")], pa.decimal128(10, 2)), "120e2bd72a24874000"),
+    (pa.array([1.5], pa.float32()), "080000c03f"),
+    (pa.array([True]), "0201"),
+    (pa.array([b"\x01"], pa.binary()), "0c0201"),
+    # timestamps are the plain numbers Avro holds
+    (pa.array([1704164645000006], pa.timestamp("us", tz="UTC")), "068ccdee84b8fb8606"),
+]
+
+
+@pytest.mark.parametrize(("orderings", "expected"), ORDERINGS, ids=lambda v: str(getattr(v, "type", v)))
+def test_ordering_values_are_written_as_hudi_does(orderings: pa.Array, expected: str) -> None:
+    branch, values = ordering_wrapper.encode(orderings)
+    content = encode_content(pa.array(["k0"]), "p=1", branch, values)
+    body = bytes.fromhex("02" + "02046b30" + "0206703d31" + expected + "00")
+    assert content == I32.pack(3) + I32.pack(len(body)) + body
+    if len(expected) < 20 and not pa.types.is_timestamp(orderings.type):
+        assert bytes.fromhex(expected) in content_of("delete") or branch in (1, 6)
+    back = decode(content, "a test", orderings.type)
+    assert back.orderings is not None and back.orderings.equals(orderings) and back.natural.to_pylist() == [False]
+
+
+def test_a_whole_block_is_that_of_hudi() -> None:
+    """The header of the vector's block with one of its records, by hand."""
+    real = bytes.fromhex(VECTORS["delete"]["hex"])
+    schema = VECTORS["delete"]["header"]["SCHEMA"]
+    (block,) = delete_blocks(pa.array(["k0"]), "p=1", pa.array([7]), INSTANT, schema)
+    start = VECTORS["delete"]["content_offset"]
+    body = bytes.fromhex("0202046b300206703d31060e00")
+    content = I32.pack(3) + I32.pack(len(body)) + body
+    size = VECTORS["delete"]["block_size_field"] - VECTORS["delete"]["content_length"] + len(content)
+    assert block == (
+        real[:6]
+        + size.to_bytes(8, "big")
+        + real[14 : start - 8]
+        + len(content).to_bytes(8, "big")
+        + content
+        + bytes(4)
+        + (size + 6).to_bytes(8, "big")
+    )
+
+
+def test_natural_and_ordered_deletes_go_into_blocks_of_their_own() -> None:
+    blocks = delete_blocks(pa.array(["a", "b", "c"]), "", pa.array([None, 3, None], pa.int64()), INSTANT, "{}")
+    assert len(blocks) == 2
+    first, second = (decode(content_of_block(block), "a test") for block in blocks)
+    assert first.keys.to_pylist() == ["a", "c"] and first.natural.to_pylist() == [True, True]
+    assert second.keys.to_pylist() == ["b"] and second.natural.to_pylist() == [False]
+    assert delete_blocks(pa.array([], pa.string()), "", None, INSTANT, "{}") == []
+    nulls = pa.nulls(1, pa.decimal128(38, 0))
+    assert len(delete_blocks(pa.array(["a"]), "", nulls, INSTANT, "{}")) == 1
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=200), st.integers(-(2**63), 2**63 - 1)), max_size=20),
+    st.text(max_size=100),
+)
+def test_round_trip(rows: list[tuple[str, int]], partition: str) -> None:
+    keys = pa.array([key for key, _ in rows], pa.string())
+    orderings = pa.array([value for _, value in rows], pa.int64())
+    branch, values = ordering_wrapper.encode(orderings)
+    back = decode(encode_content(keys, partition, branch, values), "a test", pa.int64())
+    assert back.keys.equals(keys)
+    assert set(back.partition_paths.to_pylist()) <= {partition}
+    assert back.orderings is not None and back.orderings.equals(orderings)
+
+
+@given(st.decimals(min_value=-(10**14), max_value=10**14, places=9, allow_nan=False))
+def test_decimals_round_trip(value: Decimal) -> None:
+    orderings = pa.array([value], pa.decimal128(25, 9))
+    branch, values = ordering_wrapper.encode(orderings)
+    back = decode(encode_content(pa.array(["k"]), "", branch, values), "a test", orderings.type)
+    assert back.orderings is not None and back.orderings.equals(orderings)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1)))
+def test_zigzags_agree_with_the_plain_form(values: list[int]) -> None:
+    assert zigzags(np.array(values, np.int64)).to_pylist() == [zigzag(value) for value in values]
+
+
+def test_prefixed_takes_slices() -> None:
+    assert prefixed(pa.array(["x", "é", ""]).slice(1)).to_pylist() == [b"\x04\xc3\xa9", b"\x00"]
+
+
+def test_what_cannot_be_written_is_refused() -> None:
+    with pytest.raises(UnsupportedTableError, match="list"):
+        ordering_wrapper.encode(pa.array([[1]]))
+    with pytest.raises(UnsupportedTableError, match=r"decimal\(30,15\)"):
+        ordering_wrapper.encode(pa.array([Decimal(10**20)], pa.decimal128(38, 0)))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_kryo_blocks_are_refused_by_name(version: int) -> None:
+    with pytest.raises(UnsupportedTableError, match=f"file f is a delete block of version {version}"):
+        decode(I32.pack(version) + I32.pack(0), "file f")
+
+
+def test_garbled_content_is_named() -> None:
+    good = content_of("delete")
+    for bad in (b"", good[:-1], good[:8] + b"\x02\x02\x7f" + good[11:], I32.pack(3) + I32.pack(2) + b"\x02\x08"):
+        with pytest.raises(CorruptFileError, match="file f"):
+            decode(bad, "file f")
+
+
+def test_several_ordering_fields_are_refused_by_name() -> None:
+    out = io.BytesIO()
+    value = ("org.apache.hudi.avro.model.ArrayWrapper", {"wrappedValues": []})
+    fastavro.schemaless_writer(
+        out, delete_block._SCHEMA, [{"recordKey": "k", "partitionPath": "", "orderingVal": value}]
+    )
+    content = I32.pack(3) + I32.pack(len(out.getvalue())) + out.getvalue()
+    with pytest.raises(UnsupportedTableError, match="several ordering fields"):
+        decode(content, "file f")
