@@ -108,7 +108,7 @@ class SliceReader:
                 if block.type is BlockType.COMMAND:
                     target = block.header.get("TARGET_INSTANT_TIME")
                     queued = [earlier for earlier in queued if earlier.instant != target]
-                elif block.type in _RECORD_BLOCKS and self._counts(block):
+                elif block.type in RECORD_BLOCKS and self._counts(block):
                     _check_block(block, rel)
                     queued.append(block)
         return queued
@@ -149,7 +149,7 @@ class SliceReader:
         return deleted
 
 
-_RECORD_BLOCKS = frozenset({BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.DELETE})
+RECORD_BLOCKS = frozenset({BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.DELETE})
 
 
 def _check_block(block: LogBlock, rel: str) -> None:
