@@ -67,16 +67,22 @@ class KafkaBroker:
     """One broker with its folder. As a context manager: started, and stopped at the end. The folder stays."""
 
     def __init__(
-        self, folder: Path, listeners: Sequence[str] = ("plain",), settings: dict[str, str] | None = None
+        self,
+        folder: Path,
+        listeners: Sequence[str] = ("plain",),
+        settings: dict[str, str] | None = None,
+        port: int | None = None,
     ) -> None:
         """`listeners`: kinds of tests.support.kafka_listeners.LISTENERS; "plain" is always there.
 
-        `settings` are added to server.properties, e.g. {"log.retention.ms": "1000"}.
+        `settings` are added to server.properties, e.g. {"log.retention.ms": "1000"}. `port` is that of "plain", a free
+        one by default. A folder that was formatted before keeps its messages.
         """
         self.folder = folder.resolve()
         self._jars = fetch_jars(PROJECT / "conf" / "poms" / "kafka-broker.xml", PROJECT / CACHE_FOLDER)[0].parent
         kinds = list(dict.fromkeys(["plain", *listeners]))
         *ports, self._controller_port = free_ports(len(kinds) + 1)
+        ports[0] = port or ports[0]
         self._listeners = {kind: Listener(kind, port) for kind, port in zip(kinds, ports, strict=True)}
         self._stores: Stores | None = None
         self._settings = settings or {}
@@ -94,6 +100,11 @@ class KafkaBroker:
     def python_client(self, kind: str = "plain") -> dict[str, Any]:
         """Arguments for kafka-python's clients."""
         return dict(self._listeners[kind].python_client(self._stores))
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return None if self._process is None else self._process.pid
 
     @property
     def log(self) -> Path:
@@ -151,11 +162,14 @@ class KafkaBroker:
             admin.close()
 
     def _format(self) -> None:
-        self.folder.mkdir(parents=True)
+        formatted = (self.folder / "data" / "meta.properties").exists()
+        self.folder.mkdir(parents=True, exist_ok=formatted)
         if any(listener.protocol.endswith("SSL") for listener in self._listeners.values()):
             self._stores = make_stores(self.folder)
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._server_settings().items()))
+        if formatted:
+            return
         arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(properties)]
         if "sasl_scram" in self._listeners:
             arguments += ["--add-scram", f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"]
@@ -192,7 +206,8 @@ class KafkaBroker:
         return [*JAVA, quiet, "-cp", f"{self._jars}/*", main, *arguments]
 
     def __enter__(self) -> KafkaBroker:
-        self.start()
+        if self._process is None:
+            self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

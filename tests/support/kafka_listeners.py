@@ -95,6 +95,8 @@ class Listener:
 def make_stores(folder: Path) -> Stores:
     """A self-signed certificate for 127.0.0.1 by Java's keytool, in the three forms clients and broker want."""
     stores = Stores(folder / "broker.p12", folder / "trust.p12", folder / "broker.pem")
+    if stores.certificate.exists():
+        return stores
     password = ["-storetype", "PKCS12", "-storepass", STORE_PASSWORD, "-alias", "broker"]
     _keytool(
         ["-genkeypair", "-keystore", str(stores.key_store), *password, "-keyalg", "EC", "-groupname", "secp256r1"]
