@@ -1,0 +1,154 @@
+"""A small writer for tests: tags with a dict, writes through the table layer, and keeps the oracle of live rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from table import commit
+from table.bloom import BloomParams
+from table.commit_metadata import CommitMetadata
+from table.file_writer import write_file_group
+from table.hoodie_table import HoodieTable
+from table.names import new_file_id, next_instant
+from table.rollback import rollback
+from table.schema import arrow_to_avro
+from table.table_config import MERGE_ON_READ, TableConfig
+from table.write_context import WriteContext, WriterOptions
+from table.write_status import WriteStatus
+
+SCHEMA = pa.schema([
+    pa.field("id", pa.string()), pa.field("part", pa.string()), pa.field("ver", pa.int64()),
+    pa.field("name", pa.string()), pa.field("amount", pa.float64()),
+])  # fmt: skip
+START_MS = 1_767_225_600_000  # 2026-01-01
+SMALL_BLOOM = BloomParams(num_entries=100, fpp=0.01, dynamic_max_entries=1000)
+Row = dict[str, Any]
+
+
+class CrashError(Exception):
+    """Stands for the death of the process at this point."""
+
+
+@dataclass
+class Writer:
+    """One table and what ought to be in it. ``live`` and ``where`` are the rows and locations by record key."""
+
+    table: HoodieTable
+    schema: pa.Schema = SCHEMA
+    groups: int = 2
+    options: WriterOptions = field(default_factory=lambda: WriterOptions(bloom=SMALL_BLOOM))
+    live: dict[str, Row] = field(default_factory=dict)
+    where: dict[str, tuple[str, str]] = field(default_factory=dict)
+    now_ms: int = START_MS
+    attempt: int = 0
+
+    @staticmethod
+    def create(folder: Path, table_type: str, **options: Any) -> Writer:
+        """A new table ``t`` with the columns of SCHEMA below ``folder``."""
+        config = TableConfig(
+            name="t",
+            table_type=table_type,
+            record_key_fields=("id",),
+            partition_fields=("part",),
+            ordering_fields=("ver",),
+            create_schema=json.dumps(arrow_to_avro(SCHEMA, "t")),
+        )
+        return Writer(HoodieTable.create(str(folder / "t"), config, START_MS), **options)
+
+    @property
+    def action(self) -> str:
+        return "deltacommit" if self.table.config.table_type == MERGE_ON_READ else "commit"
+
+    def instant(self) -> str:
+        self.now_ms += 1000
+        return next_instant(self.now_ms, self.table.timeline().newest, self.table.config.timezone_utc)
+
+    def write(
+        self,
+        upserts: Sequence[Row] = (),
+        deletes: Iterable[str] = (),
+        orderings: Mapping[str, int] | None = None,
+        crash: str | None = None,
+    ) -> str:
+        """One commit: upserts with new and known keys, moves among them, and deletes of known keys.
+
+        ``crash``: one of request, inflight, files, complete: raises CrashError after that step and keeps the oracle.
+        """
+        table, timeline = self.table, self.table.timeline()
+        where, live = dict(self.where), dict(self.live)
+        work: dict[tuple[str, str], tuple[list[Row], list[tuple[str, int | None]]]] = {}
+        for key in deletes:
+            work.setdefault(where.pop(key), ([], []))[1].append((key, (orderings or {}).get(key)))
+            del live[key]
+        for row in upserts:
+            old, new = where.get(row["id"]), self.locate(row)
+            if old is not None and old[0] == new[0]:
+                new = old
+            elif old is not None:
+                work.setdefault(old, ([], []))[1].append((row["id"], row["ver"]))
+            work.setdefault(new, ([], []))[0].append({**row, "_is_insert": old != new})
+            where[row["id"]], live[row["id"]] = new, row
+        instant = self.instant()
+        self._step(commit.request, instant, crash, "request")
+        self._step(commit.inflight, instant, crash, "inflight")
+        avro = json.dumps(arrow_to_avro(self.schema, table.config.name))
+        self.attempt += 1
+        statuses: list[WriteStatus] = []
+        for n, ((partition, file_id), (rows, gone)) in enumerate(sorted(work.items())):
+            token = f"{n}-1-{self.attempt}"
+            ctx = WriteContext(instant, self.action, n, token, self.schema, avro, timeline.newest_completed, timeline,
+                               self.options)  # fmt: skip
+            statuses += write_file_group(table, ctx, partition, file_id, self.rows(rows), delete_rows(gone))
+        if crash == "files":
+            raise CrashError
+        statuses = [WriteStatus.from_json(status.to_json()) for status in statuses]
+        commit.reconcile(table, instant, statuses)
+        commit.complete(table, instant, self.action, CommitMetadata.build(statuses, {}, avro))
+        self.where, self.live = where, live
+        return instant
+
+    def rollback_pending(self) -> None:
+        """Roll back every pending write, as a new run does at its start."""
+        for pending in self.table.timeline().pending_writes:
+            rollback(self.table, pending.time, self.instant())
+
+    def locate(self, row: Row) -> tuple[str, str]:
+        """Partition and file group of a new row."""
+        number = sum(row["id"].encode()) % self.groups
+        return row["part"], new_file_id(self.table.config.name, row["part"], number)
+
+    def rows(self, rows: Sequence[Row]) -> pa.Table:
+        """Upserts as write_file_group takes them."""
+        table = pa.Table.from_pylist(
+            [dict(r) for r in rows], schema=pa.schema([*self.schema, ("_is_insert", pa.bool_())])
+        )
+        return table.append_column("_hoodie_record_key", table.column("id"))
+
+    def _step(self, step: Callable[[HoodieTable, str, str], None], instant: str, crash: str | None, name: str) -> None:
+        step(self.table, instant, self.action)
+        if crash == name:
+            raise CrashError
+
+    def with_options(self, **changes: Any) -> Writer:
+        """The same writer with other file options from here on."""
+        self.options = replace(self.options, **changes)
+        return self
+
+
+def delete_rows(gone: Sequence[tuple[str, int | None]]) -> pa.Table:
+    """Deletes as write_file_group takes them: record keys with their ordering values."""
+    return pa.table({
+        "_hoodie_record_key": pa.array([key for key, _ in gone], pa.string()),
+        "_ordering": pa.array([ordering for _, ordering in gone], pa.int64()),
+    })  # fmt: skip
+
+
+def row(key: int | str, part: str, ver: int, name: str = "n") -> Row:
+    """A row of SCHEMA."""
+    return {"id": f"k{key}", "part": part, "ver": ver, "name": name, "amount": ver / 2}
