@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from tests.support import producer
-from tests.support.events import Event, generate, oracle, write_files
+from tests.support.events import Mix, generate, write_files
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_listeners import LISTENERS
 
@@ -111,11 +111,14 @@ def test_a_key_of_several_fields_is_a_json_object() -> None:
     assert producer.message_key(row, ["carrier", "flight"]) == b'{"carrier":"UA","flight":12}'
 
 
-def test_the_oracle_reads_what_was_sent() -> None:
-    events = [Event("a", "p", 1), Event("a", "p", 2, deleted=True)]
-    tombs = list(producer.with_tombstones([event.message() for event in events], 1.0, seed=1))
-    assert tombs[1] == (b"a", None)
-    assert oracle(events) == {}
+def test_the_oracle_reads_what_was_sent(tmp_path: Path) -> None:
+    events = list(generate(500, Mix(keys=50), seed=4))
+    plain = (event.message() for event in events)
+    with_some = list(producer.recorded(producer.with_tombstones(plain, 0.5, seed=1), tmp_path / "sent"))
+    back = list(producer.sent_events(tmp_path / "sent"))
+    assert [event.message() for event in back] == with_some
+    assert 0 < sum(event.is_tombstone for event in back) < sum(event.deleted for event in back)
+    assert [event for event in back if not event.deleted] == [event for event in events if not event.deleted]
 
 
 def test_no_broker_is_said_and_fails(capsys: pytest.CaptureFixture[str]) -> None:

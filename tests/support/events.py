@@ -61,6 +61,14 @@ class Event:
         """A message with a key and no value."""
         return self.ordering is None
 
+    @staticmethod
+    def of_message(key: str, value: str | None) -> Event:
+        """The event a message carries."""
+        if value is None:
+            return Event(key, None, None, deleted=True)
+        row = json.loads(value)
+        return Event(row["id"], row["part"], row["ts"], row["_hoodie_is_deleted"], row["name"], row["amount"])
+
     def row(self) -> dict[str, Any]:
         """Fields by name, as the Avro schema has them."""
         return {

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tests.support.disorder import delayed, duplicated, shuffled
-from tests.support.events import Mix, generate
+from tests.support.events import Event, Mix, generate
 
 Message = tuple[bytes, bytes | None]  # key, value; no value is a tombstone
 DELETED_FIELD = "_hoodie_is_deleted"
@@ -172,6 +172,14 @@ def recorded(messages: Iterable[Message], path: Path) -> Iterator[Message]:
         for key, value in messages:
             out.write(json.dumps({"key": key.decode(), "value": None if value is None else value.decode()}) + "\n")
             yield key, value
+
+
+def sent_events(path: Path) -> Iterator[Event]:
+    """Generated events back from a `--sent` file, in the order they were sent."""
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            message = json.loads(line)
+            yield Event.of_message(message["key"], message["value"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

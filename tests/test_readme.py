@@ -1,0 +1,101 @@
+"""The README's commands, run as printed, in its order, in a folder of their own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka_broker import free_ports
+from tests.support.process import Process
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK_SECONDS = 400.0
+# What a reader's clone holds; everything else (out/ above all) is the test's own.
+SHARED = [".venv", ".jars", "Makefile", "README.md", "conf", "run_stream.py", "pyproject.toml"]
+SHARED += ["bench", "bootstrap", "index", "state", "streaming", "table", "tests"]
+
+
+def blocks(name: str = "README.md") -> list[str]:
+    """Fenced sh blocks of a page."""
+    return re.findall(r"^```sh\n(.*?)^```", (ROOT / name).read_text("utf-8"), flags=re.S | re.M)
+
+
+def make_targets(text: str) -> set[str]:
+    """Targets of the make commands a page shows, in blocks and in `quotes`."""
+    commands = re.findall(r"(?:^|`)make ([a-z-]+)", text, flags=re.M)
+    return set(commands)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder that looks like a fresh clone after `make install`."""
+    (ROOT / ".jars").mkdir(exist_ok=True)
+    for name in SHARED:
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def run(block: str, clone: Path, name: str) -> str:
+    """Output of a block. Broker and job it left behind are killed; make is only asked what it would do."""
+    tools = clone / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / "make").write_text(f'#!/bin/sh\nexec {shutil.which("make")} -n "$@" >/dev/null\n')
+    (tools / "make").chmod(0o755)
+    script = clone / f"{name}.sh"
+    script.write_text(f"set -eu\nPATH={tools}:$PATH\n{block}")
+    with Process(["sh", str(script)], clone / f"{name}.log", cwd=clone) as process:
+        assert process.wait(BLOCK_SECONDS) == 0, f"{block}\n{process.output()}"
+        return process.output()
+
+
+@pytest.mark.spark
+def test_a_table_of_your_own(clone: Path) -> None:
+    first, write, read, *_ = blocks()
+    run(first, clone, "first")
+    run(write, clone, "write")
+    shown = [line.split()[1:] for line in run(read, clone, "read").splitlines() if " o-" in line]
+    assert sorted(shown) == [["o-1", "2026-01-06", "9", "sent"], ["o-3", "2026-01-06", "8", "new"]]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_from_kafka(clone: Path) -> None:
+    from tests.support.compare import compare
+    from tests.support.events import oracle, rows
+    from tests.support.hudi_rs import read_table
+    from tests.support.producer import sent_events
+
+    *_, block = blocks()
+    assert "19092" in block
+    try:
+        run(block.replace("19092", str(free_ports(1)[0])), clone, "kafka")
+    finally:
+        stop = [".venv/bin/python", "-m", "tests.support.run_broker", "--folder", "out/broker", "--stop"]
+        subprocess.run(stop, cwd=clone, check=False, capture_output=True)
+    live = oracle(sent_events(clone / "out" / "sent.jsonl"))
+    found = compare(rows(live.values()), read_table(clone / "out" / "events"), ["id"])
+    assert not found, str(found)
+
+
+def test_every_make_command_is_a_target_and_the_other_way_round() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), flags=re.M))
+    shown = make_targets((ROOT / "README.md").read_text("utf-8")) | make_targets(
+        (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    )
+    assert shown <= targets
+    assert targets - shown <= {"help", "clean"}
+    assert targets == {"help", "install", "run", "run-kafka", "test", "check", "bench", "drills", "clean"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text("utf-8"))
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+def test_contributing_stays_short() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 80
