@@ -1,0 +1,188 @@
+"""Key generators: record key and partition path of rows, as the classes of Hudi 0.15 make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import ConfigError
+from table.key_values import EMPTY_PART, NULL_PART, check_type, to_strings
+from table.message_key import record_key_from_message
+from table.partition_path import DEFAULT_PARTITION, check_partition_path, url_encode
+
+__all__ = ["KeyGenerator", "KeyKind", "check_partition_path", "record_key_from_message"]
+
+
+class KeyKind(StrEnum):
+    """Kinds of key generators, by the values of ``hoodie.table.keygenerator.type``."""
+
+    SIMPLE = "SIMPLE"
+    COMPLEX = "COMPLEX"
+    NON_PARTITION = "NON_PARTITION"
+
+
+_CLASSES = {
+    "simplekeygenerator": KeyKind.SIMPLE,
+    "complexkeygenerator": KeyKind.COMPLEX,
+    "nonpartitionedkeygenerator": KeyKind.NON_PARTITION,
+    **{kind.value.lower(): kind for kind in KeyKind},
+}
+
+
+@dataclass(frozen=True)
+class KeyGenerator:
+    """Rules that make keys of rows; make one with ``create``.
+
+    ``name_single_key``: the complex generator with one key field gives ``id:k1``, as Hudi up to 0.14.0 and from 1.1
+    does, and not ``k1`` (0.14.1 to 1.0). ``consistent_timestamps``: see ``key_values.to_strings``.
+    """
+
+    kind: KeyKind
+    record_key_fields: tuple[str, ...]
+    partition_fields: tuple[str, ...]
+    hive_style: bool = False
+    url_encode: bool = False
+    name_single_key: bool = False
+    consistent_timestamps: bool = False
+
+    @classmethod
+    def create(
+        cls,
+        kind: str | None,
+        record_key_fields: Sequence[str],
+        partition_fields: Sequence[str],
+        hive_style: bool = False,
+        url_encode: bool = False,
+        *,
+        name_single_key: bool = False,
+        consistent_timestamps: bool = False,
+    ) -> Self:
+        """Generator of a kind or class name; None or an empty one: the one Hudi infers from the fields.
+
+        Raises ConfigError for kinds that are not supported and for fields that do not fit the kind.
+        """
+        keys = tuple(name.strip() for name in record_key_fields if name.strip())
+        partitions = tuple(name.strip() for name in partition_fields if name.strip())
+        found = _kind(kind) if kind else _infer(keys, partitions)
+        if not keys:
+            raise ConfigError("hoodie.datasource.write.recordkey.field names no field; a record needs a key")
+        if found is KeyKind.SIMPLE and (len(keys) != 1 or len(partitions) != 1):
+            raise ConfigError(
+                f"the SIMPLE key generator takes one key and one partition field, not {list(keys)} and "
+                f"{list(partitions)}; set hoodie.datasource.write.keygenerator.class to Complex or Nonpartitioned"
+            )
+        if (found is KeyKind.NON_PARTITION) != (not partitions):
+            raise ConfigError(
+                f"the {found.value} key generator does not fit the partition fields {list(partitions)}; "
+                "change hoodie.datasource.write.keygenerator.class or hoodie.datasource.write.partitionpath.field"
+            )
+        return cls(found, keys, partitions, hive_style, url_encode, name_single_key, consistent_timestamps)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise ConfigError when a field is missing in the schema or of a type that makes no key."""
+        for name in (*self.record_key_fields, *self.partition_fields):
+            check_type(name, _column(schema.empty_table(), name).type)
+
+    def record_keys(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        """Record key of every row; null where ``key_errors`` has a reason."""
+        if self._is_plain:
+            values = self._values(rows, self.record_key_fields[0])
+            return pc.if_else(_is_missing(values), None, values)
+        columns = [self._values(rows, name) for name in self.record_key_fields]
+        parts = [
+            pc.binary_join_element_wise(f"{name}:", pc.if_else(pc.equal(filled, ""), EMPTY_PART, filled), "")
+            for name, filled in zip(
+                self.record_key_fields, (pc.fill_null(values, NULL_PART) for values in columns), strict=True
+            )
+        ]
+        keys = pc.binary_join_element_wise(*parts, ",")
+        return pc.if_else(_all_missing(columns), None, keys)
+
+    def key_errors(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        """Why a row has no record key; null where it has one."""
+        columns = [_column(rows, name) for name in self.record_key_fields]
+        good = pa.scalar(None, pa.string())
+        if len(columns) > 1:
+            names = ", ".join(self.record_key_fields)
+            return pc.if_else(_all_missing(columns), f"all record key fields ({names}) are null or empty", good)
+        name = self.record_key_fields[0]
+        empty = pc.if_else(_is_missing(columns[0]), f"record key field '{name}' is empty", good)
+        return pc.if_else(pc.is_null(columns[0]), f"record key field '{name}' is null", empty)
+
+    def partition_paths(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        """Partition path of every row; a null or empty value is ``__HIVE_DEFAULT_PARTITION__``."""
+        if self.kind is KeyKind.NON_PARTITION:
+            return pa.repeat(pa.scalar("", pa.string()), rows.num_rows)
+        segments = [self._segment(rows, name) for name in self.partition_fields]
+        return segments[0] if len(segments) == 1 else pc.binary_join_element_wise(*segments, "/")
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the record key is the one field's value, without its name."""
+        return len(self.record_key_fields) == 1 and not (self.kind is KeyKind.COMPLEX and self.name_single_key)
+
+    def _segment(self, rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
+        values = self._values(rows, name)
+        missing = _is_missing(values)
+        if self.url_encode:
+            values = url_encode(values)
+        values = pc.if_else(missing, DEFAULT_PARTITION, values)
+        return pc.binary_join_element_wise(f"{name}=", values, "") if self.hive_style else values
+
+    def _values(self, rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
+        return to_strings(name, _column(rows, name), self.consistent_timestamps)
+
+
+def _kind(text: str) -> KeyKind:
+    name = text.strip().rpartition(".")[2].lower()
+    # the Avro classes are the ones under Hudi's Java and Flink writers; they make the same keys
+    found = _CLASSES.get(name.replace("avrokeygenerator", "keygenerator"))
+    if found is None:
+        raise ConfigError(
+            f"hoodie.datasource.write.keygenerator.class={text!r} is not supported; use SimpleKeyGenerator, "
+            "ComplexKeyGenerator or NonpartitionedKeyGenerator"
+        )
+    return found
+
+
+def _infer(keys: tuple[str, ...], partitions: tuple[str, ...]) -> KeyKind:
+    if not partitions:
+        return KeyKind.NON_PARTITION
+    return KeyKind.SIMPLE if len(keys) == len(partitions) == 1 else KeyKind.COMPLEX
+
+
+def _column(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
+    """Column of a name, or a field of a struct column by its dotted path."""
+    head, *path = [name] if name in rows.schema.names else name.split(".")
+    if head not in rows.schema.names:
+        raise ConfigError(f"key or partition field {name!r} is not in the schema ({', '.join(rows.schema.names)})")
+    values = rows.column(head)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    for field in path:
+        if not pa.types.is_struct(values.type) or values.type.get_field_index(field) < 0:
+            raise ConfigError(f"key or partition field {name!r} is not in the schema: {values.type} has no {field!r}")
+        values = pc.struct_field(values, field)
+    return values
+
+
+def _is_missing(values: pa.Array) -> pa.Array:
+    """Null or, where the values are text, empty."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.string())
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return pc.is_null(values)
+    return pc.fill_null(pc.equal(values, ""), True)
+
+
+def _all_missing(columns: Sequence[pa.Array]) -> pa.Array:
+    missing = [_is_missing(values).to_numpy(zero_copy_only=False) for values in columns]
+    return pa.array(np.logical_and.reduce(missing), pa.bool_())
