@@ -97,7 +97,8 @@ def change_stream(flights: pa.Table) -> pd.DataFrame:
     )[landed[flew]]
     cancelled = base.assign(status="cancelled", event_ts=sched_ms, _hoodie_is_deleted=True)[~flew]
     stream = pd.concat([base, departed, arrived, cancelled], ignore_index=True)
-    return stream.astype({"event_ts": "int64"}).sort_values("event_ts", kind="stable", ignore_index=True)[list(COLUMNS)]
+    stream = stream.astype({"event_ts": "int64"}).sort_values("event_ts", kind="stable", ignore_index=True)
+    return stream.loc[:, list(COLUMNS)]
 
 
 def write_events(folder: Path, months: int, per_file: int = EVENTS_PER_FILE) -> Written:

@@ -196,7 +196,7 @@ def write_files(events: Iterable[Event], folder: Path, per_file: int, *, first: 
     `first` numbers the first file, to add files later. A tombstone can't be in a file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
+    paths: list[Path] = []
     stream = iter(events)
     while chunk := list(islice(stream, per_file)):
         if any(event.is_tombstone for event in chunk):
