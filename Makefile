@@ -21,7 +21,7 @@ install: $(STAMP)  ## make .venv/ with the console script tagstream
 
 $(STAMP): pyproject.toml conf/constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(v != (3, 11) and "Tagstream needs Python 3.11, $(PYTHON) is %d.%d: install it, or name it with make PYTHON=/path/to/python3.11" % v)'
-	@command -v java >/dev/null || { echo 'Tagstream needs Java 17 (no java on the PATH): install openjdk-17-jre-headless' >&2; exit 1; }
+	@java -version 2>&1 | grep -Eq 'version "(1[7-9]|2[0-9])' || { echo 'Tagstream needs Java 17 or newer on the PATH: install openjdk-17-jre-headless' >&2; exit 1; }
 	@echo 'installing into $(VENV)/ (a few minutes the first time)'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[demo,dev]'
