@@ -1,0 +1,123 @@
+"""The commit protocol: who is first wins, nothing is half visible, orphans go, and a rolled-back writer stays out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from table import commit
+from table.commit_metadata import CommitMetadata
+from table.errors import InstantConflictError, LeaseLostError
+from table.markers import create_marker, has_markers, list_markers
+from table.rollback import rollback
+from table.table_config import COPY_ON_WRITE
+from table.write_status import FileKind, WriteStat, WriteStatus
+from tests.table.writer import Writer, row
+
+T1, T2, T3 = "20270101000000000", "20270101000001000", "20270101000002000"
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Writer:
+    return Writer.create(tmp_path, COPY_ON_WRITE)
+
+
+def names(writer: Writer) -> list[str]:
+    return sorted(p.name for p in Path(writer.table.base_path, ".hoodie").iterdir() if p.is_file())
+
+
+def test_states_appear_one_after_the_other(writer: Writer) -> None:
+    commit.request(writer.table, T1, "commit")
+    commit.inflight(writer.table, T1, "commit")
+    assert names(writer) == [f"{T1}.commit.requested", f"{T1}.inflight", "hoodie.properties"]
+    assert writer.table.timeline().newest_completed is None
+    commit.complete(writer.table, T1, "commit", CommitMetadata.build([], {"k": "v"}, "{}"))
+    assert f"{T1}.commit" in names(writer)
+    timeline = writer.table.timeline()
+    assert timeline.metadata(writer.table.storage, timeline.completed_writes[0]).extra == {"schema": "{}", "k": "v"}
+    assert [p.name for p in Path(writer.table.base_path, ".hoodie/.temp").iterdir()] == []
+
+
+def test_an_instant_can_be_taken_once(writer: Writer) -> None:
+    commit.request(writer.table, T1, "commit")
+    with pytest.raises(InstantConflictError, match=T1):
+        commit.request(writer.table, T1, "commit")
+    commit.inflight(writer.table, T1, "commit")
+    with pytest.raises(InstantConflictError, match="inflight"):
+        commit.inflight(writer.table, T1, "commit")
+    commit.complete(writer.table, T1, "commit", CommitMetadata())
+    before = writer.table.storage.read(f".hoodie/{T1}.commit")
+    with pytest.raises(InstantConflictError, match="completed already"):
+        commit.complete(writer.table, T1, "commit", CommitMetadata(extra={"a": "b"}))
+    assert writer.table.storage.read(f".hoodie/{T1}.commit") == before
+
+
+def test_the_guard_is_the_last_word(writer: Writer) -> None:
+    commit.request(writer.table, T1, "commit")
+    commit.inflight(writer.table, T1, "commit")
+
+    def lost() -> None:
+        raise LeaseLostError("gone")
+
+    with pytest.raises(LeaseLostError):
+        commit.complete(writer.table, T1, "commit", CommitMetadata(), guard=lost)
+    assert not writer.table.timeline().completed_writes
+
+
+@pytest.mark.parametrize("moment", ["before", "in the guard"])
+def test_a_writer_that_was_rolled_back_cannot_publish(moment: str, writer: Writer) -> None:
+    """A paused driver wakes up after another one has rolled its instant back."""
+    commit.request(writer.table, T1, "commit")
+    commit.inflight(writer.table, T1, "commit")
+
+    def roll_back() -> None:
+        rollback(writer.table, T1, T2)
+
+    if moment == "before":
+        roll_back()
+    with pytest.raises(InstantConflictError, match="rolled back"):
+        commit.complete(
+            writer.table, T1, "commit", CommitMetadata(), guard=None if moment == "before" else roll_back
+        )  # fmt: skip
+    assert [i.action for i in writer.table.timeline().instants] == ["rollback"]
+
+
+def test_files_of_attempts_that_lost_are_removed(writer: Writer) -> None:
+    storage = writer.table.storage
+    for token in ("0-1-1", "0-1-2"):
+        create_marker(storage, T1, "p0", f"f_{token}_{T1}.parquet", FileKind.CREATE)
+        storage.write_new(f"p0/f_{token}_{T1}.parquet", b"x")
+    create_marker(storage, T1, "p0", f"f_0-1-3_{T1}.parquet", FileKind.CREATE)  # died before it wrote
+    status = WriteStatus(WriteStat("f", f"p0/f_0-1-2_{T1}.parquet", "p0"), FileKind.CREATE)
+    assert commit.reconcile(writer.table, T1, [status]) == [f"p0/f_0-1-1_{T1}.parquet"]
+    assert [e.name for e in storage.list("p0")] == [f"f_0-1-2_{T1}.parquet"]
+
+
+def test_markers_of_both_kinds_are_read(writer: Writer) -> None:
+    storage = writer.table.storage
+    create_marker(storage, T1, "a/b", "x.parquet", FileKind.MERGE)
+    create_marker(storage, T1, "", ".y.log.1_1-0-1", FileKind.APPEND)
+    assert has_markers(storage, T1)
+    assert not has_markers(storage, T2)
+    direct = [(m.partition_path, m.file_name, m.kind) for m in list_markers(storage, T1)]
+    assert direct == [("", ".y.log.1_1-0-1", "APPEND"), ("a/b", "x.parquet", "MERGE")]
+    storage.write_new(f".hoodie/.temp/{T2}/MARKERS.type", b"TIMELINE_SERVER_BASED")
+    storage.write_new(f".hoodie/.temp/{T2}/MARKERS3", b"p1/u.parquet.marker.CREATE\np1/v.parquet.marker.MERGE\n")
+    assert [m.path for m in list_markers(storage, T2)] == ["p1/u.parquet", "p1/v.parquet"]
+
+
+def test_commit_file_says_what_hudi_says(writer: Writer) -> None:
+    first = writer.write([row(n, "p0", 1) for n in range(4)])
+    second = writer.write([row(0, "p0", 2), row(9, "p0", 2)], deletes=["k2"])
+    timeline = writer.table.timeline()
+    old, new = (timeline.metadata(writer.table.storage, i) for i in timeline.completed_writes)
+    assert old.operation == "UPSERT"
+    assert {s.prev_commit for s in old.all_stats()} == {"null"}
+    assert sum(s.num_inserts for s in old.all_stats()) == 4
+    assert {s.prev_commit for s in new.all_stats()} == {first}
+    counts = [sum(getattr(s, n) for s in new.all_stats()) for n in ("num_updates", "num_inserts", "num_deletes")]
+    assert counts == [1, 1, 1]
+    for stat in new.all_stats():
+        assert stat.file_size == writer.table.storage.size(stat.path)
+        assert stat.file_name.endswith(f"_{second}.parquet")

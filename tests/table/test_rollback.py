@@ -1,0 +1,226 @@
+"""Rollback leaves no trace of a failed write, wherever it died and whoever wrote it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from table import commit, rollback_plan
+from table.avro_timeline import read_record
+from table.errors import InstantConflictError, UnsupportedTableError
+from table.hoodie_table import HoodieTable
+from table.log.writer import write_log_file
+from table.names import next_instant
+from table.rollback import RollbackResult, resume_rollbacks, rollback
+from table.snapshot import read_snapshot
+from table.storage import Storage
+from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from table.validate import validate
+from tests.support.hudi_rs import read_table
+from tests.table.reference import expected_records, records, unpack
+from tests.table.writer import SCHEMA, CrashError, Writer, row
+
+TYPES = [COPY_ON_WRITE, MERGE_ON_READ]
+
+
+def filled(tmp_path: Path, table_type: str) -> Writer:
+    writer = Writer.create(tmp_path, table_type)
+    writer.write([row(n, f"p{n % 2}", 1) for n in range(10)])
+    writer.write([row(n, f"p{(n + 1) % 2}", 2) for n in range(4)], deletes=["k9"])
+    return writer
+
+
+def fail(writer: Writer, at: str) -> str:
+    with pytest.raises(CrashError):
+        writer.write([row(n, "p0", 3) for n in range(12)], deletes=["k8"], crash=at)
+    return writer.table.timeline().pending_writes[0].time
+
+
+def check(writer: Writer) -> None:
+    assert validate(writer.table) == []
+    for rows in (read_snapshot(writer.table, SCHEMA.names), read_table(writer.table.base_path, meta_columns=False)):
+        assert {r["id"]: r for r in rows.to_pylist()} == writer.live
+        assert rows.num_rows == len(writer.live)
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+@pytest.mark.parametrize("at", ["request", "inflight", "files"])
+def test_after_a_crash_at_any_step(at: str, table_type: str, tmp_path: Path) -> None:
+    writer = filled(tmp_path, table_type)
+    before = {p.name for p in tmp_path.rglob("*") if "p0" in p.parts or "p1" in p.parts}
+    failed = fail(writer, at)
+    writer.rollback_pending()
+    assert {p.name for p in tmp_path.rglob("*") if "p0" in p.parts or "p1" in p.parts} == before
+    assert not list(Path(writer.table.base_path, ".hoodie").rglob(f"{failed}*"))
+    check(writer)
+    writer.write([row(n, "p1", 4) for n in range(12)])
+    check(writer)
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+def test_a_rollback_that_dies_is_finished_with_its_own_plan(
+    table_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = filled(tmp_path, table_type)
+    failed = fail(writer, "files")
+    deletes = 0
+    real = Storage.delete
+
+    def dies(self: Storage, rel: str) -> bool:
+        nonlocal deletes
+        if rel.startswith("p"):
+            deletes += 1
+            if deletes == 2:
+                raise CrashError
+        return real(self, rel)
+
+    monkeypatch.setattr(Storage, "delete", dies)
+    begun = writer.instant()
+    with pytest.raises(CrashError):
+        rollback(writer.table, failed, begun)
+    monkeypatch.undo()
+    result = rollback(writer.table, failed, writer.instant())
+    assert result.instant == begun
+    assert resume_rollbacks(writer.table) == []
+    check(writer)
+
+
+def test_a_rollback_that_died_after_its_files_were_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = filled(tmp_path, MERGE_ON_READ)
+    failed = fail(writer, "files")
+    real = Storage.write_new
+
+    def dies(self: Storage, rel: str, data: bytes) -> None:
+        if rel.endswith(".rollback"):
+            raise CrashError
+        real(self, rel, data)
+
+    monkeypatch.setattr(Storage, "write_new", dies)
+    with pytest.raises(CrashError):
+        rollback(writer.table, failed, writer.instant())
+    monkeypatch.undo()
+    assert not writer.table.timeline().pending_writes
+    assert [r.failed for r in resume_rollbacks(writer.table)] == [failed]
+    check(writer)
+
+
+def test_completed_unknown_and_late_instants_are_refused(tmp_path: Path) -> None:
+    writer = filled(tmp_path, COPY_ON_WRITE)
+    newest = writer.table.timeline().newest_completed or ""
+    with pytest.raises(InstantConflictError, match="is completed"):
+        rollback(writer.table, newest, writer.instant())
+    with pytest.raises(InstantConflictError, match="not on the timeline"):
+        rollback(writer.table, "20990101000000000", writer.instant())
+    failed = fail(writer, "files")
+    with pytest.raises(InstantConflictError, match="not newer"):
+        rollback(writer.table, failed, failed)
+
+
+def test_a_commit_published_in_the_last_moment_is_not_taken_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = filled(tmp_path, COPY_ON_WRITE)
+    failed = fail(writer, "files")
+
+    def publish(table: HoodieTable, instant: str, action: str) -> None:
+        table.storage.write_new(f".hoodie/{instant}.{action}", b"{}")
+
+    monkeypatch.setattr("table.rollback.unstage", publish)
+    with pytest.raises(InstantConflictError, match="is completed"):
+        rollback(writer.table, failed, writer.instant())
+    assert not writer.table.timeline().pending_rollbacks
+
+
+def roll_all(table: HoodieTable) -> list[RollbackResult]:
+    timeline = table.timeline()
+    instant = next_instant(1_893_456_000_000, timeline.newest)
+    return [rollback(table, failed.time, instant) for failed in timeline.pending_writes]
+
+
+@pytest.mark.parametrize("name", ["cow_v6_failed_left", "mor_v6_rollback_and_inflight", "flink_mor"])
+def test_what_real_hudi_left_behind(name: str, tmp_path: Path) -> None:
+    base_path = unpack(name, tmp_path)
+    table = HoodieTable.open(str(base_path))
+    results = roll_all(table)
+    assert len(results) == 1
+    assert validate(table) == []
+    assert records(read_snapshot(table)) == expected_records(base_path)
+    assert read_table(base_path).num_rows == len(expected_records(base_path))
+    if name != "flink_mor":  # its failed write had not written anything yet
+        assert results[0].deleted
+
+
+def test_the_plan_and_its_result_are_on_the_timeline(tmp_path: Path) -> None:
+    writer = filled(tmp_path, COPY_ON_WRITE)
+    failed = fail(writer, "files")
+    result = rollback(writer.table, failed, writer.instant())
+    read = writer.table.storage.read
+    plan = read_record(read(f".hoodie/{result.instant}.rollback.requested"), "plan")
+    done = read_record(read(f".hoodie/{result.instant}.rollback"), "metadata")
+    assert plan["instantToRollback"] == {"commitTime": failed, "action": "commit"}
+    planned = {path for r in plan["RollbackRequests"] for path in r["filesToBeDeleted"]}
+    deleted = {path for p in done["partitionMetadata"].values() for path in p["successDeleteFiles"]}
+    assert planned == deleted == {writer.table.storage.path(rel) for rel in result.deleted}
+    assert done["commitsRollback"] == [failed]
+    assert read(f".hoodie/{result.instant}.rollback.inflight") == b""
+
+
+def test_a_log_file_shared_with_other_instants_gets_a_rollback_block(tmp_path: Path) -> None:
+    """Some writers append their blocks to a log file that is there already (HDFS): it must not be deleted."""
+    writer = filled(tmp_path, MERGE_ON_READ)
+    failed = fail(writer, "files")
+    storage = writer.table.storage
+    log = next(r for r in storage.walk_files("p0") if ".log.3" in r)
+    earlier = log.replace(".log.3", ".log.2").rsplit("_", 1)[0]
+    earlier = next(r for r in storage.walk_files("p0") if r.startswith(earlier))
+    both = storage.read(earlier) + storage.read(log)
+    storage.delete(log)
+    storage.delete(earlier)
+    write_log_file(storage.path(earlier), [both])
+    result = rollback(writer.table, failed, writer.instant())
+    assert len(result.blocks) == 1
+    assert storage.exists(earlier)
+    for rows in (read_snapshot(writer.table, SCHEMA.names), read_table(writer.table.base_path, meta_columns=False)):
+        assert {r["id"]: r for r in rows.to_pylist()} == writer.live
+    # The table moves on; the failed instant falls behind the timeline's start and must stay invisible.
+    for n in range(3):
+        writer.write([row(n, "p0", 9)])
+    shutil.rmtree(storage.path(".hoodie/archived"))
+    for instant in writer.table.timeline().completed_writes[:-1]:
+        storage.delete(f".hoodie/{instant.file_name()}")
+        for state in ("requested", "inflight"):
+            storage.delete(f".hoodie/{instant.time}.deltacommit.{state}")
+    assert {r["id"]: r for r in read_snapshot(writer.table, SCHEMA.names).to_pylist()} == writer.live
+
+
+def test_a_pending_compaction_is_not_a_failed_write(tmp_path: Path) -> None:
+    table = HoodieTable.open(str(unpack("mor_v6_compaction_pending", tmp_path)))
+    assert table.timeline().pending_writes == ()
+    plan = table.timeline().pending[0]
+    with pytest.raises(UnsupportedTableError, match="compaction"):
+        rollback(table, plan.time, "20990101000000000")
+
+
+def test_a_plan_of_a_moved_table_is_understood() -> None:
+    record = {
+        "RollbackRequests": [
+            {
+                "partitionPath": "a/b",
+                "fileId": "f",
+                "latestBaseInstant": "1",
+                "filesToBeDeleted": ["file:/x/a/b/n.parquet"],
+            }
+        ]
+    }
+    assert rollback_plan.requests_of(record)[0].files == ("a/b/n.parquet",)
+
+
+def test_zero_byte_inflight_files_are_fine(tmp_path: Path) -> None:
+    writer = filled(tmp_path, COPY_ON_WRITE)
+    instant = writer.instant()
+    commit.request(writer.table, instant, "commit")
+    writer.table.storage.write_new(f".hoodie/{instant}.inflight", b"")
+    writer.rollback_pending()
+    check(writer)

@@ -1,0 +1,65 @@
+"""Files below a base path: nothing outside it, nothing half written, no stale checksum files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from table.errors import ConfigError, InvalidPartitionPathError
+from table.storage import Storage
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/t", "hdfs://host:9000/t", "gs://b/t", "abfss://x@y/t"])
+def test_other_file_systems_are_refused_by_name(url: str) -> None:
+    with pytest.raises(ConfigError, match=url.split(":")[0] + "://"):
+        Storage.open(url)
+
+
+def test_paths_and_file_urls_are_the_same_place(tmp_path: Path) -> None:
+    assert Storage.open(str(tmp_path)) == Storage.open(f"file://{tmp_path}") == Storage.open(f"file:{tmp_path}")
+    assert Storage.open(f"file://{tmp_path}/a%20b").root == f"{tmp_path}/a b"
+    with pytest.raises(ConfigError, match="empty"):
+        Storage.open("")
+
+
+@pytest.mark.parametrize("rel", ["../x", "a/../../x", "/etc/passwd", "a//b", "a/./b", "..", "a\0b", "a/.."])
+def test_no_path_leaves_the_table(rel: str, tmp_path: Path) -> None:
+    storage = Storage.open(str(tmp_path / "t"))
+    for action in (storage.path, storage.read, storage.delete, storage.list, storage.create_empty):
+        with pytest.raises(InvalidPartitionPathError):
+            action(rel)
+
+
+def test_write_new_is_exclusive_and_leaves_no_traces(tmp_path: Path) -> None:
+    storage = Storage.open(str(tmp_path))
+    storage.write_new("a/b", b"one")
+    with pytest.raises(FileExistsError):
+        storage.write_new("a/b", b"two")
+    assert storage.read("a/b") == b"one"
+    assert os.listdir(tmp_path / "a") == ["b"]
+
+
+def test_checksum_files_are_neither_listed_nor_left_stale(tmp_path: Path) -> None:
+    storage = Storage.open(str(tmp_path))
+    for rel in ("new", "replaced", "deleted"):
+        (tmp_path / f".{rel}.crc").write_bytes(b"crc")
+    storage.replace("replaced", b"x")
+    storage.delete("deleted")
+    storage.write_new("new", b"y")
+    (tmp_path / ".kept.crc").write_bytes(b"crc")
+    assert [e.name for e in storage.list("")] == ["new", "replaced"]
+    assert sorted(os.listdir(tmp_path)) == [".kept.crc", "new", "replaced"]
+
+
+def test_missing_folders_are_empty_and_trees_can_go(tmp_path: Path) -> None:
+    storage = Storage.open(str(tmp_path))
+    assert storage.list("none") == []
+    storage.create_empty("x/y/z")
+    assert list(storage.walk_files("x")) == ["x/y/z"]
+    storage.delete_tree("x")
+    storage.delete_tree("x")
+    assert not storage.exists("x")
+    with pytest.raises(ValueError, match="base path"):
+        storage.delete_tree("")

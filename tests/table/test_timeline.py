@@ -1,0 +1,89 @@
+"""Instants of both layouts, their newest states, and which instants count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from table.instant import Instant, State, parse_instant
+from table.storage import Storage
+from table.timeline import Timeline
+
+T = "2026010100000{}000"
+
+
+def load(tmp_path: Path, *names: str) -> Timeline:
+    storage = Storage.open(str(tmp_path))
+    for name in names:
+        storage.create_empty(f".hoodie/{name}")
+    return Timeline.load(storage, ".hoodie")
+
+
+@pytest.mark.parametrize(
+    ("name", "instant"),
+    [
+        ("20260101000000000.commit", Instant("20260101000000000", "commit", State.COMPLETED)),
+        ("20260101000000000.inflight", Instant("20260101000000000", "commit", State.INFLIGHT)),
+        ("20260101000000000.commit.requested", Instant("20260101000000000", "commit", State.REQUESTED)),
+        ("20260101000000000.deltacommit.inflight", Instant("20260101000000000", "deltacommit", State.INFLIGHT)),
+        ("20260101000000000.compaction.requested", Instant("20260101000000000", "compaction", State.REQUESTED)),
+        ("20260101000000000.rollback", Instant("20260101000000000", "rollback", State.COMPLETED)),
+        (
+            "20260101000000000_20260101000001000.deltacommit",
+            Instant("20260101000000000", "deltacommit", State.COMPLETED, "20260101000001000"),
+        ),
+    ],
+)
+def test_names_of_instants(name: str, instant: Instant) -> None:
+    assert parse_instant(name) == instant
+    assert instant.file_name() == name
+
+
+@pytest.mark.parametrize(
+    "name", ["hoodie.properties", ".tagstream_lease.3", "20260101000000000.unheard", "x.commit", "1.commit.done"]
+)
+def test_other_files_are_no_instants(name: str) -> None:
+    assert parse_instant(name) is None
+
+
+def test_the_newest_state_wins(tmp_path: Path) -> None:
+    one, two, three = (T.format(n) for n in (1, 2, 3))
+    timeline = load(
+        tmp_path,
+        f"{one}.commit.requested", f"{one}.inflight", f"{one}.commit",
+        f"{two}.compaction.inflight", f"{two}.commit",
+        f"{three}.deltacommit.requested", f"{three}.deltacommit.inflight",
+    )  # fmt: skip
+    assert [i.file_name() for i in timeline.instants] == [
+        f"{one}.commit", f"{two}.commit", f"{three}.deltacommit.inflight",
+    ]  # fmt: skip
+    assert timeline.newest_completed == two
+    assert timeline.newest == three
+    assert [i.time for i in timeline.pending_writes] == [three]
+
+
+def test_valid_is_completed_or_archived(tmp_path: Path) -> None:
+    zero, one, two, three, four = (T.format(n) for n in range(5))
+    timeline = load(tmp_path, f"{one}.commit", f"{two}.inflight", f"{four}.commit")
+    assert [timeline.is_valid(t) for t in (zero, one, two, three, four)] == [True, True, False, False, True]
+
+
+def test_nothing_is_valid_without_commits(tmp_path: Path) -> None:
+    timeline = load(tmp_path, f"{T.format(1)}.clean")
+    assert timeline.newest_completed is None
+    assert not timeline.is_valid(T.format(0))
+
+
+def test_a_savepoint_does_not_hold_the_start_back(tmp_path: Path) -> None:
+    """Hudi archives past a savepoint: what lies between it and the next active commit was archived."""
+    one, two, three = (T.format(n) for n in (1, 2, 3))
+    timeline = load(tmp_path, f"{one}.commit", f"{one}.savepoint", f"{three}.commit")
+    assert timeline.start == three
+    assert timeline.is_valid(two)
+
+
+def test_an_older_pending_write_is_never_taken_for_archived(tmp_path: Path) -> None:
+    one, two = T.format(1), T.format(2)
+    timeline = load(tmp_path, f"{one}.deltacommit.requested", f"{two}.deltacommit")
+    assert not timeline.is_valid(one)
