@@ -68,7 +68,8 @@ class LogBlock:
                 f"{self.where} holds partial updates, which are not supported; compact the table with Hudi first"
             )
         if self.type is BlockType.AVRO_DATA:
-            rows = avro_block.decode(self.content(), self._schema(), self.where)
+            columns = None if reader_schema is None else reader_schema.names
+            rows = avro_block.decode(self.content(), self._schema(), self.where, columns)
         elif self.type is BlockType.PARQUET_DATA:
             rows = self._read_parquet(reader_schema)
         else:

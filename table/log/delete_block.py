@@ -85,7 +85,7 @@ def decode(content: bytes, where: str, ordering_type: pa.DataType | None = None)
 
 
 def _orderings(values: list[Any], where: str, wanted: pa.DataType | None) -> tuple[pa.Array | None, Any]:
-    # A row loop, as the union gives every value its own type (measured with the Avro decoding: 2 us a record).
+    # A row loop, as the union gives every value its own type (measured with the Avro decoding: 5 us a record).
     by_type: dict[str, list[int]] = {}
     for row, value in enumerate(values):
         if value is not None and (value[0] != ordering_wrapper.INT_NAME or value[1]["value"] != 0):

@@ -162,6 +162,14 @@ def avro_block_of(tmp_path: Path, content: bytes, schema: str | None = SCHEMA) -
     return block
 
 
+def test_many_avro_records_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("table.log.avro_block._CHUNK", 3)
+    content = only_block(tmp_path, "avro").content()
+    for times in (0, 1, 2, 3, 5):
+        block = avro_block_of(tmp_path, I32.pack(3) + I32.pack(2 * times) + content[8:] * times)
+        assert block.read_table().to_pylist() == VECTORS["avro"]["records"] * times
+
+
 def test_garbled_avro_content_is_named(tmp_path: Path) -> None:
     good = only_block(tmp_path, "avro").content()
     for bad in (b"", good[:-1], good[:8] + (10**6).to_bytes(4, "big") + good[12:], good[:11] + b"\x09" + good[12:]):
