@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from state import codec, stats
+from state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from state.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
+from state.delta import Change, write_delta
+from state.dictionary import Place, intern, places_of
+from state.durable import read_checked
+from state.errors import LocalStoreError, StateError
 from state.layout import StateLayout
-from state.tag_batch import TagBatch, TagResult
+from state.manifest import DeltaRef
+from state.pointer import Pointer
+from state.restore import discard, open_at
+from state.rocks_store import RocksStore
+from state.snapshot import take_snapshot
+from state.store_meta import StoreMeta
+from state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
+from state.ttl import expired, minutes_of
+from table.assign import assign
 from table.write_profile import WriteProfile
 
 
@@ -15,4 +38,259 @@ def tag_key_group(
     `pointer` is what Spark's state holds for the group (None: never seen). The local store is closed when this
     returns. Raises StateError when a durable file is missing or wrong.
     """
-    raise NotImplementedError
+    at = _pointer(pointer, group_label, profile)
+    if profile.mode == "replay":
+        return _replay(group_label, pointer, at, batch, profile, layout)
+    if len(batch) == 0:
+        return _nothing(batch, layout, pointer)
+    check_batch(batch)
+    try:
+        return _process(group_label, pointer, at, batch, profile, layout)
+    except LocalStoreError:
+        # The local store is only a cache: one that fails while it is read is built again, once.
+        discard(layout, group_label)
+        return _process(group_label, pointer, at, batch, profile, layout)
+
+
+def _pointer(data: bytes | None, label: int, profile: WriteProfile) -> Pointer:
+    at = Pointer.from_bytes(data, label) if data is not None else Pointer(profile.generation, profile.epoch)
+    if (at.generation, at.epoch) != (profile.generation, profile.epoch):
+        raise StateError(
+            f"key group {label} stands at generation {at.generation}, epoch {at.epoch} of the index, batch "
+            f"{profile.batch_id} is at {profile.generation} and {profile.epoch}; the checkpoint's index was built anew "
+            "by a newer program version, run that one"
+        )
+    return at
+
+
+def _process(
+    label: int, pointer: bytes | None, at: Pointer, batch: TagBatch, profile: WriteProfile, layout: StateLayout
+) -> TagResult:
+    keys = distinct_keys(batch)
+    names: OBJECTS = batch.skeys[keys.rows[keys.starts]]
+    wanted: list[bytes] = names.tolist()
+    store, meta = open_at(layout, label, at)
+    with store:
+        known = _look_up(store, wanted, profile, layout)
+        winners = choose_winners(batch, keys, known)
+        located = _locate(store, label, batch, winners, known, profile, meta)
+        change = _change(store, at, wanted, winners, known, located, profile, layout)
+        result = _result(names, winners, located)
+        size = sum(f["size"] for f in store.live_files())
+        counts = stats.count(len(batch), located.decision, meta if change is None else change.meta, size)
+        if change is None:
+            return replace(result, pointer=pointer, stats=counts)
+        snapshot, deltas = at.snapshot, at.deltas
+        if len(deltas) >= layout.snapshot_every:
+            store.finish_compaction()
+            snapshot = take_snapshot(store, layout, label, profile.batch_id, at.chain, at.snapshot)
+            deltas = ()
+        delta = write_delta(layout, label, profile.batch_id, change, at.chain)
+    new = Pointer(at.generation, at.epoch, snapshot, (*deltas, delta))
+    ref = DeltaRef(delta, at.chain, snapshot).to_json()
+    return replace(result, pointer=new.to_bytes(), delta=ref, stats=counts)
+
+
+def _look_up(store: RocksStore, wanted: list[bytes], profile: WriteProfile, layout: StateLayout) -> Known:
+    values = store.get(wanted)
+    n = len(values)
+    hits = [v for v in values if v is not None]
+    records = codec.decode(hits, layout.ordering)
+    if len(hits) == n:
+        found = np.ones(n, np.bool_)
+    else:
+        found = np.fromiter((v is not None for v in values), np.bool_, n)
+        records = _spread(records, found)
+    if not layout.ttl_ms:
+        return Known(found, found, records)
+    return Known(found, found & ~expired(records.minutes, profile.batch_time_ms, layout.ttl_ms), records)
+
+
+def _spread(records: Records, found: npt.NDArray[np.bool_]) -> Records:
+    """Records of the keys found, with zeros between them for the others."""
+
+    def column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        wide = np.zeros(len(found), values.dtype)
+        if values.dtype == object:
+            wide[:] = b""
+        wide[found] = values
+        return wide
+
+    return Records(*(column(getattr(records, f)) for f in ("loc", "instant", "minutes", "flags", "ordering")))
+
+
+@dataclass(frozen=True)
+class _Located:
+    """Per distinct key: where its record was and is. Codes are into `places`; -1 stands for nowhere.
+
+    `codes` are the location codes of `places` in the dictionary, `entries` those new to it.
+    """
+
+    decision: Decision
+    old: INT64
+    new: INT64
+    places: list[Place]
+    codes: npt.NDArray[np.uint32]
+    entries: list[tuple[bytes, bytes]]
+    meta: StoreMeta
+
+
+def _locate(
+    store: RocksStore,
+    label: int,
+    batch: TagBatch,
+    winners: Winners,
+    known: Known,
+    profile: WriteProfile,
+    meta: StoreMeta,
+) -> _Located:
+    """Decide, and give every new record its file group."""
+    live = known.live
+    old_codes, old_index = np.unique(known.records.loc[live], return_inverse=True)
+    old_places = places_of(old_codes, store.get, label)
+    old = np.full(len(live), -1, np.int64)
+    old[live] = old_index
+    found_codes, partitions = pd.factorize(batch.partitions[winners.row])
+    partition: npt.NDArray[np.int32] = found_codes.astype(np.int32)  # -1: none, a delete
+    of_name = {name: i for i, name in enumerate(partitions)}
+    old_partition = np.array([of_name.get(p, -2) for p, _ in old_places], np.int32)  # one step a file group
+    same = np.zeros(len(live), np.bool_)
+    same[live] = old_partition[old_index] == partition[live] if len(old_places) else False
+    decision = decide(batch, winners, known, same)
+    fresh = np.flatnonzero(decision.insert | decision.move)
+    slots, new_places = assign(partition[fresh], list(partitions), profile.group_index(label), profile)
+    new_codes, entries, next_code = intern(new_places, store.get, meta.next_code)
+    new = np.where(decision.update, old, -1)
+    new[fresh] = len(old_places) + slots
+    return _Located(
+        decision=decision,
+        old=old,
+        new=new,
+        places=[*old_places, *new_places],
+        codes=np.concatenate([old_codes, np.array(new_codes, np.uint32)]).astype(np.uint32),
+        entries=entries,
+        meta=replace(meta, next_code=next_code),
+    )
+
+
+def _change(
+    store: RocksStore,
+    at: Pointer,
+    wanted: list[bytes],
+    winners: Winners,
+    known: Known,
+    located: _Located,
+    profile: WriteProfile,
+    layout: StateLayout,
+) -> Change | None:
+    """The new records of the keys whose state the batch changes; None when it changes none."""
+    d = located.decision
+    n = len(wanted)
+    loc = np.full(n, NO_LOCATION, np.uint32)
+    has_place = located.new >= 0
+    loc[has_place] = located.codes[located.new[has_place]]
+    flags = (np.where(d.buried, TOMBSTONE, 0) | np.where(winners.has_ordering, 0, ORDERING_UNKNOWN)).astype(np.uint8)
+    was = known.records
+    changed = ~d.late & (~known.found | (loc != was.loc) | (flags != was.flags) | (winners.ordering != was.ordering))
+    if layout.ttl_ms:
+        changed = ~d.late
+    pick = np.flatnonzero(changed)
+    dropped, dropped_live, dropped_dead = _sweep(store, at, wanted, pick, profile, layout)
+    if len(pick) == 0 and not dropped:
+        return None
+    instant = np.where(d.update, was.instant, codec.instant_number(profile.instant))
+    records = Records(
+        loc[pick],
+        instant[pick],
+        np.full(len(pick), minutes_of(profile.batch_time_ms), np.uint32),
+        flags[pick],
+        winners.ordering[pick],
+    )
+    values, raw = codec.encode(records, layout.ordering)
+    keys = wanted if len(pick) == n else [wanted[i] for i in pick.tolist()]
+    # A key that outlived its time and comes again is still counted from before.
+    stored, was_dead = known.stored[pick], (was.flags[pick] & TOMBSTONE) != 0
+    before_live = np.count_nonzero(stored & ~was_dead) + dropped_live
+    before_dead = np.count_nonzero(stored & was_dead) + dropped_dead
+    meta = replace(
+        located.meta,
+        live=located.meta.live + int(np.count_nonzero(d.kept[pick])) - int(before_live),
+        tombstones=located.meta.tombstones + int(np.count_nonzero(d.buried[pick])) - int(before_dead),
+    )
+    return Change(keys, values, raw, dropped, located.entries, meta)
+
+
+def _sweep(
+    store: RocksStore, at: Pointer, wanted: list[bytes], pick: INT64, profile: WriteProfile, layout: StateLayout
+) -> tuple[list[bytes], int, int]:
+    """Outlived keys to forget that the batch does not bring again: (keys, how many live, how many tombstones).
+
+    Only when a snapshot is due, since it reads the whole store.
+    """
+    if not layout.ttl_ms or len(at.deltas) < layout.snapshot_every:
+        return [], 0, 0
+    entries = list(store.items())
+    records = codec.decode([value for _, value in entries], layout.ordering)
+    rewritten = {wanted[i] for i in pick.tolist()}
+    dead = np.flatnonzero(expired(records.minutes, profile.batch_time_ms, layout.ttl_ms)).tolist()
+    dead = [i for i in dead if entries[i][0] not in rewritten]
+    tombstones = int(np.count_nonzero(records.flags[dead] & TOMBSTONE))
+    return [entries[i][0] for i in dead], len(dead) - tombstones, tombstones
+
+
+def _result(names: OBJECTS, winners: Winners, located: _Located) -> TagResult:
+    """Rows to write: first the upserts in key order, then the deletes of old locations."""
+    d = located.decision
+    upsert, delete = np.flatnonzero(d.kept), np.flatnonzero(d.move | d.delete)
+    key = np.concatenate([upsert, delete])
+    place = np.concatenate([located.new[upsert], located.old[delete]])
+    partitions, files = np.empty(len(located.places), object), np.empty(len(located.places), object)
+    partitions[:] = [p for p, _ in located.places]
+    files[:] = [f for _, f in located.places]
+    op = np.full(len(key), OP_DELETE, np.int8)
+    op[: len(upsert)] = np.where(d.update[upsert], OP_UPDATE, OP_INSERT)
+    take = np.full(len(key), -1, np.int64)
+    take[: len(upsert)] = winners.row[upsert]
+    return TagResult(
+        take=take,
+        skey=names[key],
+        partition=partitions[place],
+        file_id=files[place],
+        op=op,
+        ordering=winners.ordering[key],
+        has_ordering=winners.has_ordering[key],
+        pointer=None,
+        delta=None,
+    )
+
+
+def _replay(
+    label: int, pointer: bytes | None, at: Pointer, batch: TagBatch, profile: WriteProfile, layout: StateLayout
+) -> TagResult:
+    """Adopt the delta the commit on the timeline was made with; the store is not needed."""
+    text = profile.manifest.get(label)
+    if text is None:
+        return _nothing(batch, layout, pointer)
+    ref = DeltaRef.from_json(text)
+    new = ref.adopt(at, label)
+    path = os.path.join(layout.deltas_dir(label), ref.delta.file)
+    read_checked(path, ref.delta.size, ref.delta.crc, label, f"delta of batch {ref.delta.batch}")
+    return replace(_nothing(batch, layout, new.to_bytes()), delta=text)
+
+
+def _nothing(batch: TagBatch, layout: StateLayout, pointer: bytes | None) -> TagResult:
+    none = np.zeros(0, object)
+    ordering: npt.NDArray[Any] = none if layout.ordering == "bytes" else np.zeros(0, np.int64)
+    counts = stats.empty_stats() | {"records": len(batch)}
+    return TagResult(
+        np.zeros(0, np.int64),
+        none,
+        none,
+        none,
+        np.zeros(0, np.int8),
+        ordering,
+        np.zeros(0, np.bool_),
+        pointer,
+        None,
+        counts,
+    )

@@ -65,7 +65,9 @@ class WriteProfile:
         try:
             return self.labels.index(label)
         except ValueError:
-            raise ValueError(f"key group label {label} is none of the {len(self.labels)} labels of the profile") from None
+            raise ValueError(
+                f"key group label {label} is none of the {len(self.labels)} labels of the profile"
+            ) from None
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` gives an equal profile back."""

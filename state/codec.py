@@ -1,0 +1,92 @@
+"""The location record: the fixed-width value kept for every key.
+
+Bytes, little endian (format 1):
+
+    0   u32  location code (state/dictionary.py); NO_LOCATION for a tombstone
+    4   i64  instant that last set the location, its digits as a number
+    12  u32  minutes since 1970 of the last change, for the time to live
+    16  u8   flags: 1 tombstone, 2 ordering value unknown
+    17  i64  ordering value (kind "int64"); or its bytes, to the end (kind "bytes"); nothing (kind "none")
+
+The format number is in the store's meta entry; a store with another one is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from state.layout import OrderingKind
+
+FORMAT_VERSION = 1
+NO_LOCATION = 0xFFFFFFFF
+TOMBSTONE = 1
+ORDERING_UNKNOWN = 2
+
+_HEAD_FIELDS = [("loc", "<u4"), ("instant", "<i8"), ("minutes", "<u4"), ("flags", "u1")]
+HEAD = np.dtype(_HEAD_FIELDS)
+WITH_ORDERING = np.dtype([*_HEAD_FIELDS, ("ordering", "<i8")])
+
+
+@dataclass(frozen=True)
+class Records:
+    """Location records as columns. `ordering`: int64, or objects of bytes, zero/empty where unknown."""
+
+    loc: npt.NDArray[np.uint32]
+    instant: npt.NDArray[np.int64]
+    minutes: npt.NDArray[np.uint32]
+    flags: npt.NDArray[np.uint8]
+    ordering: npt.NDArray[Any]
+
+
+def instant_number(instant: str) -> int:
+    """An instant time as the number its digits spell (17 digits fit 63 bits)."""
+    if not instant.isdigit() or len(instant) > 18:
+        raise ValueError(f"instant {instant!r} is not a string of at most 18 digits")
+    return int(instant)
+
+
+def encode(records: Records, kind: OrderingKind) -> tuple[Iterable[bytes], bytes]:
+    """The records' values in order, and all of them as one run of bytes (for the content hash)."""
+    n = len(records.loc)
+    table = np.zeros(n, WITH_ORDERING if kind == "int64" else HEAD)
+    for name in ("loc", "instant", "minutes", "flags"):
+        table[name] = getattr(records, name)
+    if kind == "int64":
+        table["ordering"] = records.ordering
+    raw = table.tobytes()
+    heads = chain.from_iterable(struct.iter_unpack(f"{table.dtype.itemsize}s", raw))
+    if kind != "bytes":
+        return heads, raw
+    # A string has no fixed width, so each value is joined on its own: 0.1 us a record.
+    values = [head + tail for head, tail in zip(heads, records.ordering.tolist(), strict=True)]
+    lengths = np.fromiter(map(len, values), "<u4", n).tobytes()
+    return values, lengths + b"".join(values)
+
+
+def decode(values: Sequence[bytes], kind: OrderingKind) -> Records:
+    """Columns of many stored values; ValueError when a value has not the format's width."""
+    n = len(values)
+    if kind == "bytes":
+        width = HEAD.itemsize
+        if n and min(map(len, values)) < width:
+            raise ValueError(f"a location record is shorter than {width} bytes")
+        # As in `encode`: two slices a record, 0.15 us.
+        raw = b"".join([v[:width] for v in values])
+        ordering: npt.NDArray[Any] = np.empty(n, object)
+        ordering[:] = [v[width:] for v in values]
+        table = np.frombuffer(raw, HEAD)
+        return Records(table["loc"], table["instant"], table["minutes"], table["flags"], ordering)
+    dtype = WITH_ORDERING if kind == "int64" else HEAD
+    raw = b"".join(values)
+    if len(raw) != n * dtype.itemsize:
+        raise ValueError(f"{n} location records are {len(raw)} bytes long instead of {n * dtype.itemsize}")
+    table = np.frombuffer(raw, dtype)
+    ordering = table["ordering"] if kind == "int64" else np.zeros(n, np.int64)
+    return Records(table["loc"], table["instant"], table["minutes"], table["flags"], ordering)

@@ -1,0 +1,186 @@
+"""Which record of a key wins, and what it does to the key: insert, update, delete, move, or nothing.
+
+All in columns; "winner" is the record of a key that is in force after the batch if nothing newer is in the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from state.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
+from state.key_order import sort_keys
+from state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, INT64, TagBatch
+
+BOOLS = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the store says of each distinct key, in key order.
+
+    `stored`: the store has a record of the key; `found`: and it has not outlived its time. Zeros where not stored.
+    """
+
+    stored: BOOLS
+    found: BOOLS
+    records: Records
+
+    @property
+    def live(self) -> BOOLS:
+        """Keys that have a record in the table."""
+        live: BOOLS = self.found & ((self.records.flags & TOMBSTONE) == 0)
+        return live
+
+    @property
+    def has_ordering(self) -> BOOLS:
+        """Keys whose ordering value is known (a tombstone's counts too)."""
+        known: BOOLS = self.found & ((self.records.flags & ORDERING_UNKNOWN) == 0)
+        return known
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The distinct keys of a batch: `rows` are all row numbers in key order, key i's begin at `starts[i]`."""
+
+    rows: INT64
+    starts: INT64
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+@dataclass(frozen=True)
+class Winners:
+    """Per distinct key, in key order: the winning row, its ordering (a delete without one takes the greatest known)."""
+
+    row: INT64
+    ordering: npt.NDArray[Any]
+    has_ordering: BOOLS
+    late: BOOLS
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Per distinct key: masks of what happens. `kept` are live after, `buried` leave a tombstone; late ones neither."""
+
+    late: BOOLS
+    kept: BOOLS
+    buried: BOOLS
+    update: BOOLS
+    insert: BOOLS
+    move: BOOLS
+    delete: BOOLS
+
+
+def distinct_keys(batch: TagBatch) -> Keys:
+    """Sort the batch by key."""
+    rows, first = sort_keys(batch.skeys)
+    return Keys(rows, np.flatnonzero(first))
+
+
+def choose_winners(batch: TagBatch, keys: Keys, known: Known) -> Winners:
+    """The winner of every key by (ordering, position), compared with the state's ordering value."""
+    winner = keys.rows[keys.starts]
+    sizes = np.diff(keys.starts, append=len(keys.rows))
+    ordering, has = _ordering_of(batch, winner)
+    no_ordering = (batch.flags & FLAG_NO_ORDERING) != 0
+    crowded = sizes > 1
+    if batch.ordering is not None:
+        crowded |= no_ordering[winner]  # its ordering is the state's
+    if crowded.any():
+        # Only keys with several records, or with a delete that has no ordering value, need comparing.
+        group = np.repeat(np.arange(len(keys)), sizes)
+        members = crowded[group]
+        rows, group = keys.rows[members], group[members]
+        best_group, winner_rows, best, best_has = _compare(batch, rows, group, known)
+        winner = winner.copy()
+        winner[best_group] = winner_rows
+        ordering[best_group] = best
+        has[best_group] = best_has
+    if batch.ordering is None:
+        late = np.zeros(len(keys), np.bool_)
+    else:
+        late = np.zeros(len(keys), np.bool_)
+        both = np.flatnonzero(known.has_ordering & has)
+        late[both] = (ordering[both] < known.records.ordering[both]).astype(np.bool_)
+        # An upsert always has an ordering value, so only a delete of a key nothing is known of has none.
+    return Winners(winner, ordering, has, late)
+
+
+def _ordering_of(batch: TagBatch, rows: INT64) -> tuple[npt.NDArray[Any], BOOLS]:
+    if batch.ordering is None:
+        return np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
+    has = (batch.flags[rows] & FLAG_NO_ORDERING) == 0
+    ordering = batch.ordering[rows]
+    if not has.all():
+        ordering = np.where(has, ordering, _empty(ordering))
+    return ordering, has
+
+
+def _empty(ordering: npt.NDArray[Any]) -> Any:
+    return b"" if ordering.dtype == object else 0
+
+
+def _compare(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[INT64, INT64, npt.NDArray[Any], BOOLS]:
+    """(group, winning row, its ordering, known?) of the groups given.
+
+    Records are put in stream order within their key; a delete without ordering value takes the greatest of the state's
+    and of all before it. The winner is the last of the greatest. -1 stands for "less than any value".
+    """
+    names = sorted({str(s) for s in batch.source[rows].tolist()})
+    columns = [batch.pos_lo[rows], batch.pos_hi[rows]]
+    if len(names) > 1:
+        columns.append(np.searchsorted(np.array(names), batch.source[rows].astype(str)))
+    order = np.lexsort((*columns, group))
+    rows, group = rows[order], group[order]
+    groups, start = np.unique(group, return_index=True)
+    ordering, has = _ordering_of(batch, rows)
+    if batch.ordering is None:
+        last = np.append(start[1:], len(rows)) - 1
+        return groups, rows[last], ordering[last], has[last]
+    state, state_has = known.records.ordering[groups], known.has_ordering[groups]
+    values, ranks = np.unique(np.concatenate([ordering, state]), return_inverse=True)
+    rank = np.where(has, ranks[: len(rows)], -1)
+    state_rank = np.where(state_has, ranks[len(rows) :], -1)
+    place = np.repeat(np.arange(len(groups)), np.diff(start, append=len(rows)))
+    # A running maximum that starts anew in each group: each group's ranks are lifted above all of the group before.
+    lift = place * np.int64(len(values) + 1)
+    greatest = np.maximum.accumulate(np.maximum(rank, state_rank[place]) + lift) - lift
+    effective = np.where(has, rank, greatest)
+    # The last of the greatest in each group: the maximum of (effective, place in the stream).
+    best = np.lexsort((np.arange(len(rows)), effective, place))
+    last = best[np.append(start[1:], len(rows)) - 1]
+    best_rank = effective[last]
+    best_has = best_rank >= 0
+    best_ordering = np.where(best_has, values[np.maximum(best_rank, 0)], _empty(ordering))
+    return groups, rows[last], best_ordering, best_has
+
+
+def decide(batch: TagBatch, winners: Winners, known: Known, same_partition: BOOLS) -> Decision:
+    """What each winner does. `same_partition`: the winner's partition is the one the live record is in."""
+    delete = (batch.flags[winners.row] & FLAG_DELETE) != 0
+    timely = ~winners.late
+    kept = timely & ~delete
+    update = kept & known.live & same_partition
+    return Decision(
+        late=winners.late,
+        kept=kept,
+        buried=timely & delete,
+        update=update,
+        insert=kept & ~known.live,
+        move=kept & known.live & ~same_partition,
+        delete=timely & delete & known.live,
+    )
+
+
+def check_batch(batch: TagBatch) -> None:
+    """ValueError for records that the decoder should never have let through."""
+    upsert = (batch.flags & FLAG_DELETE) == 0
+    if (upsert & ((batch.flags & FLAG_NO_PARTITION) != 0)).any():
+        raise ValueError("an upsert has no partition path")
+    if batch.ordering is not None and (upsert & ((batch.flags & FLAG_NO_ORDERING) != 0)).any():
+        raise ValueError("an upsert has no ordering value")

@@ -1,0 +1,66 @@
+"""Location codes: (partition path, file id) pairs interned per key group, strings kept whole.
+
+Two families of entries in the store, read only for the locations a batch meets, so that their number never matters:
+
+    NUL "c" u32 big endian            -> partition path NUL file id     (UTF-8)
+    NUL "l" partition path NUL file id -> u32 big endian
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from state.codec import NO_LOCATION
+from state.errors import StateError
+
+CODE_PREFIX = b"\x00c"
+PLACE_PREFIX = b"\x00l"
+
+Place = tuple[str, str]
+MultiGet = Callable[[list[bytes]], Sequence[bytes | None]]
+
+
+def _code_key(code: int) -> bytes:
+    return CODE_PREFIX + struct.pack(">I", code)
+
+
+def _place_bytes(place: Place) -> bytes:
+    return place[0].encode() + b"\x00" + place[1].encode()
+
+
+def places_of(codes: npt.NDArray[np.uint32], get: MultiGet, label: int) -> list[Place]:
+    """The places of distinct codes; StateError when the store lacks one."""
+    keys = [_code_key(c) for c in codes.tolist()]
+    if not keys:
+        return []
+    places: list[Place] = []
+    for code, value in zip(codes.tolist(), get(keys), strict=True):
+        if value is None:
+            raise StateError(f"key group {label}: location code {code} is in no dictionary; the index is damaged")
+        partition, file_id = value.split(b"\x00", 1)
+        places.append((partition.decode(), file_id.decode()))
+    return places
+
+
+def intern(places: Sequence[Place], get: MultiGet, next_code: int) -> tuple[list[int], list[tuple[bytes, bytes]], int]:
+    """Codes of distinct places: (codes, entries new to the store, next free code)."""
+    if not places:
+        return [], [], next_code
+    codes: list[int] = []
+    entries: list[tuple[bytes, bytes]] = []
+    raws = [_place_bytes(p) for p in places]
+    for raw, known in zip(raws, get([PLACE_PREFIX + r for r in raws]), strict=True):
+        if known is not None:
+            codes.append(struct.unpack(">I", known)[0])
+            continue
+        if next_code >= NO_LOCATION:
+            raise StateError("a key group has used up its 4 billion location codes; rescale to more key groups")
+        codes.append(next_code)
+        entries.append((_code_key(next_code), raw))
+        entries.append((PLACE_PREFIX + raw, struct.pack(">I", next_code)))
+        next_code += 1
+    return codes, entries, next_code

@@ -1,0 +1,17 @@
+"""Errors of the key-group store."""
+
+from __future__ import annotations
+
+from table.errors import TagstreamError
+
+
+class StateError(TagstreamError):
+    """The index in the checkpoint cannot be used as it is; the text names file and key group."""
+
+
+class LocalStoreError(StateError):
+    """The local cache of a key group cannot be used; it is thrown away and restored, never fatal by itself."""
+
+
+class LockedStoreError(LocalStoreError):
+    """Another live process or thread has the local store open."""

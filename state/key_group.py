@@ -1,0 +1,69 @@
+"""Key -> key group, and the labels that spread key groups evenly over Spark's state partitions."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+_MASK = 0xFFFFFFFF
+_SPARK_HASH_SEED = 42
+
+
+def key_group(record_key: bytes, groups: int) -> int:
+    """Index of the key group of a UTF-8 record key: CRC-32 modulo the number of groups, as `pmod(crc32(k), G)`."""
+    return zlib.crc32(record_key) % groups
+
+
+def key_groups(record_keys: Sequence[bytes], groups: int) -> npt.NDArray[np.int32]:
+    """`key_group` of many keys."""
+    sums = np.fromiter(map(zlib.crc32, record_keys), np.uint32, len(record_keys))
+    return (sums % np.uint32(groups)).astype(np.int32)
+
+
+def _rotl(x: int, r: int) -> int:
+    return ((x << r) | (x >> (32 - r))) & _MASK
+
+
+def spark_hash_int(value: int, seed: int = _SPARK_HASH_SEED) -> int:
+    """Spark's `hash(int)`: Murmur3 x86_32 of the four bytes, as a signed 32-bit number.
+
+    Source: org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt; Spark partitions rows by pmod of it.
+    """
+    k = (value & _MASK) * 0xCC9E2D51 & _MASK
+    k = _rotl(k, 15) * 0x1B873593 & _MASK
+    h = _rotl((seed & _MASK) ^ k, 13)
+    h = (h * 5 + 0xE6546B64) & _MASK
+    h ^= 4
+    h ^= h >> 16
+    h = h * 0x85EBCA6B & _MASK
+    h ^= h >> 13
+    h = h * 0xC2B2AE35 & _MASK
+    h ^= h >> 16
+    return h - (1 << 32) if h >= 1 << 31 else h
+
+
+def shuffle_partition(label: int, partitions: int) -> int:
+    """Which of Spark's shuffle partitions gets the rows of an int label."""
+    return spark_hash_int(label) % partitions
+
+
+def balanced_labels(groups: int, partitions: int) -> tuple[int, ...]:
+    """`groups` int labels, ascending, of which every shuffle partition gets the same number (give or take one).
+
+    Labels 0..G-1 would be uneven: 16 of them on 16 partitions leave six partitions empty.
+    """
+    if groups < 1 or partitions < 1:
+        raise ValueError(f"key groups ({groups}) and shuffle partitions ({partitions}) must be at least 1")
+    want = [groups // partitions + (p < groups % partitions) for p in range(partitions)]
+    found: list[int] = []
+    label = 0
+    while len(found) < groups:
+        place = shuffle_partition(label, partitions)
+        if want[place]:
+            want[place] -= 1
+            found.append(label)
+        label += 1
+    return tuple(found)

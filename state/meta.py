@@ -1,0 +1,129 @@
+"""`tagstream/meta.json`: what a checkpoint fixes for ever, written once and compared at every start."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from state.codec import FORMAT_VERSION
+from state.durable import sync_file, temp_path
+from state.errors import StateError
+from state.key_group import balanced_labels
+from state.layout import OrderingKind
+
+META_VERSION = 1
+
+# Field -> the option that sets it; None: it follows from the table and the source.
+_OPTION = {
+    "shuffle_partitions": "spark.sql.shuffle.partitions",
+    "key_groups": "index.key.groups",
+    "stream_id": "hoodie.datasource.write.streaming.checkpoint.identifier",
+    "ordering": None,
+    "global_index": "index.global.enabled",
+}
+# Sizes with a default that depends on the machine: only a value that the user gave may contradict the checkpoint.
+_DEFAULTED = ("shuffle_partitions", "key_groups")
+
+
+@dataclass(frozen=True)
+class CheckpointMeta:
+    """The fixed choices of a checkpoint. `labels[i]` is the label of the keys with `crc32(key) % key_groups == i`."""
+
+    key_groups: int
+    labels: tuple[int, ...]
+    shuffle_partitions: int
+    stream_id: str
+    ordering: OrderingKind
+    global_index: bool
+    record_format: int = FORMAT_VERSION
+
+
+def meta_path(checkpoint: str) -> str:
+    """Where a checkpoint keeps it."""
+    return os.path.join(checkpoint, "tagstream", "meta.json")
+
+
+def read_meta(checkpoint: str) -> CheckpointMeta:
+    """The checkpoint's fixed choices; StateError when they are missing, damaged or of another version."""
+    path = meta_path(checkpoint)
+    try:
+        with open(path, encoding="utf-8") as f:
+            doc: dict[str, Any] = json.load(f)
+        version = doc.pop("version", None)
+        if version == META_VERSION and doc["record_format"] == FORMAT_VERSION:
+            doc["labels"] = tuple(doc["labels"])
+            return CheckpointMeta(**doc)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        raise StateError(
+            f"{path} cannot be read ({e!r}); restore it from a copy, or start with a new checkpoint"
+        ) from e
+    raise StateError(
+        f"{path} has version {version!r} and record format {doc['record_format']!r}, this program knows {META_VERSION} "
+        f"and {FORMAT_VERSION}; run the program version that wrote the checkpoint"
+    )
+
+
+def open_or_create_meta(
+    checkpoint: str,
+    *,
+    shuffle_partitions: int,
+    key_groups: int,
+    stream_id: str,
+    ordering: OrderingKind,
+    global_index: bool,
+    explicit: Collection[str] = (),
+) -> CheckpointMeta:
+    """The checkpoint's fixed choices, made from the arguments if there are none yet.
+
+    `explicit` names the options that the user gave: a number of key groups or shuffle partitions that is only a
+    default of this machine gives way to the checkpoint's. Everything else must agree; StateError names what does not.
+    """
+    path = meta_path(checkpoint)
+    if not os.path.exists(path):
+        wanted = CheckpointMeta(
+            key_groups,
+            balanced_labels(key_groups, shuffle_partitions),
+            shuffle_partitions,
+            stream_id,
+            ordering,
+            global_index,
+        )
+        _create(path, wanted)
+    found = read_meta(checkpoint)
+    given = {
+        "shuffle_partitions": shuffle_partitions,
+        "key_groups": key_groups,
+        "stream_id": stream_id,
+        "ordering": ordering,
+        "global_index": global_index,
+    }
+    for name, value in given.items():
+        option = _OPTION[name]
+        if name in _DEFAULTED and option not in explicit:
+            continue
+        if getattr(found, name) != value:
+            raise StateError(
+                f"{path} fixes {name} as {getattr(found, name)!r}, but {option or 'the table'} now says {value!r}; "
+                "go back to that value, or start with a new checkpoint"
+            )
+    return found
+
+
+def _create(path: str, meta: CheckpointMeta) -> None:
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    temp = temp_path(folder, 0)
+    with open(temp, "x", encoding="utf-8") as f:
+        json.dump({"version": META_VERSION, **asdict(meta)}, f, indent=1)
+        f.flush()
+        os.fsync(f.fileno())
+    try:
+        os.link(temp, path)
+    except FileExistsError:
+        pass  # another start was first: its choices hold, and are compared by the caller
+    finally:
+        os.unlink(temp)
+    sync_file(folder, True)

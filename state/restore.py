@@ -1,0 +1,100 @@
+"""Open a key group's local store at exactly the state a pointer names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+
+from state.delta import apply_delta
+from state.errors import LocalStoreError, LockedStoreError
+from state.layout import StateLayout
+from state.pointer import Pointer
+from state.rocks_store import META_KEY, RocksStore
+from state.snapshot import restore_snapshot
+from state.store_meta import StoreMeta
+
+_LOCK_POLL_S = 0.1
+_MAX_FOLDERS = 100
+
+
+def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksStore, StoreMeta]:
+    """The group's store, brought to the pointer, and its meta entry.
+
+    A store of the same lineage gets the deltas it lacks; one that is missing, damaged, ahead or of another lineage is
+    built again from snapshot and deltas. One that stays locked is left alone and another folder is used.
+    """
+    deadline = time.monotonic() + layout.lock_wait_s
+    for number in range(_MAX_FOLDERS):
+        path = os.path.join(layout.group_dir(label), f"store-{number}")
+        while True:
+            try:
+                return _open_or_rebuild(layout, label, pointer, path)
+            except LockedStoreError:
+                if time.monotonic() >= deadline:
+                    break  # its holder may never end: go on in a fresh folder
+                time.sleep(_LOCK_POLL_S)
+    raise LocalStoreError(
+        f"key group {label}: {_MAX_FOLDERS} local stores under {layout.group_dir(label)} are all locked; "
+        "end the processes that hold them"
+    )
+
+
+def _open_or_rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tuple[RocksStore, StoreMeta]:
+    if os.path.exists(path):
+        try:
+            store = RocksStore(path)
+        except LockedStoreError:
+            raise
+        except LocalStoreError:
+            store = None
+        if store is not None:
+            try:
+                meta = _advance(store, layout, label, pointer)
+                if meta is not None:
+                    return store, meta
+            except LocalStoreError:
+                pass
+            except BaseException:
+                store.close()
+                raise
+            store.close()
+    return _rebuild(layout, label, pointer, path)
+
+
+def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointer) -> StoreMeta | None:
+    """Apply the missing deltas; None when the store is not of the pointer's lineage."""
+    meta = StoreMeta.from_bytes(store.get([META_KEY])[0], label)
+    missing = pointer.after(meta.chain)
+    if missing is None:
+        return None
+    if not missing:
+        return meta
+    for delta in missing:
+        apply_delta(store, layout, label, delta)
+    store.start_compaction()
+    after = StoreMeta.from_bytes(store.get([META_KEY])[0], label)
+    if after.chain != pointer.chain:
+        raise LocalStoreError(f"local store {store.path} stands at {after.chain!r} after its deltas")
+    return after
+
+
+def _rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tuple[RocksStore, StoreMeta]:
+    """A new store in place of whatever is at `path`."""
+    shutil.rmtree(path, ignore_errors=True)
+    if pointer.snapshot is not None:
+        restore_snapshot(layout, label, pointer.snapshot, path)
+    store = RocksStore(path)
+    try:
+        meta = _advance(store, layout, label, pointer)
+        if meta is None:
+            raise LocalStoreError(f"key group {label}: the snapshot's own chain is not the pointer's; it is damaged")
+    except BaseException:
+        store.close()
+        raise
+    return store, meta
+
+
+def discard(layout: StateLayout, label: int) -> None:
+    """Throw the group's local stores away; the next opening builds one from the durable files."""
+    shutil.rmtree(layout.group_dir(label), ignore_errors=True)

@@ -1,0 +1,180 @@
+"""The local RocksDB of a key group: options, opening, bulk apply, bounded sorted runs.
+
+One column family. Keys that begin with NUL are the store's own: the meta entry and the dictionary; record keys begin
+with 0x01 or 0x02. Nothing is ever put one by one: changes come in as sorted files.
+
+Universal compaction keeps write cost low while lookups see at most a few sorted runs. It runs only when asked for,
+beside the lookups of a batch, and is waited for before closing: a background compaction cut off by close() would be
+started again at every open and never finish.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from rocksdict import (
+    BlockBasedOptions,
+    Checkpoint,
+    ChecksumType,
+    DBCompactionStyle,
+    DBCompressionType,
+    IngestExternalFileOptions,
+    Options,
+    Rdict,
+    SstFileWriter,
+    UniversalCompactOptions,
+)
+
+from state.errors import LocalStoreError, LockedStoreError
+
+META_KEY = b"\x00meta"
+FIRST_RECORD_KEY = b"\x01"
+
+MAX_RUNS = 4
+_SPACE_AMPLIFICATION_PERCENT = 25
+_BLOCK_BYTES = 2048
+_BLOOM_BITS = 10
+_POLL_S = 0.002
+_IDLE_POLLS = 5
+
+
+def store_options() -> Options:
+    """Options of every store and of every sorted file that goes into one.
+
+    Measured at 250 k and 2.5 M keys of a group: LZ4 with 2 KiB blocks gives 16.7 bytes a key and lookups within 10 %
+    of uncompressed blocks, which take 40 bytes.
+    """
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_keep_log_file_num(1)
+    options.set_max_log_file_size(1 << 16)
+    options.set_stats_dump_period_sec(0)
+    options.set_max_background_jobs(2)
+    options.set_disable_auto_compactions(True)
+    options.set_level_zero_file_num_compaction_trigger(MAX_RUNS)
+    options.set_level_zero_slowdown_writes_trigger(1 << 20)
+    options.set_level_zero_stop_writes_trigger(1 << 20)
+    options.set_compaction_style(DBCompactionStyle.universal())
+    universal = UniversalCompactOptions()
+    universal.size_ratio = 10
+    universal.min_merge_width = 2
+    universal.max_size_amplification_percent = _SPACE_AMPLIFICATION_PERCENT
+    options.set_universal_compaction_options(universal)
+    table = BlockBasedOptions()
+    table.set_block_size(_BLOCK_BYTES)
+    table.set_bloom_filter(_BLOOM_BITS, False)
+    table.set_format_version(5)
+    table.set_checksum_type(ChecksumType.xxh3())
+    options.set_block_based_table_factory(table)
+    return options
+
+
+def write_sorted_file(path: str, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Write a sorted file from entries in strictly ascending key order; None deletes the key."""
+    writer = SstFileWriter(store_options())
+    writer.open(path)
+    put, drop = writer.__setitem__, writer.__delitem__
+    # One call a record is all that rocksdict offers here: 0.2 us each.
+    for key, value in entries:
+        if value is None:
+            drop(key)
+        else:
+            put(key, value)
+    writer.finish()
+
+
+class RocksStore:
+    """An open local store; close it, or use it as a context manager."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        try:
+            self._db = Rdict(path, store_options())
+        except Exception as e:  # rocksdict has no exception classes of its own
+            kind = LockedStoreError if "lock" in str(e).lower() else LocalStoreError
+            raise kind(f"local store {path} cannot be opened: {e}") from e
+        self._compacting = False
+
+    def __enter__(self) -> RocksStore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def get(self, keys: list[bytes]) -> Sequence[bytes | None]:
+        """Values of many keys, None where missing; fastest when the keys are sorted."""
+        try:
+            values = cast("Sequence[bytes | None]", self._db[cast("Any", keys)])
+        except Exception as e:
+            raise LocalStoreError(f"local store {self.path} cannot be read: {e}") from e
+        return values
+
+    def ingest(self, path: str) -> None:
+        """Take a sorted file into the store, moving it; its entries win over everything before."""
+        options = IngestExternalFileOptions()
+        options.set_move_files(True)
+        try:
+            self._db.ingest_external_file([path], options)
+        except Exception as e:
+            raise LocalStoreError(f"local store {self.path} cannot take {path}: {e}") from e
+        if os.path.exists(path):  # moved by a hard link: the name given stays behind
+            os.unlink(path)
+
+    def items(self, from_key: bytes = FIRST_RECORD_KEY) -> Iterator[tuple[bytes, bytes]]:
+        """All entries from a key on, in key order."""
+        return cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=from_key))
+
+    def live_files(self) -> list[dict[str, Any]]:
+        """RocksDB's list of sorted files with level, size and entry count."""
+        files: list[dict[str, Any]] = self._db.live_files()
+        return files
+
+    def runs(self) -> int:
+        """Sorted runs a lookup may have to look into."""
+        files = self.live_files()
+        levels: list[int] = [f["level"] for f in files]
+        return levels.count(0) + len(set(levels) - {0})
+
+    def start_compaction(self) -> None:
+        """Begin merging in the background if there are too many sorted runs."""
+        if not self._compacting and self.runs() >= MAX_RUNS:
+            self._db.set_options({"disable_auto_compactions": "false"})
+            self._compacting = True
+
+    def finish_compaction(self) -> None:
+        """Wait until the merging that was begun has nothing left to do.
+
+        RocksDB may go on calling a compaction pending that it will not pick, so a short idle time ends the wait.
+        """
+        idle = 0
+        while self._compacting and idle < _IDLE_POLLS:
+            if self._db.property_int_value("rocksdb.num-running-compactions"):
+                idle = 0
+            elif self._db.property_int_value("rocksdb.compaction-pending"):
+                idle += 1
+            else:
+                break
+            time.sleep(_POLL_S)
+        self._compacting = False
+
+    def checkpoint(self, folder: str) -> None:
+        """Hard-linked copy of the store as it is now; `folder` must not exist."""
+        try:
+            Checkpoint(self._db).create_checkpoint(folder)
+        except Exception as e:
+            raise LocalStoreError(f"local store {self.path} cannot be copied to {folder}: {e}") from e
+
+    def identity(self) -> str:
+        """RocksDB's id of this folder's store; file numbers are unique only under one id."""
+        with open(os.path.join(self.path, "IDENTITY"), encoding="utf-8") as f:
+            return f.read().strip()
+
+    def close(self) -> None:
+        """Let compaction end, then free the lock."""
+        self.finish_compaction()
+        self._db.close()

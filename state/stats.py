@@ -1,0 +1,50 @@
+"""Counts of one tag call, for the batch's report."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.decide import Decision
+from state.store_meta import StoreMeta
+
+STAT_NAMES = (
+    "records",
+    "inserts",
+    "updates",
+    "deletes",
+    "moves",
+    "late",
+    "duplicates",
+    "unknown_deletes",
+    "live_keys",
+    "tombstones",
+    "bytes",
+)
+
+
+def empty_stats() -> dict[str, int]:
+    """All counts at zero."""
+    return dict.fromkeys(STAT_NAMES, 0)
+
+
+def count(records: int, decision: Decision, meta: StoreMeta, store_bytes: int) -> dict[str, int]:
+    """Counts of a batch. `inserts` leaves moves out; `duplicates` are records that lost to another of the batch.
+
+    `live_keys`, `tombstones` and `bytes` (of the local store) describe the whole key group after the batch.
+    """
+    n = {
+        name: int(np.count_nonzero(getattr(decision, name))) for name in ("late", "insert", "update", "move", "delete")
+    }
+    return {
+        "records": records,
+        "inserts": n["insert"],
+        "updates": n["update"],
+        "deletes": n["delete"],
+        "moves": n["move"],
+        "late": n["late"],
+        "duplicates": records - len(decision.late),
+        "unknown_deletes": int(np.count_nonzero(decision.buried)) - n["delete"],
+        "live_keys": meta.live,
+        "tombstones": meta.tombstones,
+        "bytes": store_bytes,
+    }

@@ -1,0 +1,38 @@
+"""The store's own meta entry: which format and lineage it has, and the counters of the key group."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from state.codec import FORMAT_VERSION
+from state.errors import StateError
+from state.pointer import ROOT_CHAIN
+
+
+@dataclass(frozen=True)
+class StoreMeta:
+    """`chain`: the delta the store stands at. `next_code`: first free location code. Counts are of whole keys."""
+
+    chain: str = ROOT_CHAIN
+    next_code: int = 0
+    live: int = 0
+    tombstones: int = 0
+
+    def to_bytes(self) -> bytes:
+        """Compact JSON with the format version."""
+        return json.dumps({"format": FORMAT_VERSION, **asdict(self)}, separators=(",", ":"), sort_keys=True).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | None, label: int) -> StoreMeta:
+        """Parse the entry; a store without one is empty. StateError for another format."""
+        if data is None:
+            return cls()
+        doc = json.loads(data)
+        found = doc.pop("format", None)
+        if found != FORMAT_VERSION:
+            raise StateError(
+                f"index of key group {label} has record format {found!r}, this program knows {FORMAT_VERSION}; "
+                "run the program version that wrote the checkpoint, or start with a new one"
+            )
+        return cls(**doc)
