@@ -1,0 +1,139 @@
+"""Create and open tables; refuse by name what cannot be read or written; drop a metadata table the safe way."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from table.errors import TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
+from table.hoodie_table import HoodieTable
+from table.properties import update_properties
+from table.snapshot import read_snapshot
+from table.table_config import COPY_ON_WRITE, MERGE_ON_READ, MergeMode, TableConfig, default_key_generator
+from tests.support.hudi_rs import read_table
+from tests.table.reference import NAMES, expected, unpack
+
+CONFIG = TableConfig("t", COPY_ON_WRITE, ("id",), ("part",), ("ver",))
+
+
+def test_create_then_open_gives_the_same_settings(tmp_path: Path) -> None:
+    config = replace(CONFIG, hive_style=True, url_encode=True, database="db", timezone_utc=False)
+    table = HoodieTable.create(str(tmp_path / "t"), config, 0)
+    read = HoodieTable.open(str(tmp_path / "t")).config
+    assert read == table.config
+    assert read == replace(
+        config, key_generator="org.apache.hudi.keygen.SimpleKeyGenerator", payload_class=read.payload_class
+    )
+    assert table.timeline().newest is None
+    assert table.view().partitions() == []
+    assert read_snapshot(table).num_rows == 0
+    table.check_writable()
+    assert pickle.loads(pickle.dumps(table)) == table  # noqa: S301 -- our own bytes: tasks get a table this way
+
+
+def test_create_over_a_table_is_refused(tmp_path: Path) -> None:
+    HoodieTable.create(str(tmp_path), CONFIG, 0)
+    with pytest.raises(TableConfigMismatchError, match="already"):
+        HoodieTable.create(str(tmp_path), CONFIG, 0)
+    with pytest.raises(TableNotFoundError):
+        HoodieTable.open(str(tmp_path / "elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ordering_fields": ("a", "b")}, "several ordering fields: a, b"),
+        ({"key_generator": "org.apache.hudi.keygen.TimestampBasedKeyGenerator"}, "TimestampBasedKeyGenerator"),
+        ({"version": 9}, "version 6, not 9"),
+    ],
+)
+def test_create_refuses_by_name(change: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedTableError, match=message):
+        HoodieTable.create(str(tmp_path), replace(CONFIG, **change), 0)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_key_generator_follows_the_fields() -> None:
+    keys, parts = ("a",), ("p",)
+    kinds = {
+        "Nonpartitioned": [(keys, ()), (("a", "b"), ())],
+        "Simple": [(keys, parts)],
+        "Complex": [(("a", "b"), parts), (keys, ("p", "q"))],
+    }
+    for kind, cases in kinds.items():
+        for key_fields, partition_fields in cases:
+            config = replace(CONFIG, record_key_fields=key_fields, partition_fields=partition_fields)
+            assert default_key_generator(config) == f"org.apache.hudi.keygen.{kind}KeyGenerator"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_of_real_tables(name: str, tmp_path: Path) -> None:
+    base_path = unpack(name, tmp_path)
+    table = HoodieTable.open(str(base_path))
+    wanted = expected(base_path)
+    assert table.config.version == wanted["table_version"]
+    kind = {"COW": COPY_ON_WRITE, "MOR": MERGE_ON_READ}.get(wanted["table_type"], wanted["table_type"])
+    assert table.config.table_type == kind
+    assert table.config.ordering_field == ("ts" if name == "flink_mor" else "ver")
+    commit_time = name in ("cow_v6_native015_days", "mor_v6_global_simple_moves_015")
+    assert table.config.merge_mode is (MergeMode.COMMIT_TIME if commit_time else MergeMode.EVENT_TIME)
+    schema = table.schema_json()
+    assert schema is not None
+    assert not [f for f in json.loads(schema)["fields"] if f["name"] == "_hoodie_record_key"]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("mor_v8_global_record_index", "table version 8"),
+        ("cow_v9_defaults_alltypes", "table version 9"),
+        ("cow_v6_native015_days", r"metadata table \(files\).*hoodie\.metadata\.enable=false"),
+    ],
+)
+def test_what_is_not_written_is_refused_by_name(name: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedTableError, match=problem):
+        HoodieTable.open(str(unpack(name, tmp_path))).check_writable()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("hoodie.populate.meta.fields", "false", r"populate\.meta\.fields"),
+        ("hoodie.table.keygenerator.class", "com.example.MyKeys", r"com\.example\.MyKeys"),
+        ("hoodie.compaction.payload.class", "com.example.MyPayload", r"com\.example\.MyPayload"),
+        ("hoodie.table.cdc.enabled", "true", "change data capture"),
+        ("hoodie.datasource.write.drop.partition.columns", "true", "leave out partition columns"),
+        ("hoodie.table.metadata.partitions.inflight", "record_index", "record_index"),
+    ],
+)
+def test_settings_that_cannot_be_written(key: str, value: str, problem: str, tmp_path: Path) -> None:
+    table = HoodieTable.create(str(tmp_path), CONFIG, 0)
+    update_properties(table.storage, {key: value}, 0)
+    with pytest.raises(UnsupportedTableError, match=problem):
+        table.reload().check_writable()
+
+
+@pytest.mark.parametrize("version", ["5", "7", "10"])
+def test_unknown_versions_are_refused(version: str, tmp_path: Path) -> None:
+    table = HoodieTable.create(str(tmp_path), CONFIG, 0)
+    update_properties(table.storage, {"hoodie.table.version": version}, 0)
+    with pytest.raises(UnsupportedTableError, match=f"version {version}"):
+        table.reload()
+
+
+def test_a_metadata_table_is_dropped_for_every_reader(tmp_path: Path) -> None:
+    base_path = unpack("cow_v6_nonpart_simplebloom", tmp_path)
+    table = HoodieTable.open(str(base_path))
+    rows = read_snapshot(table)
+    assert set(table.drop_metadata_table(0)) == {"column_stats", "files"}
+    table = table.reload()
+    assert not (base_path / ".hoodie" / "metadata").exists()
+    assert not list((base_path / ".hoodie").glob(".hoodie.properties*.crc"))
+    table.check_writable()
+    assert table.drop_metadata_table(0) == ()
+    assert read_snapshot(table).equals(rows)
+    assert read_table(base_path).num_rows == rows.num_rows
