@@ -1,0 +1,178 @@
+"""One parsed JSON value into one column's Python value: the rules of the strict per-record path.
+
+Lenient where nothing is lost: a number in quotes for a number, a number or a boolean for a text (its literal text),
+1.0 for a whole number. Everything else that is not of the column's type is a Misfit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.decode import temporal
+from streaming.decode.number import Misfit, shown, to_decimal, to_double, to_float, to_int
+
+Coerce = Callable[[Any], Any]
+_KINDS = {dict: "an object", list: "an array", bool: "true or false", str: "a text"}
+
+
+class Number(str):
+    """A number's literal text, told apart from a JSON string."""
+
+    __slots__ = ()
+
+
+class JsonObject(dict[str, Any]):
+    """An object with the names that it gave more than once."""
+
+    __slots__ = ("twice",)
+    twice: frozenset[str]
+
+
+def coercer(kind: pa.DataType) -> Coerce:
+    """The function that makes a column's value from a JSON value that is not null; it raises Misfit."""
+    t = pa.types
+    if t.is_string(kind):
+        return _text
+    if t.is_integer(kind):
+        return _from_text(lambda text: to_int(text, kind.bit_width), "a whole number")
+    if t.is_float64(kind):
+        return _from_text(to_double, "a number")
+    if t.is_float32(kind):
+        return _from_text(to_float, "a number")
+    if t.is_decimal(kind):
+        return _from_text(lambda text: to_decimal(text, kind.precision, kind.scale), "a number")
+    if t.is_timestamp(kind):
+        return _from_text(lambda text: temporal.to_ticks(text, kind), "a timestamp")
+    if t.is_date32(kind):
+        return _from_text(temporal.to_days, "a date")
+    if t.is_time(kind):
+        return _from_text(lambda text: temporal.to_time(text, kind.unit), "a time")
+    return _other(kind)
+
+
+def _other(kind: pa.DataType) -> Coerce:
+    t = pa.types
+    if t.is_boolean(kind):
+        return _boolean
+    if t.is_fixed_size_binary(kind):
+        return lambda value: _bytes(value, kind.byte_width)
+    if t.is_binary(kind):
+        return lambda value: _bytes(value, None)
+    if t.is_struct(kind):
+        return struct_coercer(list(kind), {})
+    if t.is_list(kind):
+        return _list(kind.value_field)
+    if t.is_map(kind):
+        return _map(kind.item_field)
+    if t.is_null(kind):
+        return _nothing
+    raise ValueError(f"no JSON form is known for the Arrow type {kind}")
+
+
+def struct_coercer(fields: list[pa.Field], defaults: Mapping[str, Any]) -> Coerce:
+    """The function for an object with ``fields``; ``defaults`` are JSON values of fields that may be missing."""
+    members = [(f.name, f.nullable, coercer(f.type)) for f in fields]
+
+    def struct(value: Any) -> dict[str, Any]:
+        if not isinstance(value, JsonObject):
+            raise Misfit(f"{_name(value)} where an object is expected")
+        out = {}
+        for name, nullable, coerce in members:
+            if name in value.twice:
+                raise Misfit(f"field {name} is given twice")
+            item = value[name] if name in value else defaults.get(name)
+            if item is None:
+                if not nullable:
+                    raise Misfit(f"field {name} is {'null' if name in value else 'missing'}, which the schema forbids")
+                out[name] = None
+                continue
+            try:
+                out[name] = coerce(item)
+            except Misfit as e:
+                raise Misfit(f"field {name}: {e}") from None
+        return out
+
+    return struct
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, Number):
+        return f"the number {shown(value)}"
+    return next((words for kind, words in _KINDS.items() if isinstance(value, kind)), "null")
+
+
+def _from_text(convert: Callable[[str], Any], wanted: str) -> Coerce:
+    def coerce(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise Misfit(f"{_name(value)} where {wanted} is expected")
+        return convert(value)
+
+    return coerce
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        raise Misfit(f"{_name(value)} where a text is expected")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Misfit("the text has half of a surrogate pair") from None
+    return str(value)
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and not isinstance(value, Number) and value in ("true", "false"):
+        return value == "true"
+    raise Misfit(f"{_name(value)} where true or false is expected")
+
+
+def _bytes(value: Any, width: int | None) -> bytes:
+    if not isinstance(value, str) or isinstance(value, Number):
+        raise Misfit(f"{_name(value)} where bytes (as a text) are expected")
+    raw = _text(value).encode()
+    if width is not None and len(raw) != width:
+        raise Misfit(f"{len(raw)} bytes where {width} are expected")
+    return raw
+
+
+def _nothing(value: Any) -> None:
+    raise Misfit(f"{_name(value)} where only null is allowed")
+
+
+def _list(field: pa.Field) -> Coerce:
+    coerce = coercer(field.type)
+
+    def convert(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise Misfit(f"{_name(value)} where an array is expected")
+        return [_item(item, field, coerce) for item in value]
+
+    return convert
+
+
+def _map(field: pa.Field) -> Coerce:
+    coerce = coercer(field.type)
+
+    def convert(value: Any) -> list[tuple[str, Any]]:
+        if not isinstance(value, JsonObject):
+            raise Misfit(f"{_name(value)} where an object is expected")
+        if value.twice:
+            raise Misfit(f"key {shown(min(value.twice))} is given twice")
+        return [(_text(key), _item(item, field, coerce)) for key, item in value.items()]
+
+    return convert
+
+
+def _item(value: Any, field: pa.Field, coerce: Coerce) -> Any:
+    if value is not None:
+        return coerce(value)
+    if not field.nullable:
+        raise Misfit("null in an array or map that forbids it")
+    return None

@@ -1,0 +1,206 @@
+"""A batch of JSON records into rows, with the reason for each one that is bad.
+
+Two paths: Arrow's JSON reader over whole blocks, and the strict per-record path for what it cannot judge. A block that
+Arrow refuses is halved until what it refuses is a few records. A record's outcome does not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from streaming.decode import guard
+from streaming.decode.convert import Doubt, convert
+from streaming.decode.modes import SAMPLE, Mode, can_read, contains, learn, read_type
+from streaming.decode.number import Misfit
+from streaming.decode.record import RecordDecoder, TooDeep
+
+Rows = npt.NDArray[np.int64]
+
+_SMALL = 32  # rows of a refused block that are no longer halved
+_BLOCK_BYTES = 1 << 29
+_REFUSALS = (Doubt, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+
+
+class JsonDecoder:
+    """Decodes records of one schema; ``defaults``: Avro defaults (JSON values) of fields that records may lack."""
+
+    def __init__(self, schema: pa.Schema, defaults: Mapping[str, Any] | None = None) -> None:
+        self.schema = schema
+        self._defaults = {k: v for k, v in (defaults or {}).items() if v is not None}
+        self._records = RecordDecoder(schema, self._defaults)
+        self._arrow_can = len(schema) > 0 and all(can_read(f.type) for f in schema)
+        self._unwanted = guard.patterns(any(contains(f.type, pa.types.is_floating) for f in schema))
+        self._set_modes({})
+
+    def decode(self, values: pa.Array) -> tuple[pa.Table, pa.StringArray]:
+        """(rows, errors), both as long as ``values`` (binary or string): where the error is not null the row is."""
+        texts, mask = self._texts(values)
+        outcome = _Outcome(self.schema, len(texts))
+        slow = np.flatnonzero(mask)
+        fast = np.flatnonzero(~mask)
+        if not self._arrow_can:
+            fast, slow = np.empty(0, np.int64), np.arange(len(texts))
+        if len(fast):
+            self._first_try(texts, fast, outcome)
+        outcome.doubtful.append(slow)
+        self._strictly(texts, np.sort(np.concatenate(outcome.doubtful)), outcome)
+        return outcome.table(), pa.array(outcome.errors, pa.string())
+
+    def _texts(self, values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+        """The records as trimmed text, binary where one is not UTF-8, and the mask of those for the strict path."""
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        try:
+            texts = values.cast(pa.string())
+        except pa.ArrowInvalid:
+            return values.cast(pa.binary()), np.ones(len(values), np.bool_)
+        texts = guard.trimmed(texts)
+        return texts, guard.unfit(texts, self._unwanted)
+
+    def _first_try(self, texts: pa.Array, rows: Rows, outcome: _Outcome) -> None:
+        """Parse the batch; when it is refused, learn the columns' forms anew once before halving."""
+        if self._take(texts, rows, outcome):
+            return
+        sample = rows[np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(np.int64)]
+        modes = learn(self.schema, [texts[int(i)].as_py() for i in sample], self._records)
+        if modes != self._modes:
+            self._set_modes(modes)
+            if self._take(texts, rows, outcome):
+                return
+        self._halve(texts, rows, outcome)
+
+    def _halve(self, texts: pa.Array, rows: Rows, outcome: _Outcome) -> None:
+        """Rows that were refused together, in ever smaller blocks."""
+        if len(rows) <= _SMALL:
+            outcome.doubtful.append(rows)
+            return
+        for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+            if not self._take(texts, half, outcome):
+                self._halve(texts, half, outcome)
+
+    def _take(self, texts: pa.Array, rows: Rows, outcome: _Outcome) -> bool:
+        """Parse ``rows`` as one block; False when Arrow refuses it."""
+        block = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
+        if block.nbytes > _BLOCK_BYTES and len(rows) > 1:
+            return False
+        try:
+            columns, doubt = self._parse(block)
+        except _REFUSALS:
+            return False
+        if doubt is None:
+            outcome.add(rows, pa.Table.from_arrays(columns, schema=self._nullable))
+            return True
+        outcome.doubtful.append(rows[doubt])
+        good = pa.array(~doubt)
+        outcome.add(rows[~doubt], pa.Table.from_arrays(columns, schema=self._nullable).filter(good))
+        return True
+
+    def _parse(self, block: pa.StringArray) -> tuple[list[pa.Array], npt.NDArray[np.bool_] | None]:
+        """Columns of a block of fit records, and the mask of doubtful rows. Raises one of ``_REFUSALS``."""
+        if self._reads_decimals and guard.has_tiny_decimal(block):
+            raise Doubt
+        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(block)], pa.int32()), block), "\n")[0]
+        data = joined.as_buffer()
+        table = pj.read_json(
+            pa.BufferReader(data),
+            read_options=pj.ReadOptions(use_threads=False, block_size=data.size + 1),
+            parse_options=pj.ParseOptions(explicit_schema=self._read_schema, unexpected_field_behavior="ignore"),
+        )
+        if table.num_rows != len(block):
+            raise Doubt  # the guard makes this impossible; rows must never slip against their positions
+        columns, doubt = [], None
+        for field in self.schema:
+            column = table.column(field.name)
+            flat = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            array, unsure = convert(flat, field, self._modes.get(field.name, Mode.NATIVE))
+            if field.name in self._defaults and array.null_count:
+                missing = array.is_null().to_numpy(zero_copy_only=False)
+                unsure = missing if unsure is None else unsure | missing
+            if unsure is not None:
+                doubt = unsure if doubt is None else doubt | unsure
+            columns.append(array)
+        return columns, doubt
+
+    def _strictly(self, texts: pa.Array, rows: Rows, outcome: _Outcome) -> None:
+        """Decide on every one of ``rows`` alone. A loop over records, since each needs a verdict of its own."""
+        good: list[int] = []
+        decoded: list[dict[str, Any]] = []
+        for i in rows.tolist():
+            try:
+                decoded.append(self._records.decode(_text(texts[i])))
+                good.append(i)
+            except Misfit as e:
+                outcome.errors[i] = str(e)
+            except TooDeep:
+                if not (self._arrow_can and self._alone(texts, i, outcome)):
+                    outcome.errors[i] = "not JSON that can be read: nested too deeply"
+        if good:
+            outcome.add(np.array(good, np.int64), pa.Table.from_pylist(decoded, self._nullable))
+
+    def _alone(self, texts: pa.Array, i: int, outcome: _Outcome) -> bool:
+        """Arrow's verdict on one record that is too deep for the strict path (deep in a field that nobody reads)."""
+        text = guard.trimmed(pa.array([_text(texts[i])]))
+        if guard.unfit(text, self._unwanted)[0]:
+            return False
+        try:
+            columns, doubt = self._parse(text)
+        except _REFUSALS:
+            return False
+        if doubt is None:
+            outcome.add(np.array([i]), pa.Table.from_arrays(columns, schema=self._nullable))
+        return doubt is None
+
+    def _set_modes(self, modes: dict[str, Mode]) -> None:
+        self._modes = modes
+        self._read_schema = pa.schema(
+            [pa.field(f.name, read_type(f.type, modes.get(f.name, Mode.NATIVE))) for f in self.schema]
+        )
+        self._reads_decimals = any(contains(f.type, pa.types.is_decimal) for f in self._read_schema)
+        self._nullable = pa.schema([f.with_nullable(True) for f in self.schema])
+
+
+class _Outcome:
+    """The rows of a batch as they are found, put into order at the end."""
+
+    def __init__(self, schema: pa.Schema, length: int) -> None:
+        self.errors: list[str | None] = [None] * length
+        self.doubtful: list[Rows] = []
+        self._length = length
+        self._schema = pa.schema([f.with_nullable(True) for f in schema])
+        self._rows: list[Rows] = []
+        self._tables: list[pa.Table] = []
+
+    def add(self, rows: Rows, table: pa.Table) -> None:
+        """The decoded ``table`` of the batch's ``rows``."""
+        self._rows.append(rows)
+        self._tables.append(table)
+
+    def table(self) -> pa.Table:
+        """All rows in the batch's order; a row of nulls where there is an error."""
+        rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
+        if len(self._tables) == 1 and len(rows) == self._length:
+            return self._tables[0]
+        found = pa.concat_tables([*self._tables, self._schema.empty_table()]).combine_chunks()
+        place = np.full(self._length, -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        return found.take(pa.array(place, mask=place < 0))
+
+
+def _text(value: pa.Scalar) -> str:
+    raw = value.as_py()
+    if raw is None:
+        raise Misfit("the value is null")
+    if isinstance(raw, str):
+        return raw
+    try:
+        return str(raw, "utf-8")
+    except UnicodeDecodeError as e:
+        raise Misfit(f"not UTF-8: byte {e.start} is 0x{raw[e.start]:02x}") from None
+

@@ -1,0 +1,99 @@
+"""How each column is read on the Arrow path: its own JSON type, or the one that this stream writes it in.
+
+Arrow's JSON reader takes one JSON type per column and refuses the others. Streams differ (a timestamp as a number or
+as an ISO text, a whole number as 7, 7.0 or "7") but seldom within one, so the form is learnt from a few records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import pyarrow as pa
+
+from streaming.decode.coerce import Number
+from streaming.decode.number import Misfit
+from streaming.decode.record import RecordDecoder, TooDeep
+
+SAMPLE = 16
+# Exact for every literal: 20 digits before the point hold an int64; a fraction that is not zero stays one.
+# 256 bits, because Arrow checks a literal's digits before it adds the scale's zeros, and 128 bits would then wrap round.
+WHOLE = pa.decimal256(38, 18)
+
+
+class Mode(Enum):
+    """The JSON form a top-level column is read in."""
+
+    NATIVE = "native"
+    TEXT = "text"
+    POINT = "point"
+
+
+def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE) -> pa.DataType:
+    """The type Arrow's JSON reader is asked for; ``streaming.decode.convert`` makes the column's own type of it."""
+    t = pa.types
+    if mode is Mode.TEXT:
+        return pa.string()
+    if mode is Mode.POINT:
+        return WHOLE
+    if t.is_timestamp(kind) or t.is_time64(kind):
+        return pa.int64()
+    if t.is_date32(kind) or t.is_time32(kind):
+        return pa.int32()
+    if t.is_float32(kind):
+        return pa.float64()
+    if t.is_decimal(kind):
+        return pa.decimal256(kind.precision, kind.scale)
+    if t.is_fixed_size_binary(kind) and not t.is_decimal(kind):
+        return pa.binary()
+    if t.is_struct(kind):
+        return pa.struct([pa.field(f.name, read_type(f.type)) for f in kind])
+    if t.is_list(kind):
+        return pa.list_(read_type(kind.value_type))
+    return kind
+
+
+def can_read(kind: pa.DataType) -> bool:
+    """False for what Arrow's JSON reader has no form for: maps, and nulls-only columns inside others."""
+    t = pa.types
+    if t.is_map(kind):
+        return False
+    if t.is_struct(kind):
+        return kind.num_fields > 0 and all(can_read(f.type) for f in kind)
+    return can_read(kind.value_type) if t.is_list(kind) else True
+
+
+def contains(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    """True when the type, or one inside of it, passes ``test``."""
+    t = pa.types
+    if t.is_struct(kind):
+        return any(contains(f.type, test) for f in kind)
+    return contains(kind.value_type, test) if t.is_list(kind) else bool(test(kind))
+
+
+def learn(schema: pa.Schema, records: Sequence[str], decoder: RecordDecoder) -> dict[str, Mode]:
+    """The mode of every column that is not NATIVE, by the first of ``records`` that has a value in it."""
+    modes: dict[str, Mode] = {}
+    seen: set[str] = set()
+    for text in records:
+        try:
+            values = decoder.parse(text)
+        except (Misfit, TooDeep):
+            continue
+        for field in schema:
+            value = values.get(field.name)
+            if value is not None and field.name not in seen:
+                mode = _mode(field.type, value)
+                if mode is Mode.POINT or mode is Mode.TEXT:
+                    modes[field.name] = mode
+                    seen.add(field.name)
+    return modes
+
+
+def _mode(kind: pa.DataType, value: object) -> Mode:
+    t = pa.types
+    if isinstance(value, Number):
+        return Mode.POINT if t.is_integer(kind) and any(c in value for c in ".eE") else Mode.NATIVE
+    if isinstance(value, str) and (t.is_integer(kind) or t.is_timestamp(kind) or t.is_date32(kind)):
+        return Mode.TEXT
+    return Mode.NATIVE

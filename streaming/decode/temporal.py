@@ -1,0 +1,109 @@
+"""Dates and times: numbers in the Avro unit, or ISO texts; exact or refused.
+
+A text without a zone is taken as UTC in a column of instants; a text with one is refused in a local column, which
+could not keep it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+
+import pyarrow as pa
+
+from streaming.decode.number import Misfit, shown, to_int
+
+_DAY_S = 86_400
+_EPOCH = datetime(1970, 1, 1)
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}%s)?"
+_ZONE = r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
+_STAMP = re.compile(
+    rf"({_DATE})(?:[T ]([0-9]{{2}}):([0-9]{{2}})(?::([0-9]{{2}})(?:\.([0-9]+))?)?({_ZONE})?)?", re.ASCII
+)
+_TIME = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?", re.ASCII)
+
+ZONED_PATTERN = f"{_ZONE}$"
+DATE_PATTERN = f"^{_DATE}$"
+
+
+def stamp_pattern(unit: str, zoned: bool) -> str:
+    """RE2 pattern of the texts that Arrow's own cast to a timestamp reads as :func:`to_ticks` does."""
+    digits = _FRACTION_DIGITS[unit]
+    fraction = rf"(?:\.[0-9]{{1,{digits}}})?" if digits else ""
+    return f"^{_DATE}(?:[T ]{_CLOCK % fraction}{_ZONE + '?' if zoned else ''})?$"
+
+
+def to_ticks(text: str, kind: pa.TimestampType) -> int:
+    """Ticks since the epoch of an ISO text, or of a number's text."""
+    match = _STAMP.fullmatch(text)
+    if match is None:
+        return _number(text, 64, "an ISO timestamp")
+    day, hour, minute, second, fraction, zone = match.groups()
+    if zone and kind.tz is None:
+        raise Misfit(f"{shown(text)!r} has a zone, which a local timestamp cannot keep")
+    try:
+        on = date.fromisoformat(day)
+        moment = datetime(on.year, on.month, on.day, int(hour or 0), int(minute or 0), int(second or 0))
+    except ValueError as e:
+        raise Misfit(f"{shown(text)!r} is no date and time: {e}") from None
+    delta = moment - _EPOCH
+    seconds = delta.days * _DAY_S + delta.seconds - _offset_seconds(zone, text)
+    return seconds * _PER_SECOND[kind.unit] + _fraction(fraction, kind.unit, text)
+
+
+def to_days(text: str) -> int:
+    """Days since the epoch of ``yyyy-mm-dd``, or of a number's text."""
+    if not re.fullmatch(_DATE, text, re.ASCII):
+        return _number(text, 32, "an ISO date")
+    try:
+        return (date.fromisoformat(text) - _EPOCH.date()).days
+    except ValueError as e:
+        raise Misfit(f"{shown(text)!r} is no date: {e}") from None
+
+
+def to_time(text: str, unit: str) -> int:
+    """Ticks since midnight of ``hh:mm[:ss[.fraction]]``, or of a number's text."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        ticks = _number(text, 64, "an ISO time")
+    else:
+        hour, minute, second = (int(part or 0) for part in match.groups()[:3])
+        if hour > 23 or minute > 59 or second > 59:
+            raise Misfit(f"{shown(text)!r} is no time of day")
+        ticks = (hour * 3600 + minute * 60 + second) * _PER_SECOND[unit] + _fraction(match.group(4), unit, text)
+    if not 0 <= ticks < _DAY_S * _PER_SECOND[unit]:
+        raise Misfit(f"{shown(text)} is not within a day")
+    return ticks
+
+
+def ticks_of_day(unit: str) -> int:
+    """Ticks in a day."""
+    return _DAY_S * _PER_SECOND[unit]
+
+
+def _number(text: str, bits: int, wanted: str) -> int:
+    try:
+        return to_int(text, bits)
+    except Misfit:
+        raise Misfit(f"{shown(text)!r} is neither {wanted} nor a whole number of {bits} bits") from None
+
+
+def _offset_seconds(zone: str | None, text: str) -> int:
+    if not zone or zone == "Z":
+        return 0
+    hours, minutes = int(zone[1:3]), int(zone[4:6])
+    if hours > 23 or minutes > 59:
+        raise Misfit(f"{shown(text)!r} has no valid zone")
+    return (hours * 3600 + minutes * 60) * (-1 if zone[0] == "-" else 1)
+
+
+def _fraction(digits: str | None, unit: str, text: str) -> int:
+    keep = _FRACTION_DIGITS[unit]
+    digits = digits or ""
+    if digits[keep:].strip("0"):
+        raise Misfit(f"{shown(text)!r} has more digits than {unit}")
+    return int(digits[:keep].ljust(keep, "0") or 0)
