@@ -1,0 +1,125 @@
+"""Every base file and log block of tables that real Hudi (Spark and Flink) wrote."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from table import schema
+from table.base_file import AVRO_SCHEMA_KEY, BLOOM_KEY, BaseFileWriter, read_footer, read_keys
+from table.bloom import SIMPLE, BloomBuilder, BloomParams
+from table.conform import conform
+from table.log.delete_block import delete_blocks
+from table.log.format import BlockType
+from table.log.reader import scan_log_file
+from table.names import parse_base_file_name, parse_log_file_name
+
+TABLES = sorted((Path(__file__).parents[1] / "fixtures/tables").glob("*.tar.gz"))
+ROW_BLOCKS = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA)
+
+
+@pytest.fixture(params=TABLES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (found,) = tmp_path.iterdir()
+    return found
+
+
+def test_the_tables_are_here() -> None:
+    assert len(TABLES) == 17
+
+
+def data_files(folder: Path) -> Iterator[Path]:
+    root = folder / "table"
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.suffix != ".crc" and path.relative_to(root).parts[0] != ".hoodie":
+            yield path
+
+
+def params_of(text: bytes, kind: str) -> BloomParams:
+    """Parameters of a footer's filter; the tables with SIMPLE ones were written for 1000 entries."""
+    if kind == SIMPLE:
+        return BloomParams(SIMPLE, 1000)
+    (entries,) = struct.unpack_from(">i", base64.b64decode(text), 13)
+    return BloomParams(kind, entries, dynamic_max_entries=2 * entries)
+
+
+def test_footers_are_rebuilt_from_the_keys(folder: Path, tmp_path: Path) -> None:
+    found = 0
+    for path in data_files(folder):
+        if parse_base_file_name(path.name) is None:
+            continue
+        found += 1
+        entries = pq.read_metadata(path).metadata
+        footer, keys = read_footer(str(path)), read_keys(str(path)).combine_chunks()
+        assert footer.bloom is not None and footer.bloom.might_contain(keys).all()
+        params = params_of(entries[BLOOM_KEY], footer.bloom.kind)
+        builder = BloomBuilder(params)
+        builder.add(keys)
+        assert builder.to_base64().encode() == entries[BLOOM_KEY]
+        texts = keys.to_pylist()
+        assert (footer.rows, footer.min_key, footer.max_key) == (len(texts), min(texts), max(texts))
+        if AVRO_SCHEMA_KEY in entries:
+            rewrite(path, tmp_path / path.name, params)
+    assert found or folder.name == "mor_v6_bucket"
+
+
+def rewrite(path: Path, target: Path, params: BloomParams) -> None:
+    """The same rows through our writer: the same footer but for what names the writer, and the same rows back."""
+    entries = pq.read_metadata(path).metadata
+    avro = entries[AVRO_SCHEMA_KEY].decode()
+    arrow = schema.avro_to_arrow(avro, keep_meta=True)
+    rows = conform(pq.read_table(path, partitioning=None), arrow, str(path))
+    with BaseFileWriter(str(target), arrow, avro, bloom=params) as writer:
+        writer.append(rows)
+        writer.close()
+    assert pq.read_metadata(target).metadata == entries
+    assert conform(pq.read_table(target, partitioning=None), arrow, str(target)).equals(rows)
+
+
+def test_schema_texts_are_rebuilt(folder: Path) -> None:
+    """Tables of the Spark writer: the Avro text of the footer comes out of the Arrow schema again."""
+    for path in data_files(folder):
+        if parse_base_file_name(path.name) is None:
+            continue
+        text = read_footer(str(path)).avro_schema
+        if text is not None:
+            record = schema.arrow_to_avro(schema.avro_to_arrow(text), folder.name)
+            assert schema.avro_json(schema.with_meta_avro(record)) == text
+
+
+def test_every_log_block_is_read(folder: Path) -> None:
+    found: Counter[str] = Counter()
+    for path in data_files(folder):
+        if parse_log_file_name(path.name) is None:
+            continue
+        for block in scan_log_file(str(path)):
+            found[block.type.name] += 1
+            if block.type is BlockType.DELETE:
+                deletes = block.deletes()
+                assert len(deletes) and deletes.keys.null_count == 0
+                (partition,) = set(deletes.partition_paths.to_pylist())
+                assert block.instant is not None and block.avro_schema is not None
+                (again,) = delete_blocks(deletes.keys, partition, deletes.orderings, block.instant, block.avro_schema)
+                assert block.content() in again
+            elif block.type in ROW_BLOCKS:
+                rows = block.read_table()
+                assert rows.num_rows and rows.column(schema.RECORD_KEY).null_count == 0
+                only = schema.with_meta(rows.schema).field(schema.RECORD_KEY)
+                assert block.read_table(pa.schema([only])).column(0).equals(rows.column(schema.RECORD_KEY))
+            else:
+                assert block.type is BlockType.COMMAND and block.target_instant
+    # the Flink table's description does not count its blocks
+    counted = {"AVRO_DATA": 30, "DELETE": 17} if folder.name == "flink_mor" else {}
+    expected = json.loads((folder / "expected.json").read_text()).get("log_blocks", counted)
+    assert dict(found) == expected
