@@ -1,0 +1,156 @@
+"""Where rows of a file group go: base file or log, and what is refused because another writer was there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from table.append import append
+from table.errors import ForeignCommitError
+from table.file_writer import write_file_group
+from table.hoodie_table import HoodieTable
+from table.log.reader import scan_log_file
+from table.names import next_instant
+from table.schema import arrow_to_avro, avro_to_arrow
+from table.snapshot import read_snapshot
+from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from table.write_context import WriteContext
+from table.write_status import FileKind
+from tests.table.reference import unpack
+from tests.table.writer import SCHEMA, Writer, delete_rows, row
+
+NOTHING = delete_rows([])
+
+
+def context(writer: Writer, instant: str = "20270101000000000") -> WriteContext:
+    timeline = writer.table.timeline()
+    avro = json.dumps(arrow_to_avro(SCHEMA, "t"))
+    return WriteContext(
+        instant, writer.action, 0, "0-0-1", SCHEMA, avro, timeline.newest_completed, timeline, writer.options
+    )
+
+
+def upserts(writer: Writer, *keys: int, insert: bool = True) -> pa.Table:
+    return writer.rows([{**row(key, "p0", 1), "_is_insert": insert} for key in keys])
+
+
+@pytest.fixture
+def mor(tmp_path: Path) -> Writer:
+    return Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+
+
+def test_nothing_to_write_writes_nothing(mor: Writer) -> None:
+    assert write_file_group(mor.table, context(mor), "p0", "f-0", upserts(mor), NOTHING) == []
+    assert mor.table.storage.list("p0") == []
+
+
+def test_columns_are_checked(mor: Writer) -> None:
+    with pytest.raises(ValueError, match="_is_insert"):
+        write_file_group(mor.table, context(mor), "p0", "f", upserts(mor, 1).drop_columns("_is_insert"), NOTHING)
+    with pytest.raises(ValueError, match="_ordering"):
+        write_file_group(mor.table, context(mor), "p0", "f", upserts(mor, 1), NOTHING.drop_columns("_ordering"))
+
+
+def test_a_new_group_on_merge_on_read_begins_with_a_log(mor: Writer) -> None:
+    (status,) = write_file_group(mor.table, context(mor), "p0", "f-0", upserts(mor, 1, 2), NOTHING)
+    assert status.kind is FileKind.APPEND
+    stat = status.stat
+    assert stat.file_name == ".f-0_20270101000000000.log.1_0-0-1"
+    assert (stat.prev_commit, stat.base_file, stat.log_files) == ("20270101000000000", "", (stat.file_name,))
+    assert (stat.num_writes, stat.num_inserts, stat.num_updates, stat.num_deletes) == (2, 2, 0, 0)
+    assert stat.file_size == mor.table.storage.size(stat.path)
+
+
+def test_inserts_go_to_base_files_where_asked_for(mor: Writer) -> None:
+    mor.with_options(inserts_to_base_files=True)
+    kinds = []
+    for keys in ([1, 2], [3], [1]):  # new group, insert into a group without logs, update
+        mor.write([row(key, "p0", 1) for key in keys])
+        (newest,) = (
+            mor.table.timeline().metadata(mor.table.storage, mor.table.timeline().completed_writes[-1]).all_stats()
+        )
+        kinds.append("log" if newest.log_version else "base")
+    assert kinds == ["base", "base", "log"]
+    mor.write([row(4, "p0", 1)])  # the group has a log now: merging it away would be a compaction
+    (found,) = mor.table.view().latest_merged_slices("p0")
+    assert len(found.log_files) == 2
+
+
+def test_deletes_with_and_without_ordering_are_in_blocks_of_their_own(mor: Writer) -> None:
+    mor.write([row(n, "p0", 5) for n in range(4)])
+    mor.write(deletes=["k0", "k1", "k2"], orderings={"k0": 7, "k1": 8})
+    (found,) = mor.table.view().latest_merged_slices("p0")
+    blocks = list(scan_log_file(mor.table.storage.path(found.log_paths[-1])))
+    assert [(b.type.name, len(b.deletes(pa.int64()))) for b in blocks] == [("DELETE", 1), ("DELETE", 2)]
+    assert read_snapshot(mor.table, ["id"]).column("id").to_pylist() == ["k3"]
+
+
+def test_large_data_is_cut_into_blocks(mor: Writer) -> None:
+    mor.with_options(data_block_bytes=2_000)
+    mor.write([row(n, "p0", 1) for n in range(100)])
+    (found,) = mor.table.view().latest_merged_slices("p0")
+    blocks = list(scan_log_file(mor.table.storage.path(found.log_paths[0])))
+    assert len(blocks) > 3
+    assert sum(b.read_table().num_rows for b in blocks) == 100
+    assert {r["id"]: r for r in read_snapshot(mor.table, SCHEMA.names).to_pylist()} == mor.live
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_a_group_the_index_knows_and_the_table_does_not(table_type: str, tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, table_type)
+    ctx = context(writer)
+    for rows, gone in ((upserts(writer), delete_rows([("k1", 1)])), (upserts(writer, 1, insert=False), NOTHING)):
+        with pytest.raises(ForeignCommitError, match="another writer replaced it"):
+            write_file_group(writer.table, ctx, "p0", "f-0", rows, gone)
+    assert not Path(writer.table.base_path, "p0").exists()
+
+
+def test_a_replaced_group_takes_no_rows(tmp_path: Path) -> None:
+    table = HoodieTable.open(str(unpack("cow_v6_complexkey_replace", tmp_path)))
+    timeline = table.timeline()
+    (partition, file_id), _ = next(iter(timeline.replaced.items()))
+    avro = table.schema_json(timeline) or ""
+    schema = avro_to_arrow(avro)
+    newest = timeline.newest_completed
+    ctx = WriteContext(next_instant(0, timeline.newest), "commit", 0, "0-0-1", schema, avro, newest, timeline)
+    rows = schema.empty_table().from_pylist([dict.fromkeys(schema.names)], schema=schema)
+    rows = rows.append_column("_hoodie_record_key", [["k"]]).append_column("_is_insert", [[True]])
+    with pytest.raises(ForeignCommitError, match=file_id):
+        write_file_group(table, ctx, partition, file_id, rows, NOTHING)
+
+
+def test_a_retry_takes_the_next_log_version(mor: Writer) -> None:
+    mor.write([row(1, "p0", 1)])
+    file_id = mor.where["k1"][1]
+    ctx = context(mor)
+    for attempt in (1, 2):
+        (found,) = mor.table.view(ctx.timeline, ctx.as_of).latest_merged_slices("p0")
+        assert found.next_log_version == attempt + 1
+        status = append(mor.table, ctx, found, upserts(mor, 1, insert=False), NOTHING, 0)
+        assert status.stat.log_version == attempt + 1
+        assert status.stat.file_id == file_id
+        assert len(status.stat.log_files) == attempt + 1
+
+
+def test_sequence_numbers_go_on_from_the_rows_before(mor: Writer) -> None:
+    ctx = context(mor)
+    write_file_group(mor.table, ctx, "p0", "f-0", upserts(mor, 1, 2), NOTHING)
+    (status,) = write_file_group(mor.table, ctx, "p0", "g-0", upserts(mor, 3), NOTHING, first_row=2)
+    (block,) = scan_log_file(mor.table.storage.path(status.stat.path))
+    assert block.read_table().column("_hoodie_commit_seqno").to_pylist() == [f"{ctx.instant}_0_2"]
+
+
+def test_new_deltas_go_onto_the_slice_of_a_pending_compaction(tmp_path: Path) -> None:
+    table = HoodieTable.open(str(unpack("mor_v6_compaction_pending", tmp_path)))
+    timeline = table.timeline()
+    (partition, file_id), pending = next(iter(timeline.pending_compactions.items()))
+    # As of a commit before the plan was made: the writer's base instant is the plan's all the same.
+    for as_of in (timeline.newest_completed, timeline.completed_writes[0].time):
+        found = table.view(timeline, as_of).latest_slice(partition, file_id)
+        assert found is not None
+        assert found.base_instant == pending
+        assert found.base_file is not None
+        assert found.base_file.instant < pending

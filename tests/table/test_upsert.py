@@ -1,0 +1,123 @@
+"""The copy-on-write merge: rows in place, untouched ones kept as they are, memory bounded, counts right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from table import upsert
+from table.base_file import read_footer, read_keys
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.snapshot import read_snapshot
+from table.table_config import COPY_ON_WRITE
+from table.upsert import MergeCounts, merge_batches
+from tests.table.writer import SCHEMA, Writer, row
+
+FILE = pa.schema([("_hoodie_record_key", pa.string()), ("_hoodie_file_name", pa.string()), ("v", pa.int64())])
+keys = st.lists(st.sampled_from("abcdefghij"), unique=True, max_size=10)
+
+
+def rows(names: list[str], value: int) -> pa.Table:
+    return pa.table([names, ["f"] * len(names), [value] * len(names)], schema=FILE)
+
+
+@given(st.lists(keys, max_size=3), keys, keys)
+def test_merge_is_what_a_dict_says(old: list[list[str]], new: list[str], gone: list[str]) -> None:
+    batches, seen = [], set[str]()
+    for names in old:
+        batches.append([name for name in names if name not in seen])
+        seen |= set(names)
+    counts = MergeCounts()
+    parts = merge_batches(
+        (rows(names, 1) for names in batches), rows(new, 2), pa.chunked_array([gone], pa.string()), "g", counts
+    )
+    merged = pa.concat_tables([FILE.empty_table(), *parts]).to_pylist()
+    before = [name for names in batches for name in names]
+    stays = [name for name in before if name in new or name not in gone]
+    assert [r["_hoodie_record_key"] for r in merged] == stays + [name for name in new if name not in before]
+    assert {r["_hoodie_record_key"]: r["v"] for r in merged} == {**dict.fromkeys(stays, 1), **dict.fromkeys(new, 2)}
+    untouched = [r["_hoodie_file_name"] for r in merged if r["v"] == 1]
+    assert untouched == ["g"] * len(untouched)
+    assert counts == MergeCounts(
+        copied=len([n for n in stays if n not in new]),
+        updated=len([n for n in before if n in new]),
+        inserted=len([n for n in new if n not in before]),
+        deleted=len(before) - len(stays),
+    )
+
+
+def test_an_old_row_without_a_key_is_no_guess() -> None:
+    broken = pa.table([[None], ["f"], [1]], schema=FILE)
+    with pytest.raises(CorruptFileError, match="no record key"):
+        list(merge_batches(iter([broken]), rows(["a"], 2), pa.chunked_array([["b"]]), "g", MergeCounts()))
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Writer:
+    return Writer.create(tmp_path, COPY_ON_WRITE, groups=1)
+
+
+def newest_file(writer: Writer) -> str:
+    (found,) = writer.table.view().latest_merged_slices("p0")
+    return writer.table.storage.path(found.base_path or "")
+
+
+def test_many_batches_and_row_groups(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upsert, "BATCH_ROWS", 7)
+    writer.with_options(row_group_bytes=2_000)
+    writer.write([row(n, "p0", 1) for n in range(100)])
+    first = pq.ParquetFile(newest_file(writer))
+    assert first.num_row_groups > 3
+    writer.write([row(n, "p0", 2) for n in range(10, 120, 10)], deletes=["k5", "k95"])
+    found = read_snapshot(writer.table).to_pylist()
+    assert {r["id"]: {name: r[name] for name in SCHEMA.names} for r in found} == writer.live
+    order = [r["id"] for r in found]
+    assert order == [f"k{n}" for n in [*range(5), *range(6, 95), *range(96, 100), 100, 110]]
+
+
+def test_meta_columns(writer: Writer) -> None:
+    one = writer.write([row(n, "p0", 1) for n in range(6)])
+    two = writer.write([row(2, "p0", 2), row(7, "p0", 2)])
+    found: list[dict[str, Any]] = read_snapshot(writer.table).to_pylist()
+    assert {r["id"]: r["_hoodie_commit_time"] for r in found} == {
+        **dict.fromkeys(["k0", "k1", "k3", "k4", "k5"], one), **dict.fromkeys(["k2", "k7"], two),
+    }  # fmt: skip
+    assert {r["_hoodie_file_name"] for r in found} == {Path(newest_file(writer)).name}
+    assert {r["_hoodie_partition_path"] for r in found} == {"p0"}
+    assert {r["_hoodie_commit_seqno"] for r in found if r["_hoodie_commit_time"] == two} == {f"{two}_0_0", f"{two}_0_1"}
+    assert all(r["_hoodie_record_key"] == r["id"] for r in found)
+
+
+def test_a_file_whose_rows_are_all_deleted_is_an_empty_file(writer: Writer) -> None:
+    writer.write([row(n, "p0", 1) for n in range(3)])
+    writer.write(deletes=["k0", "k1", "k2"])
+    footer = read_footer(newest_file(writer))
+    assert (footer.rows, footer.min_key, footer.max_key) == (0, None, None)
+    assert read_snapshot(writer.table).num_rows == 0
+    writer.write([row(8, "p0", 2)])
+    assert read_keys(newest_file(writer)).to_pylist() == ["k8"]
+
+
+def test_new_columns_are_null_in_old_rows_and_lost_ones_are_refused(writer: Writer) -> None:
+    writer.write([row(1, "p0", 1)])
+    writer.schema = SCHEMA.append(pa.field("extra", pa.int32()))
+    writer.write([{**row(2, "p0", 1), "extra": 5}])
+    found = read_snapshot(writer.table).to_pylist()
+    assert {r["id"]: r["extra"] for r in found} == {"k1": None, "k2": 5}
+    writer.schema = SCHEMA
+    with pytest.raises(UnsupportedTableError, match="extra"):
+        writer.write([row(1, "p0", 2)])
+
+
+def test_a_damaged_base_file_is_named(writer: Writer) -> None:
+    writer.write([row(n, "p0", 1) for n in range(50)])
+    path = newest_file(writer)
+    Path(path).write_bytes(Path(path).read_bytes()[:-200])
+    with pytest.raises(CorruptFileError, match=Path(path).name):
+        writer.write([row(1, "p0", 2)])
