@@ -1,0 +1,97 @@
+"""A small stream on the shared Spark session: its folders, one run of it, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streaming.cli import load_options
+from streaming.crash import CrashPlan
+from streaming.job import open_table, stream
+from streaming.preflight import check_source
+from streaming.report import BatchReport
+from streaming.shutdown import StopFlag
+from tests.support import events as ev
+
+
+class Reports(list[BatchReport]):
+    """Stands where the progress display is, and keeps what it is told."""
+
+    def batch(self, report: BatchReport) -> None:
+        self.append(report)
+
+    def lag(self, lag: int | None) -> None:
+        """Shown by the real one."""
+
+
+@dataclass
+class StreamCase:
+    """``conf`` is passed as ``--hoodie-conf``; the source is a folder of files unless ``conf`` names a topic."""
+
+    folder: Path
+    spark: SparkSession
+    table_type: str = "COPY_ON_WRITE"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    schema: Mapping[str, object] = field(default_factory=lambda: ev.AVRO_SCHEMA)
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "table"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "in"
+
+    def arguments(self, *more: str) -> list[str]:
+        """The command line of a run."""
+        self.source.mkdir(parents=True, exist_ok=True)
+        schema = self.folder / "event.avsc"
+        schema.write_text(json.dumps(self.schema))
+        conf = {
+            **ev.PROPERTIES,
+            "hoodie.streamer.schemaprovider.source.schema.file": str(schema),
+            "hoodie.index.bloom.num_entries": "1000",
+            "index.local.dir": str(self.folder / "local"),
+            "hoodie.upsert.shuffle.parallelism": "2",
+            **self.conf,
+        }
+        kafka = "hoodie.streamer.source.kafka.topic" in conf
+        if not kafka:
+            conf["hoodie.streamer.source.dfs.root"] = str(self.source)
+        out = ["--source-class", "JsonKafkaSource" if kafka else "JsonDFSSource"]
+        out += [] if kafka or "--source-limit" in more else ["--source-limit", "1"]  # one file a batch
+        out += ["--target-base-path", str(self.table), "--target-table", "events", "--table-type", self.table_type]
+        out += ["--checkpoint-dir", str(self.checkpoint), *more]
+        for key, value in conf.items():
+            out += ["--hoodie-conf", f"{key}={value}"]
+        return out
+
+    def run(self, *more: str) -> list[BatchReport]:
+        """Take what the source has; the reports of the batches."""
+        options = load_options(self.arguments(*more))
+        check_source(options)
+        reports = Reports()
+        now = lambda: time.time_ns() // 1_000_000  # noqa: E731
+        table = open_table(options, now())
+        stream(self.spark, options, table, reports, StopFlag(), CrashPlan(), now)  # type: ignore[arg-type]
+        return list(reports)
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """Size and modification time (ns) of every file of the table but the writer's lease."""
+        found = {}
+        for folder, _, names in os.walk(self.table):
+            for name in names:
+                path = Path(folder, name)
+                if not name.startswith(".tagstream_lease"):
+                    found[str(path.relative_to(self.table))] = (path.stat().st_size, path.stat().st_mtime_ns)
+        return found

@@ -1,0 +1,114 @@
+"""The whole path on one Spark session: exact rows, one evaluation a batch, replays that write nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from table.hoodie_table import HoodieTable
+from table.snapshot import read_snapshot
+from table.validate import validate
+from tests.streaming.stream_case import StreamCase
+from tests.support import events as ev
+from tests.support.compare import compare
+from tests.support.hudi_rs import read_table
+
+pytestmark = pytest.mark.spark
+PER_FILE = 400
+
+
+class Progress(StreamingQueryListener):
+    """Collects Spark's own progress of every batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[dict] = []
+
+    def onQueryStarted(self, event: object) -> None: ...
+
+    def onQueryIdle(self, event: object) -> None: ...
+
+    def onQueryTerminated(self, event: object) -> None: ...
+
+    def onQueryProgress(self, event: object) -> None:
+        self.batches.append(json.loads(event.progress.json))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("base_files", [False, True])
+def test_a_disordered_stream_ends_in_the_oracles_rows(
+    tmp_path: Path, spark: SparkSession, table_type: str, base_files: bool
+) -> None:
+    if base_files and table_type == "COPY_ON_WRITE":
+        conf = {"hoodie.datasource.write.hive_style_partitioning": "true"}
+    else:
+        conf = {"tagstream.inserts.to.base.files": str(base_files).lower()}
+    events = list(ev.generate(5 * PER_FILE, ev.Mix(keys=150), seed=3))
+    case = StreamCase(tmp_path, spark, table_type, conf)
+    ev.write_files(events, case.source, PER_FILE)
+    reports = case.run()
+
+    assert [r.batch_id for r in reports] == list(range(5))
+    assert sum(r.records for r in reports) == len(events)
+    live = ev.oracle(events)
+    expected = ev.rows(live.values())
+    assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["id"])), wrong
+    table = HoodieTable.open(str(case.table))
+    ours = read_snapshot(table)
+    assert not (wrong := compare(expected, ours, ["id"])), wrong
+    assert validate(table) == []
+    assert reports[-1].index_keys == len(live)
+    assert sum(r.moves for r in reports) > 50
+    assert sum(r.late for r in reports) > 50
+
+
+def test_one_batch_evaluates_the_stateful_plan_once(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark)
+    ev.write_files(ev.generate(3 * PER_FILE, seed=5), case.source, PER_FILE)
+    progress = Progress()
+    spark.streams.addListener(progress)
+    try:
+        reports = case.run()
+    finally:
+        spark.streams.removeListener(progress)
+    assert len(reports) == 3
+    batches = [b for b in progress.batches if b["numInputRows"]]
+    # A second evaluation would read the source again and update each group's state twice.
+    assert [b["numInputRows"] for b in batches] == [PER_FILE] * 3
+    assert [b["stateOperators"][0]["numRowsUpdated"] for b in batches] == [8] * 3
+    deltas = list((case.checkpoint / "tagstream" / "index" / "deltas").glob("*/*"))
+    assert len(deltas) == 3 * 8  # 4 key groups a shuffle partition
+
+
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_a_replayed_batch_writes_nothing_and_the_stream_goes_on(
+    tmp_path: Path, spark: SparkSession, table_type: str
+) -> None:
+    events = list(ev.generate(4 * PER_FILE, ev.Mix(keys=100), seed=9))
+    case = StreamCase(tmp_path, spark, table_type)
+    ev.write_files(events[: 2 * PER_FILE], case.source, PER_FILE)
+    case.run()
+    before = case.files()
+    (case.checkpoint / "commits" / "1").unlink()
+    (replay,) = case.run()
+    assert (replay.batch_id, replay.replayed, replay.files) == (1, True, 0)
+    assert case.files() == before
+
+    ev.write_files(events[2 * PER_FILE :], case.source, PER_FILE, first=2)
+    (case.checkpoint / "commits" / "1").unlink()
+    assert [(r.batch_id, r.replayed) for r in case.run()] == [(1, True), (2, False), (3, False)]
+    expected = ev.rows(ev.oracle(events).values())
+    assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["id"])), wrong
+
+
+def test_without_a_global_index_partition_and_key_identify_a_row(tmp_path: Path, spark: SparkSession) -> None:
+    mix = ev.Mix(keys=100, deletes_without_partition=0.0, chains=0.0)
+    events = [e for e in ev.generate(3 * PER_FILE, mix, seed=4) if e.partition is not None]
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", {"index.global.enabled": "false"})
+    ev.write_files(events, case.source, PER_FILE)
+    case.run()
+    expected = ev.rows(ev.oracle(events, global_index=False).values())
+    assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["part", "id"])), wrong
