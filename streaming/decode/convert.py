@@ -21,7 +21,7 @@ _INTEGER = r"^-?(?:0|[1-9][0-9]{0,18})$"
 _POWERS = 10.0 ** np.arange(23)  # the powers of ten that a double holds exactly
 
 
-class Doubt(Exception):  # noqa: N818 - not a failure: the block goes to the strict path
+class Doubt(Exception):
     """Some row of the block needs the strict path."""
 
 

@@ -20,7 +20,7 @@ _SMALLEST_DOUBLE = 2.2250738585072014e-308
 SMALLEST_FLOAT = 1.1754943508222875e-38
 
 
-class Misfit(Exception):  # noqa: N818 - not a failure: the verdict on one value
+class Misfit(Exception):
     """A value that its column cannot hold; the text says why, without the column's name."""
 
 

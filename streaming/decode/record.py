@@ -17,7 +17,7 @@ from streaming.decode.coerce import JsonObject, Number, struct_coercer
 from streaming.decode.number import Misfit, shown
 
 
-class TooDeep(Exception):  # noqa: N818 - not a failure: the caller asks the other parser
+class TooDeep(Exception):
     """Nested deeper than Python's parser goes."""
 
 

@@ -1,0 +1,189 @@
+"""What the index needs of a record (key, partition, ordering, delete or not) and whether the record is good.
+
+After the tag step no record may be dropped, so everything that makes one bad is found here: the whole record is decoded
+as the write step will decode it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state.ordering import encode_ordering, ordering_kind
+from state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, GLOBAL_KEY, PARTITIONED_KEY
+from streaming.decode.json_decoder import JsonDecoder
+from table.errors import ConfigError, InvalidKeyError
+from table.keys import KeyGenerator, check_partition_path, record_key_from_message
+from table.partition_path import DEFAULT_PARTITION
+
+FLAG_BAD = 8
+DELETED = "_hoodie_is_deleted"
+
+_TEXT = pa.string()
+
+
+class KeyDecoder:
+    """``keys`` for the tag step, ``rows`` for the write step; ``defaults`` are the Avro defaults of the schema."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        key_generator: KeyGenerator,
+        ordering_field: str | None,
+        global_index: bool,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
+        key_generator.check(schema)
+        if ordering_field is not None and ordering_field not in schema.names:
+            raise ConfigError(
+                f"ordering field {ordering_field} is not in the schema ({', '.join(schema.names)}); "
+                "correct hoodie.table.ordering.fields"
+            )
+        with_delete = schema
+        if DELETED not in schema.names:
+            # A delete must not become an upsert only because the table has no column for the mark.
+            with_delete = schema.append(pa.field(DELETED, pa.bool_()))
+        elif not pa.types.is_boolean(schema.field(DELETED).type):
+            raise ConfigError(f"field {DELETED} is {schema.field(DELETED).type}; it marks deletes and must be boolean")
+        self._generator = key_generator
+        self._ordering = ordering_field
+        self._global = global_index
+        self._key_types = [_type_at(schema, name) for name in key_generator.record_key_fields]
+        self._keys = JsonDecoder(with_delete, defaults)
+        self._rows = JsonDecoder(schema, defaults)
+        self._text_ordering = (
+            ordering_field is not None and ordering_kind(schema.field(ordering_field).type) == "bytes"
+        )
+
+    def keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """One row per record of ``batch`` (``key, value, src, pos_hi, pos_lo``), without the blank lines of files.
+
+        Columns: ``skey`` (the state's key; the message key of a bad record), ``part``, ``ord`` (order-preserving int64,
+        binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, 8 bad),
+        ``src, pos_hi, pos_lo, value`` as given, ``reason`` (why bad, else null).
+        """
+        batch = _without_blank_lines(batch)
+        rows, reason = self._keys.decode(batch.column("value"))
+        reason = pc.coalesce(reason, self._generator.key_errors(rows))
+        keys, parts = self._generator.record_keys(rows), self._generator.partition_paths(rows)
+        deleted = _mask(rows.column(DELETED))
+        no_part = self._no_partition(parts, deleted)
+        no_order, ordering = self._order(rows)
+        reason = pc.coalesce(reason, pc.if_else(pa.array(no_part), pa.scalar(None, _TEXT), check_partition_path(parts)))
+        if self._ordering is not None:
+            missing = pc.if_else(
+                pa.array(no_order & ~deleted), f"ordering field {self._ordering} is null", pa.scalar(None, _TEXT)
+            )
+            reason = pc.coalesce(reason, missing)
+        tombstone = batch.column("value").is_null().to_numpy(zero_copy_only=False)
+        if tombstone.any():
+            keys, reason = self._tombstones(batch.column("key"), np.flatnonzero(tombstone), keys, reason)
+            deleted, no_order = deleted | tombstone, no_order | tombstone
+            if self._generator.partition_fields:
+                no_part = no_part | tombstone
+        bad = reason.is_valid().to_numpy(zero_copy_only=False)
+        flags = deleted * FLAG_DELETE + no_order * FLAG_NO_ORDERING + no_part * FLAG_NO_PARTITION
+        skey = self._state_keys(keys, parts)
+        if bad.any():
+            skey = pc.if_else(pa.array(bad), batch.column("key").cast(pa.binary()), skey)
+        no_part_now = pa.array(no_part | bad)
+        return pa.RecordBatch.from_pydict(
+            {
+                "skey": skey,
+                "part": pc.if_else(no_part_now, pa.scalar(None, _TEXT), parts),
+                "ord": ordering,
+                "flags": pa.array(np.where(bad, FLAG_BAD, flags).astype(np.int8)),
+                "src": batch.column("src"),
+                "pos_hi": batch.column("pos_hi"),
+                "pos_lo": batch.column("pos_lo"),
+                "value": batch.column("value"),
+                "reason": reason,
+            }
+        )
+
+    def rows(self, values: pa.Array) -> pa.Table:
+        """The full rows of records that ``keys`` found good; ValueError when one is not, which is a caller's mistake."""
+        rows, errors = self._rows.decode(values)
+        if errors.null_count < len(errors):
+            first = next(e for e in errors.to_pylist() if e is not None)
+            raise ValueError(f"a record that was never found good came to the write step: {first}")
+        return rows.cast(self._rows.schema)
+
+    def _no_partition(self, parts: pa.Array, deleted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Deletes that take their partition from the index: a partition field is null. Only a global index can."""
+        if not self._global or not deleted.any():
+            return np.zeros(len(parts), np.bool_)
+        return deleted & _mask(pc.match_substring(parts, DEFAULT_PARTITION))
+
+    def _order(self, rows: pa.Table) -> tuple[npt.NDArray[np.bool_], pa.Array]:
+        if self._ordering is None:
+            return np.zeros(rows.num_rows, np.bool_), pa.array(np.zeros(rows.num_rows, np.int64))
+        column = _flat(rows.column(self._ordering))
+        unknown = column.is_null().to_numpy(zero_copy_only=False)
+        if self._text_ordering:
+            return unknown, pc.fill_null(column.cast(pa.binary()), b"")
+        return unknown, pa.array(encode_ordering(column), pa.int64())
+
+    def _tombstones(
+        self, message_keys: pa.Array, where: npt.NDArray[np.int64], keys: pa.Array, reason: pa.Array
+    ) -> tuple[pa.Array, pa.Array]:
+        """Record keys and reasons with those of the Kafka tombstones. A loop: each message key is parsed for itself."""
+        new_keys, new_reasons = keys.to_pylist(), reason.to_pylist()
+        for i in where.tolist():
+            try:
+                new_keys[i], new_reasons[i] = self._tombstone(message_keys[i].as_py()), None
+            except InvalidKeyError as e:
+                new_reasons[i] = f"tombstone: {e}"
+        return pa.array(new_keys, _TEXT), pa.array(new_reasons, _TEXT)
+
+    def _tombstone(self, message_key: bytes | None) -> str:
+        if not self._global and self._generator.partition_fields:
+            raise InvalidKeyError("it names no partition, which identifies a row when index.global.enabled=false")
+        if message_key is None:
+            raise InvalidKeyError("the message has no key, so nothing says which record is deleted")
+        try:
+            text = message_key.decode("utf-8")
+        except UnicodeDecodeError:
+            raise InvalidKeyError("the message key is not UTF-8") from None
+        return record_key_from_message(self._generator.record_key_fields, text, self._key_types)
+
+    def _state_keys(self, keys: pa.Array, parts: pa.Array) -> pa.Array:
+        if self._global:
+            return pc.binary_join_element_wise(GLOBAL_KEY, keys.cast(pa.binary()), b"")
+        prefix = pc.binary_join_element_wise(PARTITIONED_KEY, parts.cast(pa.binary()), b"")
+        return pc.binary_join_element_wise(prefix, keys.cast(pa.binary()), b"\x00")
+
+
+def _without_blank_lines(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Lines of files that hold blanks only carry nothing; Kafka messages (no ``src``) stay, they have a key."""
+    if batch.column("src").null_count == batch.num_rows:
+        return batch
+    value, from_file = batch.column("value"), pc.is_valid(batch.column("src"))
+    # The cheap look first: a record begins with a brace.
+    if pc.all(pc.starts_with(value, "{"), min_count=0).as_py():
+        return batch
+    blank = pc.fill_null(pc.match_substring_regex(value, r"^[ \t\r\n]*$"), False)
+    return batch.filter(pc.invert(pc.and_(blank, from_file)))
+
+
+def _mask(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = _flat(pc.fill_null(values, False)).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _type_at(schema: pa.Schema, name: str) -> pa.DataType:
+    """Type of a field, or of a struct's field by its dotted path."""
+    head, *path = [name] if name in schema.names else name.split(".")
+    kind = schema.field(head).type
+    for step in path:
+        kind = kind.field(step).type
+    return kind

@@ -1,0 +1,112 @@
+"""How a run shows itself: a live line on a terminal, a log line a batch elsewhere, and a summary at the end."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.logging import RichHandler
+from rich.table import Table
+from rich.text import Text
+
+from streaming.options import Options
+from streaming.report import BatchReport, RunTotals, line, size, summary
+
+LOG = logging.getLogger("tagstream")
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class Progress:
+    """A context manager for the length of a run; it also gives the ``tagstream`` logger its handler.
+
+    ``clock`` gives seconds and is only used for ages on the live line.
+    """
+
+    def __init__(self, stream: TextIO, title: str, clock: Callable[[], float], live: bool | None = None) -> None:
+        self.totals = RunTotals()
+        self._title = title
+        self._clock = clock
+        self._started = clock()
+        self._committed: float | None = None
+        self._lag: int | None = None
+        self._level = LOG.level
+        terminal = stream.isatty() if live is None else live
+        self._console = Console(file=stream, force_terminal=terminal) if terminal else None
+        self._live: Live | None = None
+        self._handler: logging.Handler
+        if self._console is None:
+            self._handler = logging.StreamHandler(stream)
+            self._handler.setFormatter(logging.Formatter(_FORMAT))
+        else:
+            self._handler = RichHandler(console=self._console, show_path=False, markup=False)
+
+    @classmethod
+    def open(cls, options: Options) -> Self:
+        """Progress of a job on standard error."""
+        return cls(sys.stderr, options.target_table or options.target_base_path, time.monotonic)
+
+    def __enter__(self) -> Self:
+        LOG.addHandler(self._handler)
+        if LOG.getEffectiveLevel() > logging.INFO:
+            LOG.setLevel(logging.INFO)
+        if self._console is not None:
+            self._live = Live(get_renderable=self._line, console=self._console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        if self.totals.batches or self.totals.replayed or kind is None:
+            self._summarise()
+        LOG.removeHandler(self._handler)
+        LOG.setLevel(self._level)
+        self._handler.close()
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch is done."""
+        self.totals.add(report)
+        if report.lag is not None:
+            self._lag = report.lag
+        if not report.replayed and report.instant is not None:
+            self._committed = self._clock()
+        if self._console is None or report.quarantined or report.replayed:
+            LOG.info("%s", line(report))
+
+    def lag(self, records: int | None) -> None:
+        """Records the source holds that no batch has taken; None: unknown."""
+        self._lag = records
+
+    def _line(self) -> Text:
+        last = self.totals.last
+        if last is None:
+            return Text(f"{self._title}: first batch, {self._clock() - self._started:.0f} s")
+        parts = [
+            f"batch {last.batch_id}",
+            f"{last.rate:,.0f} records/s",
+            f"lag {'?' if self._lag is None else format(self._lag, ',')}",
+            f"index {last.index_keys:,} keys {size(last.index_bytes)}",
+        ]
+        if self._committed is not None:
+            parts.append(f"last commit {last.instant} {self._clock() - self._committed:.0f} s ago")
+        return Text(f"{self._title}: " + " · ".join(parts), no_wrap=True, overflow="ellipsis")
+
+    def _summarise(self) -> None:
+        rows = summary(self.totals)
+        if self._console is None:
+            LOG.info("end of run: %s", ", ".join(f"{name} {value}" for name, value in rows))
+            return
+        table = Table(title=self._title, show_header=False)
+        table.add_column()
+        table.add_column(justify="right")
+        for name, value in rows:
+            table.add_row(name, value)
+        self._console.print(table)

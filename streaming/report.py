@@ -1,0 +1,110 @@
+"""What one batch did, and the sum over a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+COUNTS = (
+    "records", "inserts", "updates", "deletes", "moves", "late", "duplicates", "quarantined", "files", "bytes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """One batch. ``seconds`` is wall time, ``phases`` its parts; ``lag`` counts records not taken yet (None: unknown).
+
+    ``instant`` None: nothing was committed. ``replayed``: the table had the batch already and nothing was written.
+    """
+
+    batch_id: int
+    instant: str | None
+    replayed: bool
+    records: int
+    inserts: int
+    updates: int
+    deletes: int
+    moves: int
+    late: int
+    duplicates: int
+    quarantined: int
+    files: int
+    bytes: int
+    seconds: float
+    phases: Mapping[str, float]
+    index_keys: int
+    index_tombstones: int
+    index_bytes: int
+    lag: int | None
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass
+class RunTotals:
+    """Sums over the batches of a run; replayed batches are counted apart, since they wrote nothing."""
+
+    batches: int = 0
+    replayed: int = 0
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
+    last: BatchReport | None = None
+
+    def add(self, report: BatchReport) -> None:
+        """Count one batch."""
+        self.last = report
+        if report.replayed:
+            self.replayed += 1
+            return
+        self.batches += 1
+        self.seconds += report.seconds
+        for name in COUNTS:
+            self.counts[name] += getattr(report, name)
+
+
+def line(report: BatchReport) -> str:
+    """One log line of a batch."""
+    what = (
+        f"{report.records:,} records in {report.seconds:.1f} s ({report.rate:,.0f}/s): {report.inserts:,} inserts, "
+        f"{report.updates:,} updates, {report.deletes:,} deletes, {report.moves:,} moves, {report.late:,} late, "
+        f"{report.duplicates:,} duplicates, {report.quarantined:,} quarantined; {report.files} files, "
+        f"{size(report.bytes)}"
+    )
+    if report.replayed:
+        what = f"replayed in {report.seconds:.1f} s, the table had it already"
+    elif report.instant is None:
+        what += "; nothing committed"
+    lag = "" if report.lag is None else f"; lag {report.lag:,}"
+    phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.phases.items())
+    index = f"index {report.index_keys:,} keys, {size(report.index_bytes)}"
+    return f"batch {report.batch_id} ({report.instant or '-'}) {what}; {index}{lag}{f' [{phases}]' if phases else ''}"
+
+
+def summary(totals: RunTotals) -> list[tuple[str, str]]:
+    """The rows of the end summary: (what, how many)."""
+    replayed = f" (and {totals.replayed:,} replayed)" if totals.replayed else ""
+    rows = [("batches", f"{totals.batches:,}{replayed}")]
+    for name in COUNTS:
+        value = totals.counts[name]
+        rows.append((name, size(value) if name == "bytes" else f"{value:,}"))
+    rate = totals.counts["records"] / totals.seconds if totals.seconds > 0 else 0.0
+    rows.append(("time in batches", f"{totals.seconds:.1f} s, {rate:,.0f} records/s"))
+    if totals.last is not None:
+        last = totals.last
+        rows.append(("index", f"{last.index_keys:,} keys, {last.index_tombstones:,} tombstones, "
+                              f"{size(last.index_bytes)}"))  # fmt: skip
+        rows.append(("last commit", last.instant or "-"))
+    return rows
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
