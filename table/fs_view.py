@@ -59,7 +59,8 @@ class FileSystemView:
 
     def _groups(self, partition_path: str, only: str | None = None) -> dict[str, _Group]:
         groups: dict[str, _Group] = {}
-        for entry in self.storage.list(partition_path):
+        prefixes = ("",) if only is None else (f"{only}_", f".{only}_")
+        for entry in self.storage.list(partition_path, prefixes):
             if entry.is_dir:
                 continue
             base = parse_base_file_name(entry.name)

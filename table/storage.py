@@ -65,11 +65,14 @@ class Storage:
         """Bytes of a file."""
         return os.stat(self.path(rel)).st_size
 
-    def list(self, rel: str) -> list[FileEntry]:
-        """The entries of a folder sorted by name; a missing folder is an empty one."""
+    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> list[FileEntry]:
+        """The entries of a folder sorted by name; a missing folder is an empty one.
+
+        ``prefixes``: only names that begin with one of them; the others cost no look at the file.
+        """
         try:
             with os.scandir(self.path(rel)) as entries:
-                found = [_entry(e) for e in entries if not _is_crc(e.name) and not e.name.startswith(_TEMP_PREFIX)]
+                found = [_entry(e) for e in entries if e.name.startswith(prefixes) and not _is_hidden(e.name)]
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted((e for e in found if e is not None), key=lambda e: e.name)
@@ -168,8 +171,8 @@ def _entry(entry: os.DirEntry[str]) -> FileEntry | None:
     return FileEntry(entry.name, stat.st_size, entry.is_dir(), stat.st_mtime_ns // 1_000_000)
 
 
-def _is_crc(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".crc")
+def _is_hidden(name: str) -> bool:
+    return (name.startswith(".") and name.endswith(".crc")) or name.startswith(_TEMP_PREFIX)
 
 
 def _unlink_crc(target: str) -> None:

@@ -121,3 +121,19 @@ def test_a_damaged_base_file_is_named(writer: Writer) -> None:
     Path(path).write_bytes(Path(path).read_bytes()[:-200])
     with pytest.raises(CorruptFileError, match=Path(path).name):
         writer.write([row(1, "p0", 2)])
+
+
+def test_memory_is_bounded_by_batches_not_by_the_file(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upsert, "BATCH_ROWS", 2_000)
+    writer.with_options(row_group_bytes=300_000, codec="uncompressed")
+    names = "abcdefgh" * 8
+    writer.write([row(n, "p0", 1, f"{n}{names}") for n in range(40_000)])
+    size = writer.table.storage.size(newest_file(writer).removeprefix(f"{writer.table.base_path}/"))
+    assert size > 4_000_000
+    pool, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        writer.write([row(7, "p0", 2)], deletes=["k39999"])
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < size / 2

@@ -1,0 +1,67 @@
+"""Files that late tasks write for a settled instant are found by their markers and removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from table.heartbeat import delete_heartbeat, is_alive
+from table.markers import create_marker
+from table.snapshot import read_snapshot
+from table.sweep import sweep
+from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from table.validate import validate
+from table.write_status import FileKind
+from tests.table.writer import SCHEMA, CrashError, Writer, row
+
+
+def late_copy(writer: Writer, path: str, instant: str) -> str:
+    """A second attempt's file beside ``path``, with its marker."""
+    partition, name = path.rsplit("/", 1)
+    late = name.replace("0-1-", "0-7-")
+    create_marker(writer.table.storage, instant, partition, late, FileKind.CREATE)
+    writer.table.storage.write_new(f"{partition}/{late}", writer.table.storage.read(path))
+    return f"{partition}/{late}"
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_a_late_file_of_a_completed_instant(table_type: str, tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, table_type, groups=1)
+    instant = writer.write([row(1, "p0", 1)])
+    timeline = writer.table.timeline()
+    (stat,) = timeline.metadata(writer.table.storage, timeline.completed_writes[0]).all_stats()
+    late = late_copy(writer, stat.path, instant)
+    assert validate(writer.table) != []
+    assert sweep(writer.table) == [late]
+    assert validate(writer.table) == []
+    assert sweep(writer.table) == []
+    assert read_snapshot(writer.table, SCHEMA.names).to_pylist() == list(writer.live.values())
+
+
+def test_a_late_file_of_a_rolled_back_instant(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, COPY_ON_WRITE, groups=1)
+    writer.write([row(1, "p0", 1)])
+    with pytest.raises(CrashError):
+        writer.write([row(1, "p0", 2)], crash="files")
+    failed = writer.table.timeline().pending_writes[0].time
+    path = next(r for r in writer.table.storage.walk_files("p0") if failed in r)
+    assert sweep(writer.table) == []  # it is unfinished: a rollback's work, not ours
+    content = writer.table.storage.read(path)
+    writer.rollback_pending()
+    create_marker(writer.table.storage, failed, "p0", path.removeprefix("p0/"), FileKind.MERGE)
+    writer.table.storage.write_new(path, content)
+    assert sweep(writer.table) == [path]
+    assert validate(writer.table) == []
+
+
+def test_heartbeats(tmp_path: Path) -> None:
+    storage = Writer.create(tmp_path, COPY_ON_WRITE).table.storage
+    instant = "20270101000000000"
+    assert not is_alive(storage, instant, 0)
+    storage.create_empty(f".hoodie/.heartbeat/{instant}")
+    (beat,) = storage.list(".hoodie/.heartbeat")
+    assert is_alive(storage, instant, beat.mtime_ms + 60_000)
+    assert not is_alive(storage, instant, beat.mtime_ms + 180_001)
+    delete_heartbeat(storage, instant)
+    assert not is_alive(storage, instant, beat.mtime_ms)
