@@ -21,8 +21,8 @@ from streaming.tag import profile_path
 from streaming.write import WriteSpec
 from table.hoodie_table import HoodieTable
 from table.storage import Storage
+from table.write_context import WriterOptions
 from table.write_profile import WriteProfile
-from table.file_writer import WriterOptions
 
 SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs more than it saves
 
@@ -46,7 +46,7 @@ class JobContext:
     crash: CrashPlan
     clock_ms: Callable[[], int]
     retain_batches: int
-    as_of: str = ""
+    as_of: str | None = None
     last_records: int = 0
     last_file_groups: int = 0
 
@@ -132,7 +132,7 @@ class JobContext:
         committed = newest_batch(self.checkpoint, "commits")
         if oldest <= 0 or committed is None:
             return
-        collect_garbage(self.layout, self.meta.labels, min(oldest, committed))
+        collect_garbage(self.layout, self.meta.labels, min(oldest, committed), self.manifests_dir)
         for name in os.listdir(self.profiles_dir):
             if int(name.split(".")[0]) < oldest:
                 os.unlink(os.path.join(self.profiles_dir, name))

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from state.layout import OrderingKind
+from state.ordering import decode_ordering, ordering_kind
+from streaming.decode.defaults import avro_defaults
 from streaming.decode.key_decoder import KeyDecoder
 from streaming.options import Options
+from table.errors import ConfigError
 from table.keys import KeyGenerator
 from table.schema import avro_to_arrow
 from table.table_config import TableConfig
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 @dataclass(frozen=True)
 class DecodeSpec:
-    """The table's key rules and the record schema. ``files``: records are lines of files, not Kafka messages."""
+    """The table's key rules and the record schema (``avro_json``; ``defaults_json`` may have more Avro defaults).
+
+    ``files``: records are lines of files, not Kafka messages.
+    """
 
     avro_json: str
+    defaults_json: str
     record_key_fields: tuple[str, ...]
     partition_fields: tuple[str, ...]
     key_generator: str
@@ -34,10 +39,17 @@ class DecodeSpec:
     files: bool
 
     @classmethod
-    def for_table(cls, config: TableConfig, avro_json: str, options: Options) -> DecodeSpec:
-        """The spec of a table; ConfigError when the ordering field's type can't order."""
+    def for_table(cls, config: TableConfig, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
+        """The spec of a table; ConfigError when files come without an ordering field, which nothing else orders."""
+        files = options.source_class == "dfs"
+        if files and config.ordering_field is None:
+            raise ConfigError(
+                "files have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is "
+                "the newer event)"
+            )
         return cls(
             avro_json=avro_json,
+            defaults_json=defaults_json,
             record_key_fields=config.record_key_fields,
             partition_fields=config.partition_fields,
             key_generator=config.key_generator,
@@ -45,5 +57,41 @@ class DecodeSpec:
             url_encode=config.url_encode,
             ordering_field=config.ordering_field,
             global_index=options.index_global_enabled,
-            files=options.source_class == "dfs",
+            files=files,
         )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The user columns."""
+        return avro_to_arrow(self.avro_json)
+
+    @property
+    def ordering_type(self) -> pa.DataType | None:
+        """Arrow type of the ordering field; None without one."""
+        return None if self.ordering_field is None else self.schema.field(self.ordering_field).type
+
+    @property
+    def ordering_kind(self) -> OrderingKind:
+        """How the state keeps ordering values; StateError for a type that can't be one."""
+        return ordering_kind(self.ordering_type)
+
+    def ordering_values(self, codes: pa.Array, natural: pa.Array) -> pa.Array:
+        """Ordering codes as the column's own values, null where ``natural``: what delete blocks carry."""
+        known = pc.invert(natural).to_numpy(zero_copy_only=False)
+        if self.ordering_type is None:
+            return pa.nulls(len(codes), pa.int64())
+        if self.ordering_kind == "bytes":
+            values = np.empty(len(codes), dtype=object)
+            values[:] = codes.to_pylist()  # deletes only
+        else:
+            values = pc.fill_null(codes, 0).to_numpy()
+        return decode_ordering(values, known, self.ordering_type)
+
+
+@lru_cache(maxsize=2)
+def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
+    """The decoder of a spec; a worker process keeps it from batch to batch."""
+    generator = KeyGenerator.create(
+        spec.key_generator, spec.record_key_fields, spec.partition_fields, spec.hive_style, spec.url_encode
+    )
+    return KeyDecoder(spec.schema, generator, spec.ordering_field, spec.global_index, avro_defaults(spec.defaults_json))

@@ -53,7 +53,9 @@ def raw_offset(checkpoint: str, batch_id: int) -> Any | None:
         return None
     lines = path.read_text().splitlines()
     if len(lines) < 3:
-        raise CheckpointError(f"{path} has {len(lines)} lines, 3 expected; restore it or start with a new --checkpoint-dir")
+        raise CheckpointError(
+            f"{path} has {len(lines)} lines, 3 expected; restore it or start with a new --checkpoint-dir"
+        )
     return None if lines[2] == "-" else json.loads(lines[2])
 
 

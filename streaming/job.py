@@ -31,8 +31,8 @@ from streaming.sink import BatchSink
 from streaming.small_files import SmallFiles
 from streaming.table_match import open_or_create, stream_schema
 from table.bloom import BloomParams
-from table.file_writer import WriterOptions
 from table.hoodie_table import HoodieTable
+from table.write_context import WriterOptions
 
 LOG = logging.getLogger("tagstream")
 DAY_MS = 86_400_000
@@ -109,8 +109,8 @@ def make_context(
 ) -> JobContext:
     """Everything the run works with; the checkpoint's fixed choices are made here at its first start."""
     checkpoint = str(Path(options.checkpoint_dir.removeprefix("file://")).absolute())
-    schema, avro_json = stream_schema(options, table)
-    decode = DecodeSpec.for_table(table.config, avro_json, options)
+    avro_json, with_defaults = stream_schema(options, table)
+    decode = DecodeSpec.for_table(table.config, avro_json, with_defaults, options)
     meta = _open_meta(options, checkpoint, spark, decode)
     run = next_run(checkpoint)
     layout = StateLayout(
@@ -192,7 +192,8 @@ def _open_meta(options: Options, checkpoint: str, spark: SparkSession, decode: D
 def _local_dir(options: Options, spark: SparkSession, base_path: str, checkpoint: str) -> str:
     """``<spark.local.dir>/tagstream/<table hash>/<checkpoint hash>`` on every executor."""
     root = options.index_local_dir or os.path.join(
-        spark.conf.get("spark.local.dir", "/tmp") or "/tmp", "tagstream"  # noqa: S108 -- Spark's own default
+        spark.conf.get("spark.local.dir", "/tmp") or "/tmp",
+        "tagstream",
     )
     names = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint))
     return os.path.join(root, *names)

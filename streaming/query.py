@@ -13,7 +13,6 @@ from streaming.context import JobContext
 from streaming.epoch import newest_batch, query_id
 from streaming.errors import StopRequested
 from streaming.monitor import Monitor
-from streaming.options import Options
 from streaming.sink import BatchSink
 from streaming.source import keyed_records, raw_records
 from streaming.tag import STATE_SCHEMA, TagSpec, located_schema, make_tag_function

@@ -25,6 +25,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -133,16 +135,14 @@ class BatchSink:
         crash.reach("manifest_durable", batch)
         protocol.reconcile(job.table, instant, outcome.statuses)
         self._guard.before_complete(instant)
-        record = CommitRecord(
-            job.meta.stream_id, epoch.query_id, batch, epoch.start_offsets, epoch.end_offsets, name
-        )
+        record = CommitRecord(job.meta.stream_id, epoch.query_id, batch, epoch.start_offsets, epoch.end_offsets, name)
         extra = extra_metadata(record, streamer_checkpoint(epoch, files=job.decode.files))
         protocol.complete(job.table, instant, job.action, CommitMetadata.build(outcome.statuses, extra, job.avro_json))
         crash.reach("completed", batch)
         self._guard.committed(instant)
         job.small_files.apply(outcome.statuses)
         clock.append(time.monotonic())
-        phases = dict(zip(("prepare", "tasks", "commit"), (b - a for a, b in zip(clock, clock[1:], strict=False)), strict=True))
+        phases = dict(zip(("prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
         return outcome, self._report(epoch, outcome, instant, phases)
 
     def _replay(self, rows: DataFrame, epoch: Epoch, found: tuple[str, CommitRecord]) -> tuple[Outcome, BatchReport]:
@@ -173,12 +173,12 @@ class BatchSink:
         return outcome
 
     @staticmethod
-    def _add_group(outcome: Outcome, tagged: dict) -> None:
+    def _add_group(outcome: Outcome, tagged: dict[str, Any]) -> None:
         label, stats = int(tagged["group"]), tagged["stats"]
         if tagged["delta"] is not None:
             outcome.deltas[label] = tagged["delta"]
-        size = {k: stats.pop(k) for k in ("live_keys", "tombstones", "bytes") if k in stats}
-        if size:
+        size = {k: stats.pop(k) for k in ("live_keys", "tombstones", "bytes")}
+        if size["bytes"]:  # a replay does not open the store
             outcome.groups[label] = size
         outcome.counts.update(stats)
 

@@ -1,8 +1,8 @@
 """Which file groups still take inserts: listed once from the table, then kept up to date from our own commits.
 
 Sizes follow Hudi: copy-on-write takes base files under ``hoodie.parquet.small.file.limit``; merge-on-read takes slices
-whose base file plus a share of its logs (``hoodie.logfile.to.parquet.compression.ratio``) is under ``hoodie.parquet.max.file.size``.
-Other writers' commits stop the job, so nothing changes behind this cache.
+whose base file plus a share of its logs (``hoodie.logfile.to.parquet.compression.ratio``) is under
+``hoodie.parquet.max.file.size``. Other writers' commits stop the job, so nothing changes behind this cache.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ def keyed_records(raw: DataFrame, spec: DecodeSpec, labels: tuple[int, ...]) -> 
     )
     keys = raw.mapInArrow(make_key_function(spec), schema)
     groups = F.lit(len(labels))
-    index = F.when(
-        F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) != 0, F.pmod(F.col("pos_lo"), groups)
-    ).otherwise(F.pmod(F.crc32(F.expr("substring(skey, 2)")), groups))
+    index = F.when(F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) != 0, F.pmod(F.col("pos_lo"), groups)).otherwise(
+        F.pmod(F.crc32(F.expr("substring(skey, 2)")), groups)
+    )
     label = F.element_at(F.array(*[F.lit(x) for x in labels]), (index + 1).cast("int"))
     return keys.withColumn("kg", label)
 

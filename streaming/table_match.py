@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pyarrow as pa
 from streaming.options import Options
 from table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
 from table.hoodie_table import HoodieTable
-from table.schema import arrow_to_avro, avro_to_arrow
+from table.schema import arrow_to_avro, avro_json, avro_to_arrow
 from table.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
 
 GENERATOR_CLASSES = {
@@ -91,8 +90,8 @@ def _check(options: Options, config: TableConfig) -> None:
         )
 
 
-def stream_schema(options: Options, table: HoodieTable) -> tuple[pa.Schema, str]:
-    """The user columns to write, as Arrow schema and Avro JSON (no meta columns).
+def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
+    """The user columns to write as the table's Avro JSON (no meta columns), and the Avro JSON that has the defaults.
 
     The schema file, where one is given, must have the table's columns with their types; new nullable columns may
     follow. Without a file the table's own schema is used.
@@ -105,14 +104,15 @@ def stream_schema(options: Options, table: HoodieTable) -> tuple[pa.Schema, str]
                 f"table {options.target_base_path} has no schema yet; give "
                 "hoodie.streamer.schemaprovider.source.schema.file"
             )
-        return own, json.dumps(arrow_to_avro(own, table.config.name))
-    schema, _ = read_schema_file(options)
+        assert text is not None
+        return text, text
+    schema, file_text = read_schema_file(options)
     _check_fields(schema, table.config, options)
     if own is not None:
         _check_evolution(own, schema, options.schema_file)
         added = [f for f in schema if f.name not in own.names]
         schema = pa.schema([*(schema.field(f.name) for f in own), *added])
-    return schema, json.dumps(arrow_to_avro(schema, table.config.name))
+    return avro_json(arrow_to_avro(schema, table.config.name)), file_text
 
 
 def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
@@ -122,7 +122,9 @@ def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
         text = path.read_text(encoding="utf-8")
         return avro_to_arrow(text), text
     except OSError as e:
-        raise ConfigError(f"schema file {path}: {e.strerror}; check hoodie.streamer.schemaprovider.source.schema.file") from e
+        raise ConfigError(
+            f"schema file {path}: {e.strerror}; check hoodie.streamer.schemaprovider.source.schema.file"
+        ) from e
     except ValueError as e:
         raise ConfigError(f"schema file {path} is no Avro record schema: {e}") from e
 

@@ -129,7 +129,14 @@ def _located(
     op[-1] = OP_STATUS
     note[-1] = json.dumps({"group": label, "delta": result.delta, "stats": result.stats})
     return pd.DataFrame(
-        {"dest_part": part, "dest_file": file_id, "op": op, "skey": skey, "ord": ordering, "value": value, "note": note},
+        {
+            "dest_part": part,
+            "dest_file": file_id,
+            "op": op,
+            "skey": skey,
+            "ord": ordering,
+            "value": value,
+            "note": note,
+        },
         copy=False,
     )
-

@@ -47,7 +47,7 @@ class TimelineGuard:
                 )
             break
         self._covered = timeline.newest_completed or ""
-        job.as_of = self._covered
+        job.as_of = timeline.newest_completed
         for pending in timeline.pending_writes:
             if is_alive(job.table.storage, pending.time, job.clock_ms()):
                 raise ForeignCommitError(

@@ -17,9 +17,10 @@ from streaming.crash import CrashPlan
 from streaming.decode_spec import DecodeSpec, cached_decoder
 from streaming.quarantine import write_quarantine
 from streaming.tag import OP_BAD, OP_DELETE_NATURAL, OP_STATUS
-from table.file_writer import WriteContext, WriterOptions, write_file_group
+from table.file_writer import write_file_group
 from table.hoodie_table import HoodieTable
 from table.names import write_token
+from table.write_context import WriteContext, WriterOptions
 
 RESULT_SCHEMA = "kind string, payload string"
 WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS = "write", "tag", "quarantine"
@@ -27,12 +28,12 @@ WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS = "write", "tag", "quarantine"
 
 @dataclass(frozen=True)
 class WriteSpec:
-    """One batch's constants for the write tasks. ``as_of``: newest completed instant the slices are looked up at."""
+    """One batch's constants for the write tasks. ``as_of``: newest completed instant, whose slices are written over."""
 
     base_path: str
     instant: str
     action: str
-    as_of: str
+    as_of: str | None
     batch_id: int
     run: int
     avro_json: str
@@ -95,19 +96,22 @@ def _write_files(spec: WriteSpec, rows: pa.Table, context: TaskContext) -> list[
     gone = np.flatnonzero((op == OP_DELETE) | (op == OP_DELETE_NATURAL))
     deletes = _deletes(spec.decode, rows, keys, gone, op)
     out: list[tuple[str, str]] = []
+    written = 0  # keeps the commit's sequence numbers unique within the task
     for part, file_id, mine_up, mine_del in _by_file_group(rows, keep, gone):
-        statuses = write_file_group(table, write, part, file_id, upserts.take(mine_up), deletes.take(mine_del))
+        mine = upserts.take(mine_up)
+        statuses = write_file_group(table, write, part, file_id, mine, deletes.take(mine_del), written)
         out += [(WRITE_STATUS, s.to_json()) for s in statuses]
+        written += mine.num_rows
     return out
 
 
 def record_keys(skeys: pa.ChunkedArray) -> pa.Array:
     """Record keys (string) of state keys: after the first byte, or after the NUL that ends the partition path."""
-    flat = skeys.combine_chunks()
-    if len(flat) and flat[0].as_py()[:1] != GLOBAL_KEY:
-        flat = pc.list_element(pc.split_pattern(flat.cast(pa.string()), "\0", max_splits=1), 1)
-        return flat.cast(pa.string())
-    return pc.binary_slice(flat, 1).cast(pa.string())
+    flat = skeys.combine_chunks().cast(pa.string())
+    if len(flat) and flat[0].as_py()[:1] != GLOBAL_KEY.decode():
+        return pc.list_element(pc.split_pattern(flat, "\0", max_splits=1), 1)
+    # binary_slice of Arrow 26 fails on binary values ("Negative buffer resize"); the text form does not
+    return pc.utf8_slice_codeunits(flat, 1)
 
 
 def _deletes(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, gone: Any, op: Any) -> pa.Table:
@@ -147,7 +151,9 @@ def _runs(code: np.ndarray, n: int) -> list[np.ndarray]:
 
 def _bad_rows(bad: pa.Table, topic: str) -> list[dict[str, Any]]:
     out = []
-    for note, key, value in zip(bad["note"].to_pylist(), bad["skey"].to_pylist(), bad["value"].to_pylist(), strict=True):
+    for note, key, value in zip(
+        bad["note"].to_pylist(), bad["skey"].to_pylist(), bad["value"].to_pylist(), strict=True
+    ):
         source, high, low, reason = json.loads(note)
         place = {"path": source, "offset": low} if source else {"topic": topic, "partition": high, "offset": low}
         out.append({**place, "reason": reason, "key": key, "value": value})

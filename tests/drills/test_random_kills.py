@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.drills.stream_job import DEADLINE_S, StreamJob, chunks_of
 from tests.support.events import Mix, generate
-from tests.support.process import wait_for
+from tests.support.process import Process, wait_for
 
 PER_BATCH = 100
 
@@ -25,16 +27,17 @@ PER_BATCH = 100
 def test_kills_at_random_times_lose_and_double_nothing(tmp_path: Path, table_type: str, kills: int) -> None:
     rng = random.Random(kills)
     batches = 3 * kills + 8
-    job = StreamJob(tmp_path, table_type, chunks_of(list(generate(batches * PER_BATCH, Mix(keys=90), seed=11)), PER_BATCH))
+    job = StreamJob(
+        tmp_path, table_type, chunks_of(list(generate(batches * PER_BATCH, Mix(keys=90), seed=11)), PER_BATCH)
+    )
     job.write_input()
     hits = 0
     for _ in range(kills):
         before = job.check()
         with job.start() as process:
-            # Wait for one more commit, so that the run as a whole moves on, then kill somewhere in the next batch.
-            wait_for(lambda: len(job.committed_batches()) > before or process.returncode is not None, DEADLINE_S, "a commit")
-            pause = rng.random() * 1.5
-            wait_for_seconds(process, pause)
+            # Wait for one more commit, so that the run as a whole moves on, then kill somewhere in the next batches.
+            wait_for(partial(moved_on, job, process, before), DEADLINE_S, "a commit")
+            time.sleep(rng.random() * 1.5)  # the moment of the kill is the point here, nothing is synchronised by it
             hits += process.returncode is None
             process.kill()
         job.check()
@@ -43,8 +46,6 @@ def test_kills_at_random_times_lose_and_double_nothing(tmp_path: Path, table_typ
     assert hits == kills, f"only {hits} of {kills} kills met a running job"
 
 
-def wait_for_seconds(process: object, seconds: float) -> None:
-    """Let the job run on for a random time: the moment of the kill is the point here, nothing is synchronised by it."""
-    import time
-
-    time.sleep(seconds)
+def moved_on(job: StreamJob, process: Process, before: int) -> bool:
+    """A batch more than before is committed, or the job has ended."""
+    return len(job.committed_batches()) > before or process.returncode is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +41,7 @@ def test_positions_grow_strictly_through_the_file(lines: list[bytes], size: int,
             part = pa.array(mine[i : i + cut], pa.binary())
             n = len(part)
             seen += positions.assign(pa.array(["f"] * n), pa.array([start] * n, pa.int64()), part).to_pylist()
-    assert all(a < b for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a < b for a, b in pairwise(seen))
 
 
 def test_the_first_block_gives_byte_offsets_and_files_in_one_task_start_anew() -> None:
@@ -48,4 +50,7 @@ def test_the_first_block_gives_byte_offsets_and_files_in_one_task_start_anew() -
     paths = pa.array(["a", "a", "a", "b"])
     assert positions.assign(paths, pa.array([0, 0, 0, 0], pa.int64()), values).to_pylist() == [0, 3, 4, 0]
     assert positions.assign(pa.array(["b"]), pa.array([0], pa.int64()), pa.array([b"y"])).to_pylist() == [2]
-    assert positions.assign(pa.array([], pa.string()), pa.array([], pa.int64()), pa.array([], pa.binary())).to_pylist() == []
+    assert (
+        positions.assign(pa.array([], pa.string()), pa.array([], pa.int64()), pa.array([], pa.binary())).to_pylist()
+        == []
+    )
