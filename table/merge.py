@@ -66,7 +66,7 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool) -> MergedLog:
     else:
         positions = np.flatnonzero(natural)
         barrier[codes[positions]] = positions
-        winner = _greatest(codes, _ranks(orderings, natural), barrier)
+        winner = _greatest(codes, _ranks(orderings), barrier)
         unconditional = barrier >= 0
     row = np.where(deleted, -1, _row_numbers(batches))[winner]
     return MergedLog(
@@ -118,12 +118,11 @@ def _greatest(codes: _Ints, ranks: _Ints, barrier: _Ints) -> _Ints:
     return winner
 
 
-def _ranks(orderings: pa.Array, natural: _Bools) -> _Ints:
-    """Order-preserving numbers of the ordering values; natural-order deletes are below all, then nulls."""
+def _ranks(orderings: pa.Array) -> _Ints:
+    """Order-preserving numbers of the ordering values; nulls (natural-order deletes among them) are the smallest."""
     ranks = pc.rank(orderings, sort_keys="ascending", tiebreaker="dense")
     numbers: _Ints = ranks.to_numpy().astype(np.int64)
     numbers[orderings.is_null().to_numpy(zero_copy_only=False)] = 0
-    numbers[natural] = -1
     return numbers
 
 

@@ -11,6 +11,7 @@ from table.commit_metadata import CommitMetadata
 from table.errors import InstantConflictError, LeaseLostError
 from table.markers import create_marker, has_markers, list_markers
 from table.rollback import rollback
+from table.storage import Storage
 from table.table_config import COPY_ON_WRITE
 from table.write_status import FileKind, WriteStat, WriteStatus
 from tests.table.writer import Writer, row
@@ -65,8 +66,10 @@ def test_the_guard_is_the_last_word(writer: Writer) -> None:
     assert not writer.table.timeline().completed_writes
 
 
-@pytest.mark.parametrize("moment", ["before", "in the guard"])
-def test_a_writer_that_was_rolled_back_cannot_publish(moment: str, writer: Writer) -> None:
+@pytest.mark.parametrize("moment", ["before", "in the guard", "after the last look"])
+def test_a_writer_that_was_rolled_back_cannot_publish(
+    moment: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A paused driver wakes up after another one has rolled its instant back."""
     commit.request(writer.table, T1, "commit")
     commit.inflight(writer.table, T1, "commit")
@@ -74,12 +77,22 @@ def test_a_writer_that_was_rolled_back_cannot_publish(moment: str, writer: Write
     def roll_back() -> None:
         rollback(writer.table, T1, T2)
 
+    guard = None
     if moment == "before":
         roll_back()
+    elif moment == "in the guard":
+        guard = roll_back
+    else:
+        publish = Storage.publish
+
+        def late(self: Storage, staged: str, target: str) -> None:
+            monkeypatch.undo()
+            roll_back()
+            publish(self, staged, target)
+
+        monkeypatch.setattr(Storage, "publish", late)
     with pytest.raises(InstantConflictError, match="rolled back"):
-        commit.complete(
-            writer.table, T1, "commit", CommitMetadata(), guard=None if moment == "before" else roll_back
-        )  # fmt: skip
+        commit.complete(writer.table, T1, "commit", CommitMetadata(), guard=guard)
     assert [i.action for i in writer.table.timeline().instants] == ["rollback"]
 
 

@@ -224,3 +224,20 @@ def test_zero_byte_inflight_files_are_fine(tmp_path: Path) -> None:
     writer.table.storage.write_new(f".hoodie/{instant}.inflight", b"")
     writer.rollback_pending()
     check(writer)
+
+
+def test_torn_files_without_markers_are_found_by_listing(tmp_path: Path) -> None:
+    """The markers are lost, and the log file of a new file group ends in the middle of its block."""
+    writer = Writer.create(tmp_path, MERGE_ON_READ)
+    writer.write([row(n, "p0", 1) for n in range(4)])
+    with pytest.raises(CrashError):
+        writer.write([row(n, "p1", 2) for n in range(6)], crash="files")
+    failed = writer.table.timeline().pending_writes[0].time
+    logs = list(writer.table.storage.walk_files("p1"))
+    for rel in logs:
+        path = Path(writer.table.storage.path(rel))
+        path.write_bytes(path.read_bytes()[:-30])
+    writer.table.storage.delete_tree(f".hoodie/.temp/{failed}")
+    writer.rollback_pending()
+    assert [r for r in writer.table.storage.walk_files("p1") if ".log." in r] == []
+    check(writer)
