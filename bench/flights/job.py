@@ -50,7 +50,7 @@ class Places:
 
 def file_arguments(places: Places, written: Written) -> list[str]:
     """Arguments of the job that reads the event files."""
-    limit = max(16 << 20, written.bytes // BATCHES)
+    limit = max(8 << 20, written.bytes // BATCHES)
     return [
         *("--props", str(PROJECT / "conf" / "flights.properties"), "--source-class", "JsonDFSSource"),
         *("--source-limit", str(limit), "--hoodie-conf", f"hoodie.streamer.source.dfs.root={places.events}"),
@@ -74,7 +74,7 @@ def kafka_arguments(places: Places, written: Written, console: Console) -> Itera
                 messages, TOPIC, broker.python_client(), on_sent=lambda count: progress.update(task, completed=count)
             )
         console.print(f"{sent:,} messages in topic {TOPIC} at {broker.address()}")
-        limit = max(40_000, written.events // BATCHES)
+        limit = max(20_000, written.events // BATCHES)
         yield [
             *("--props", str(PROJECT / "conf" / "flights-kafka.properties"), "--source-class", "JsonKafkaSource"),
             *("--source-limit", str(limit), "--hoodie-conf", f"bootstrap.servers={broker.address()}"),
