@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from rocksdict import (
     BlockBasedOptions,
+    Cache,
     Checkpoint,
     ChecksumType,
     DBCompactionStyle,
@@ -33,9 +34,11 @@ from state.errors import LocalStoreError, LockedStoreError
 META_KEY = b"\x00meta"
 FIRST_RECORD_KEY = b"\x01"
 
-MAX_RUNS = 4
+MAX_RUNS = 3
 _SPACE_AMPLIFICATION_PERCENT = 25
-_BLOCK_BYTES = 2048
+_BLOCK_BYTES = 4096
+_RESTART_INTERVAL = 4
+_CACHE_BYTES = 32 << 20
 _BLOOM_BITS = 10
 _POLL_S = 0.002
 _IDLE_POLLS = 5
@@ -44,8 +47,8 @@ _IDLE_POLLS = 5
 def store_options() -> Options:
     """Options of every store and of every sorted file that goes into one.
 
-    Measured at 250 k and 2.5 M keys of a group: LZ4 with 2 KiB blocks gives 16.7 bytes a key and lookups within 10 %
-    of uncompressed blocks, which take 40 bytes.
+    Measured at 250 k and 2.5 M keys of a group: LZ4 gives 16 bytes a key and lookups within 10 % of uncompressed
+    blocks, which take 40 bytes; a short restart interval makes lookups 10 % faster for 0.5 bytes.
     """
     options = Options(raw_mode=True)
     options.create_if_missing(True)
@@ -54,6 +57,8 @@ def store_options() -> Options:
     options.set_max_log_file_size(1 << 16)
     options.set_stats_dump_period_sec(0)
     options.set_max_background_jobs(2)
+    options.set_max_file_opening_threads(1)
+    options.set_skip_stats_update_on_db_open(True)
     options.set_disable_auto_compactions(True)
     options.set_level_zero_file_num_compaction_trigger(MAX_RUNS)
     options.set_level_zero_slowdown_writes_trigger(1 << 20)
@@ -66,6 +71,8 @@ def store_options() -> Options:
     options.set_universal_compaction_options(universal)
     table = BlockBasedOptions()
     table.set_block_size(_BLOCK_BYTES)
+    table.set_block_restart_interval(_RESTART_INTERVAL)
+    table.set_block_cache(Cache.new_hyper_clock_cache(_CACHE_BYTES, _BLOCK_BYTES))
     table.set_bloom_filter(_BLOOM_BITS, False)
     table.set_format_version(5)
     table.set_checksum_type(ChecksumType.xxh3())
