@@ -103,5 +103,7 @@ def data_block(rows: pa.Table, avro_json: str, instant: str, codec: str = "gzip"
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, **writer_options(codec)) as writer:
         writer.write_table(rows)
+        # As the JVM writes it; without a bloom filter and key range, which only base files carry.
+        writer.add_key_value_metadata({"writer.model.name": "avro", "parquet.avro.schema": avro_json})
     header = {HeaderKey.SCHEMA: avro_json, HeaderKey.INSTANT_TIME: instant}
     return encode_block(BlockType.PARQUET_DATA, header, memoryview(sink.getvalue()))

@@ -67,7 +67,7 @@ def test_data_blocks_have_the_form_of_base_files() -> None:
     block = data_block(rows("a"), AVRO, "1", codec="snappy")
     metadata = pq.ParquetFile(pa.BufferReader(block[block.index(b"PAR1") : -12])).metadata
     assert metadata.format_version == "1.0" and metadata.row_group(0).column(0).compression == "SNAPPY"
-    assert metadata.metadata is None
+    assert metadata.metadata == {b"writer.model.name": b"avro", b"parquet.avro.schema": AVRO.encode()}
 
 
 def test_an_existing_log_file_is_never_touched(tmp_path: Path) -> None:
