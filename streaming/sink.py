@@ -166,19 +166,19 @@ class BatchSink:
             if kind == WRITE_STATUS:
                 outcome.statuses.append(WriteStatus.from_json(payload))
             elif kind == TAG_STATUS:
-                self._add_group(outcome, json.loads(payload))
+                self._add_group(outcome, json.loads(payload), replay=replay)
             elif kind == QUARANTINE_STATUS:
                 outcome.counts["quarantined"] += json.loads(payload)["records"]
         outcome.statuses.sort(key=lambda s: s.stat.path)
         return outcome
 
     @staticmethod
-    def _add_group(outcome: Outcome, tagged: dict[str, Any]) -> None:
+    def _add_group(outcome: Outcome, tagged: dict[str, Any], *, replay: bool) -> None:
         label, stats = int(tagged["group"]), tagged["stats"]
         if tagged["delta"] is not None:
             outcome.deltas[label] = tagged["delta"]
         size = {k: stats.pop(k) for k in ("live_keys", "tombstones", "bytes")}
-        if size["bytes"]:  # a replay does not open the store
+        if stats["records"] and not replay:  # else the store was not opened
             outcome.groups[label] = size
         outcome.counts.update(stats)
 
