@@ -126,7 +126,8 @@ def _check_new(config: TableConfig) -> None:
         raise ValueError(f"table name {config.name!r} is empty or holds a slash")
     if not config.record_key_fields:
         raise ValueError("a table needs one record key field at least")
-    problem = _write_problem(replace(config, key_generator=config.key_generator or default_key_generator(config)))
+    generator = config.key_generator or default_key_generator(config.record_key_fields, config.partition_fields)
+    problem = _write_problem(replace(config, key_generator=generator))
     if problem is not None:
         raise UnsupportedTableError(f"cannot create table {config.name}: {problem}")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from table.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from table.commit import unstage
-from table.errors import InstantConflictError, UnsupportedTableError
+from table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
 from table.heartbeat import delete_heartbeat
 from table.hoodie_table import HoodieTable
 from table.instant import COMPLETED_ACTION, ROLLBACK, Instant, State
@@ -87,7 +87,12 @@ def _failed(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
 
 def _resume(table: HoodieTable, begun: Instant, only: str | None = None) -> RollbackResult | None:
     rel = _rel(table, Instant(begun.time, ROLLBACK, State.REQUESTED))
-    record = read_record(table.storage.read(rel), table.storage.path(rel))
+    try:
+        record = read_record(table.storage.read(rel), table.storage.path(rel))
+    except FileNotFoundError:
+        raise CorruptFileError(
+            f"rollback {begun.time} of {table.base_path} is unfinished and its plan {rel} is missing: finish it with Hudi"
+        ) from None
     target = record.get("instantToRollback") or {}
     if only is not None and target.get("commitTime") != only:
         return None

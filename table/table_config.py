@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -85,7 +85,8 @@ class TableConfig:
             "hoodie.timeline.layout.version": "1",
             CHECKSUM_KEY: table_checksum(self.database, self.name),
             "hoodie.table.recordkey.fields": ",".join(self.record_key_fields),
-            "hoodie.table.keygenerator.class": self.key_generator or default_key_generator(self),
+            "hoodie.table.keygenerator.class": self.key_generator
+            or default_key_generator(self.record_key_fields, self.partition_fields),
             "hoodie.datasource.write.hive_style_partitioning": _text(self.hive_style),
             "hoodie.datasource.write.partitionpath.urlencode": _text(self.url_encode),
             "hoodie.datasource.write.drop.partition.columns": "false",
@@ -96,6 +97,7 @@ class TableConfig:
             "hoodie.table.base.file.format": "PARQUET",
             "hoodie.table.timeline.timezone": "UTC" if self.timezone_utc else "LOCAL",
             "hoodie.table.cdc.enabled": "false",
+            "hoodie.partition.metafile.use.base.format": "false",
         }
         if self.partition_fields:
             properties["hoodie.table.partition.fields"] = ",".join(self.partition_fields)
@@ -112,16 +114,18 @@ class TableConfig:
             properties.get("hoodie.table.precombine.field")
         )
         payload = properties.get("hoodie.compaction.payload.class", "")
+        keys = _names(properties.get("hoodie.table.recordkey.fields"))
+        # From version 8 on a field may carry its kind behind a colon (``day:SIMPLE``).
+        partitions = tuple(f.split(":")[0] for f in _names(properties.get("hoodie.table.partition.fields")))
         return TableConfig(
             name=properties["hoodie.table.name"],
             database=properties.get("hoodie.database.name", ""),
             table_type=properties.get("hoodie.table.type", COPY_ON_WRITE),
             version=int(properties.get("hoodie.table.version", "0")),
-            record_key_fields=_names(properties.get("hoodie.table.recordkey.fields")),
-            # From version 8 on a field may carry its kind behind a colon (``day:SIMPLE``).
-            partition_fields=tuple(f.split(":")[0] for f in _names(properties.get("hoodie.table.partition.fields"))),
+            record_key_fields=keys,
+            partition_fields=partitions,
             ordering_fields=ordering,
-            key_generator=_key_generator(properties),
+            key_generator=_key_generator(properties, keys, partitions),
             hive_style=_flag(properties, "hoodie.datasource.write.hive_style_partitioning"),
             url_encode=_flag(properties, "hoodie.datasource.write.partitionpath.urlencode"),
             merge_mode=_merge_mode(properties, payload, bool(ordering)),
@@ -138,19 +142,21 @@ class TableConfig:
         )
 
 
-def default_key_generator(config: TableConfig) -> str:
+def default_key_generator(record_key_fields: Sequence[str], partition_fields: Sequence[str]) -> str:
     """Hudi's own choice of the key generator from the number of key and partition fields."""
-    if not config.partition_fields:
+    if not partition_fields:
         return KEYGEN_PACKAGE + "NonpartitionedKeyGenerator"
-    if len(config.record_key_fields) == 1 and len(config.partition_fields) == 1:
+    if len(record_key_fields) == 1 and len(partition_fields) == 1:
         return KEYGEN_PACKAGE + "SimpleKeyGenerator"
     return KEYGEN_PACKAGE + "ComplexKeyGenerator"
 
 
-def _key_generator(properties: Mapping[str, str]) -> str:
+def _key_generator(properties: Mapping[str, str], keys: Sequence[str], partitions: Sequence[str]) -> str:
     kind = properties.get("hoodie.table.keygenerator.type", "")
     known = _KEYGEN_BY_TYPE.get(kind)
-    return properties.get("hoodie.table.keygenerator.class") or (KEYGEN_PACKAGE + known if known else kind)
+    found = properties.get("hoodie.table.keygenerator.class") or (KEYGEN_PACKAGE + known if known else kind)
+    # Writers may leave it out; then they choose by the fields, as Hudi does when it reads such a table.
+    return found or (default_key_generator(keys, partitions) if keys else "")
 
 
 def _merge_mode(properties: Mapping[str, str], payload: str, has_ordering: bool) -> MergeMode:

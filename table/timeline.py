@@ -8,6 +8,7 @@ from functools import cached_property
 
 from table.avro_timeline import read_record
 from table.commit_metadata import CommitMetadata
+from table.errors import CorruptFileError
 from table.instant import (
     COMPACTION,
     COMPLETED_ACTION,
@@ -131,7 +132,13 @@ def _compaction_plans(storage: Storage, timeline: Timeline) -> dict[FileGroupId,
         if instant.action not in (COMPACTION, LOG_COMPACTION):
             continue
         rel = f"{timeline.folder}/{instant.time}.{instant.action}.requested"
-        plan = read_record(storage.read(rel), storage.path(rel))
+        try:
+            plan = read_record(storage.read(rel), storage.path(rel))
+        except FileNotFoundError:
+            raise CorruptFileError(
+                f"{storage.path(rel)} is missing, the plan of an unfinished {instant.action}: without it nobody can tell "
+                "which log files count; restore it, or read again if a compaction has just ended"
+            ) from None
         # A log compaction only rewrites logs into logs: it starts no slice.
         if instant.action == COMPACTION:
             for operation in plan.get("operations") or ():

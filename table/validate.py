@@ -20,7 +20,7 @@ from table.partition_metadata import join
 from table.schema import PARTITION_PATH, RECORD_KEY
 from table.slice_reader import RECORD_BLOCKS
 from table.snapshot import scan_snapshot
-from table.storage import Storage
+from table.storage import META_FOLDER, Storage
 from table.timeline import Timeline
 from table.write_status import WriteStat
 
@@ -36,6 +36,7 @@ def validate(table: HoodieTable) -> list[str]:
     unfinished = (*timeline.pending_writes, *timeline.pending_rollbacks)
     problems = [f"unfinished {i.action} {i.time} ({i.state})" for i in unfinished]
     problems += _stale_markers(table.storage, timeline)
+    problems += _invisible_folders(table.storage, set(view.partitions()))
     for partition in view.partitions():
         names = [(e.name, e.size) for e in table.storage.list(partition) if not e.is_dir]
         files = [(join(partition, name), size) for name, size in names]
@@ -62,6 +63,18 @@ def _stale_markers(storage: Storage, timeline: Timeline) -> list[str]:
     pending = {instant.time for instant in timeline.pending}
     folders = (e.name for e in storage.list(TEMP_FOLDER) if e.is_dir)
     return [f"markers of {name} are left, which is no pending instant" for name in folders if name not in pending]
+
+
+def _invisible_folders(storage: Storage, partitions: set[str]) -> Iterator[str]:
+    """Folders with data files that readers pass over, as they have no partition metafile."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        entries = storage.list(folder)
+        folders += [join(folder, e.name) for e in entries if e.is_dir and e.name != META_FOLDER]
+        data = [e.name for e in entries if parse_base_file_name(e.name) or parse_log_file_name(e.name)]
+        if data and folder not in partitions:
+            yield f"{folder or 'the base path'} has {len(data)} data files and no partition metafile: readers skip it"
 
 
 def _check_bases(table: HoodieTable, timeline: Timeline, stats: _Stats, files: Iterable[str]) -> Iterator[str]:

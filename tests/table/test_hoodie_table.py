@@ -66,8 +66,13 @@ def test_key_generator_follows_the_fields() -> None:
     }
     for kind, cases in kinds.items():
         for key_fields, partition_fields in cases:
+            wanted = f"org.apache.hudi.keygen.{kind}KeyGenerator"
+            assert default_key_generator(key_fields, partition_fields) == wanted
             config = replace(CONFIG, record_key_fields=key_fields, partition_fields=partition_fields)
-            assert default_key_generator(config) == f"org.apache.hudi.keygen.{kind}KeyGenerator"
+            properties = config.to_properties()
+            assert TableConfig.from_properties(properties).key_generator == wanted
+            del properties["hoodie.table.keygenerator.class"]
+            assert TableConfig.from_properties(properties).key_generator == wanted
 
 
 @pytest.mark.parametrize("name", NAMES)
