@@ -17,7 +17,7 @@ from state.errors import StateError
 from state.layout import StateLayout
 from state.manifest import BatchManifest, DeltaRef
 from state.pointer import FileRef
-from state.snapshot import snapshot_files
+from state.snapshot import MANIFEST_SUFFIX, snapshot_files
 
 _FLOORS = "floors.json"
 
@@ -74,7 +74,7 @@ def _used_by_snapshots(layout: StateLayout, label: int, names: list[str], floor:
     used: set[str] = set()
     for name in names:
         batch = batch_of(name)
-        if name.endswith(".json") and not name.startswith(".") and batch is not None and batch >= floor:
+        if name.endswith(MANIFEST_SUFFIX) and batch is not None and batch >= floor:
             used.update(f.stored for f in snapshot_files(layout, label, _unchecked(layout, label, name, batch)))
     return used
 

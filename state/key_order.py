@@ -25,7 +25,7 @@ def sort_keys(skeys: OBJECTS) -> tuple[INT64, npt.NDArray[np.bool_]]:
     keys: list[bytes] = skeys.tolist()
     lengths = np.fromiter(map(len, keys), np.int32, n)
     widest = int(lengths.max())
-    words = -(-widest // 8)
+    words = max(1, -(-widest // 8))
     if words > _MAX_WORDS:
         return _sort_long(keys)
     padded = np.array(keys, dtype=f"S{words * 8}").view(">u8").reshape(n, words).astype(np.uint64)

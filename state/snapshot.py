@@ -1,6 +1,6 @@
 """Snapshots: a key group's whole store, made durable by copying only the sorted files not stored before.
 
-`snapshots/<label>/<batch>-<chain>-<hash>.json` names every file of the store; the files themselves lie beside it under
+`snapshots/<label>/<batch>-<chain>-<hash>.snapshot.json` names every file of the store; the files themselves lie beside it under
 content-unique names, `<batch>-<hash of content><ext>`, shared between snapshots.
 """
 
@@ -21,6 +21,7 @@ from state.pointer import FileRef
 from state.rocks_store import RocksStore
 
 SNAPSHOT_VERSION = 1
+MANIFEST_SUFFIX = ".snapshot.json"
 _SORTED_SUFFIX = ".sst"
 _SKIPPED = ("IDENTITY", "LOCK", "LOG")
 
@@ -66,7 +67,7 @@ def take_snapshot(
         "files": [[f.name, f.stored, f.size, f.crc] for f in files],
     }
     data = json.dumps(doc, separators=(",", ":")).encode()
-    name = f"{batch_id:012d}-{chain[:16] or 'root'}-{blake2b(data, digest_size=8).hexdigest()}.json"
+    name = f"{batch_id:012d}-{chain[:16] or 'root'}-{blake2b(data, digest_size=8).hexdigest()}{MANIFEST_SUFFIX}"
     write_new(os.path.join(folder, name), data, batch_id, layout.durable_fsync)
     return FileRef(batch_id, chain, name, len(data), zlib.crc32(data))
 

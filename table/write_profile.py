@@ -83,7 +83,7 @@ class WriteProfile:
         try:
             doc: dict[str, Any] = json.loads(text)
             version = doc.pop("version", None)
-        except (ValueError, AttributeError) as e:
+        except (ValueError, TypeError, AttributeError) as e:
             raise TableError(f"{source}: not a write profile ({e}); remove the checkpoint or restore this file") from e
         if version != WRITE_PROFILE_VERSION:
             raise TableError(

@@ -1,0 +1,99 @@
+"""Garbage collection keeps what a pointer of a retained batch can name, and only little more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from state.errors import StateError
+from state.gc import collect_garbage
+from state.layout import StateLayout
+from state.manifest import BatchManifest
+from state.pointer import Pointer
+from state.restore import open_at
+from state.tag_group import tag_key_group
+from tests.state.tagging import LABEL, Event, make_batch, make_profile
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> StateLayout:
+    return StateLayout(str(tmp_path / "index"), str(tmp_path / "local"), snapshot_every=3, durable_fsync=False)
+
+
+def files(layout: StateLayout) -> set[str]:
+    return {name for _, _, names in os.walk(layout.durable_dir) for name in names}
+
+
+def test_every_retained_pointer_can_be_restored(layout: StateLayout, tmp_path: Path) -> None:
+    manifests = str(tmp_path / "manifests")
+    pointers: list[bytes | None] = []
+    pointer = None
+    most = 0
+    for batch_id in range(40):
+        events = [Event(f"k{batch_id * 3 + i}", "p", batch_id) for i in range(6)]
+        if batch_id % 4:  # an attempt whose outcome was thrown away leaves orphans
+            tag_key_group(LABEL, pointer, make_batch(events[:2], layout), make_profile(batch_id, run=2), layout)
+        changed = not 20 <= batch_id < 28  # a long time without a record
+        deltas: dict[int, str] = {}
+        if changed:
+            result = tag_key_group(LABEL, pointer, make_batch(events, layout), make_profile(batch_id), layout)
+            assert result.delta
+            pointer, deltas = result.pointer, {LABEL: result.delta}
+        BatchManifest("q", batch_id, 1, deltas).write(manifests)
+        pointers.append(pointer)
+        oldest = batch_id - 5
+        if oldest > 0:
+            collect_garbage(layout, [LABEL], oldest)
+            shutil.rmtree(layout.local_dir)
+            for retained in pointers[oldest:]:
+                assert retained
+                at = Pointer.from_bytes(retained, LABEL)
+                store, meta = open_at(layout, LABEL, at)
+                store.close()
+                assert meta.chain == at.chain
+        most = max(most, len(files(layout)))
+    assert most < 120
+    assert not any(name.startswith("000000000000-") for name in files(layout))
+    assert len(os.listdir(manifests)) == 6
+
+
+def test_old_temporary_files_go_and_young_ones_stay(layout: StateLayout, tmp_path: Path) -> None:
+    pointer = None
+    for batch_id in range(4):
+        result = tag_key_group(
+            LABEL, pointer, make_batch([Event("k", "p", batch_id)], layout), make_profile(batch_id), layout
+        )
+        assert result.delta
+        pointer = result.pointer
+        BatchManifest("q", batch_id, 1, {LABEL: result.delta}).write(str(tmp_path / "manifests"))
+    old, young = (Path(layout.deltas_dir(LABEL), f".tmp-{b:012d}-host-1-0") for b in (1, 9))
+    for path in (old, young):
+        path.touch()
+    collect_garbage(layout, [LABEL], 3)
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_group_without_a_committed_change_keeps_everything(layout: StateLayout) -> None:
+    tag_key_group(LABEL, None, make_batch([Event("k", "p", 1)], layout), make_profile(0), layout)
+    before = files(layout)
+    assert collect_garbage(layout, [LABEL], 50) == 0
+    assert files(layout) == before
+
+
+def test_later_run_replaces_the_manifest_of_a_failed_one(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    BatchManifest("q", 4, 1, {1: "a"}).write(folder)
+    name = BatchManifest("q", 4, 2, {1: "b"}).write(folder)
+    assert os.listdir(folder) == [name]
+    assert BatchManifest.read(str(tmp_path / name)) == BatchManifest("q", 4, 2, {1: "b"})
+
+
+@pytest.mark.parametrize("text", ["junk", "[]", '{"version":7}', '{"version":1}'])
+def test_damaged_manifest_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(StateError, match=r"x\.json"):
+        BatchManifest.read(str(path))

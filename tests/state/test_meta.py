@@ -1,0 +1,55 @@
+"""What a checkpoint fixes for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from state.errors import StateError
+from state.meta import meta_path, open_or_create_meta, read_meta
+
+GIVEN: dict[str, Any] = {
+    "shuffle_partitions": 2,
+    "key_groups": 8,
+    "stream_id": "flights",
+    "ordering": "int64",
+    "global_index": True,
+}
+
+
+def test_made_once_then_read(tmp_path: Path) -> None:
+    made = open_or_create_meta(str(tmp_path), **GIVEN)
+    assert len(made.labels) == made.key_groups == 8
+    assert open_or_create_meta(str(tmp_path), **GIVEN) == made == read_meta(str(tmp_path))
+
+
+def test_defaults_of_another_machine_give_way(tmp_path: Path) -> None:
+    made = open_or_create_meta(str(tmp_path), **GIVEN)
+    assert open_or_create_meta(str(tmp_path), **GIVEN | {"shuffle_partitions": 16, "key_groups": 64}) == made
+
+
+@pytest.mark.parametrize(
+    "change,explicit",
+    [
+        ({"key_groups": 16}, ["index.key.groups"]),
+        ({"shuffle_partitions": 4}, ["spark.sql.shuffle.partitions"]),
+        ({"stream_id": "other"}, []),
+        ({"ordering": "bytes"}, []),
+        ({"global_index": False}, []),
+    ],
+)
+def test_contradiction_is_refused_by_name(tmp_path: Path, change: dict[str, Any], explicit: list[str]) -> None:
+    open_or_create_meta(str(tmp_path), **GIVEN)
+    with pytest.raises(StateError, match=next(iter(change))):
+        open_or_create_meta(str(tmp_path), **GIVEN | change, explicit=explicit)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"version":2,"record_format":1}', '{"version":1}'])
+def test_damaged_or_newer_file_is_named(tmp_path: Path, text: str) -> None:
+    path = Path(meta_path(str(tmp_path)))
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(StateError, match=r"meta\.json"):
+        open_or_create_meta(str(tmp_path), **GIVEN)

@@ -1,0 +1,66 @@
+"""Ordering values keep their order and come back as they were."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.errors import StateError
+from state.ordering import decode_ordering, encode_ordering, ordering_kind
+
+CASES: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.int32(), [-(2**31), -1, 0, 5]),
+    (pa.int64(), [-(2**63), -1, 0, 2**63 - 1]),
+    (pa.float64(), [float("-inf"), -1e300, -1.5, -5e-324, 0.0, 5e-324, 2.0, float("inf")]),
+    (pa.float32(), [-2.5, 0.0, 1.25]),
+    (pa.decimal128(18, 2), [Decimal("-9999999999999999.99"), Decimal("-0.01"), Decimal("0.00"), Decimal("1.10")]),
+    (pa.decimal128(5, 0), [Decimal(-7), Decimal(3)]),
+    (pa.string(), ["", "a", "a\x00", "b", "ä"]),
+]
+
+
+@pytest.mark.parametrize("data_type,values", CASES, ids=[str(t) for t, _ in CASES])
+def test_order_and_value_survive(data_type: pa.DataType, values: list[Any]) -> None:
+    column = pa.array([None, *values], data_type)
+    codes = encode_ordering(column)
+    assert sorted(codes[1:].tolist()) == codes[1:].tolist()
+    assert len(set(codes[1:].tolist())) == len(values)
+    known = np.array([False] + [True] * len(values))
+    assert decode_ordering(codes, known, data_type).equals(column)
+    assert encode_ordering(column.slice(2)).tolist() == codes[2:].tolist()
+
+
+@pytest.mark.parametrize("data_type", [pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("ms")], ids=str)
+def test_dates_and_timestamps(data_type: pa.DataType) -> None:
+    storage = pa.int32() if data_type == pa.date32() else pa.int64()
+    column = pa.array([-5, 0, 20_000, None], storage).view(data_type)
+    codes = encode_ordering(column)
+    assert codes[:3].tolist() == [-5, 0, 20_000]
+    assert decode_ordering(codes, np.array([True, True, True, False]), data_type).equals(column)
+
+
+def test_negative_zero_is_zero_and_nan_is_last() -> None:
+    codes = encode_ordering(pa.array([-0.0, 0.0, float("inf"), float("nan")]))
+    assert codes[0] == codes[1]
+    assert codes[3] > codes[2]
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=2))
+def test_doubles_order(values: list[float]) -> None:
+    codes = encode_ordering(pa.array(values, pa.float64())).tolist()
+    for a, b in pairwise(values):
+        first, second = codes[values.index(a)], codes[values.index(b)]
+        assert (a < b) == (first < second)
+
+
+@pytest.mark.parametrize("data_type", [pa.bool_(), pa.decimal128(19, 0), pa.binary(), pa.list_(pa.int8())], ids=str)
+def test_other_types_are_refused_by_name(data_type: pa.DataType) -> None:
+    with pytest.raises(StateError, match="ordering field of type"):
+        ordering_kind(data_type)
