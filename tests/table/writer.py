@@ -50,14 +50,14 @@ class Writer:
 
     @staticmethod
     def create(folder: Path, table_type: str, **options: Any) -> Writer:
-        """A new table ``t`` with the columns of SCHEMA below ``folder``."""
+        """A new table ``t`` below ``folder``, with the columns of SCHEMA unless ``schema`` names others."""
         config = TableConfig(
             name="t",
             table_type=table_type,
             record_key_fields=("id",),
             partition_fields=("part",),
             ordering_fields=("ver",),
-            create_schema=json.dumps(arrow_to_avro(SCHEMA, "t")),
+            create_schema=json.dumps(arrow_to_avro(options.get("schema", SCHEMA), "t")),
         )
         return Writer(HoodieTable.create(str(folder / "t"), config, START_MS), **options)
 
@@ -73,7 +73,7 @@ class Writer:
         self,
         upserts: Sequence[Row] = (),
         deletes: Iterable[str] = (),
-        orderings: Mapping[str, int] | None = None,
+        orderings: Mapping[str, Any] | None = None,
         crash: str | None = None,
     ) -> str:
         """One commit: upserts with new and known keys, moves among them, and deletes of known keys.
@@ -82,7 +82,7 @@ class Writer:
         """
         table, timeline = self.table, self.table.timeline()
         where, live = dict(self.where), dict(self.live)
-        work: dict[tuple[str, str], tuple[list[Row], list[tuple[str, int | None]]]] = {}
+        work: dict[tuple[str, str], tuple[list[Row], list[tuple[str, Any]]]] = {}
         for key in deletes:
             work.setdefault(where.pop(key), ([], []))[1].append((key, (orderings or {}).get(key)))
             del live[key]
@@ -104,7 +104,8 @@ class Writer:
             token = f"{n}-1-{self.attempt}"
             ctx = WriteContext(instant, self.action, n, token, self.schema, avro, timeline.newest_completed, timeline,
                                self.options)  # fmt: skip
-            statuses += write_file_group(table, ctx, partition, file_id, self.rows(rows), delete_rows(gone))
+            deletes = delete_rows(gone, self.schema.field("ver").type)
+            statuses += write_file_group(table, ctx, partition, file_id, self.rows(rows), deletes)
         if crash == "files":
             raise CrashError
         statuses = [WriteStatus.from_json(status.to_json()) for status in statuses]
@@ -141,11 +142,11 @@ class Writer:
         return self
 
 
-def delete_rows(gone: Sequence[tuple[str, int | None]]) -> pa.Table:
+def delete_rows(gone: Sequence[tuple[str, Any]], ordering_type: pa.DataType = pa.int64()) -> pa.Table:
     """Deletes as write_file_group takes them: record keys with their ordering values."""
     return pa.table({
         "_hoodie_record_key": pa.array([key for key, _ in gone], pa.string()),
-        "_ordering": pa.array([ordering for _, ordering in gone], pa.int64()),
+        "_ordering": pa.array([ordering for _, ordering in gone], ordering_type),
     })  # fmt: skip
 
 

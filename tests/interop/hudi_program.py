@@ -1,0 +1,88 @@
+"""Real Hudi on Spark, as a program of the peers' Python: takes orders as JSON lines, answers with JSON lines.
+
+It stands alone (standard library and pyspark only), as the peers' environment has nothing of this project.
+Arguments: the bundle's path, a scratch folder. An answer's line begins with ANSWER; other lines are chatter.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any
+
+ANSWER = "ANSWER "
+
+
+def session(bundle: str, scratch: str) -> Any:
+    """A local Spark with Hudi; times in UTC."""
+    from pyspark.sql import SparkSession
+
+    conf = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "2g",
+        "spark.jars": bundle,
+        "spark.driver.extraClassPath": bundle,
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.local.dir": f"{scratch}/local",
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    builder = SparkSession.builder.appName("hudi")
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def read(spark: Any, order: dict[str, Any]) -> None:
+    """Rows of a table, with the meta columns, into Parquet files."""
+    # Two readings of one path are one plan to Spark, and the table may have changed in between.
+    spark.catalog.clearCache()
+    frame = spark.read.format("hudi").options(**order["options"]).load(order["table"])
+    frame.coalesce(1).write.parquet(order["rows"])
+
+
+def write(spark: Any, order: dict[str, Any]) -> None:
+    """Rows of Parquet files into a table."""
+    frame = spark.read.parquet(order["rows"])
+    frame.write.format("hudi").options(**order["options"]).mode("append").save(order["table"])
+
+
+def cause(error: BaseException) -> str:
+    """The chain of Java's causes, which py4j hides, or Python's own trace."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    lines = []
+    while java is not None:
+        lines.append(str(java.toString()))
+        java = java.getCause()
+    return "\n".join(lines) or traceback.format_exc()
+
+
+def main() -> None:
+    spark = session(*sys.argv[1:3])
+    print(ANSWER + json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            {"read": read, "write": write}[order["do"]](spark, order)
+            answer: dict[str, Any] = {"done": order["do"]}
+        except Exception as error:
+            answer = {"error": cause(error)}
+        print(ANSWER + json.dumps(answer), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

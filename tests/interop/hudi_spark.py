@@ -1,0 +1,111 @@
+"""Real Hudi as seen from a test: read a table, write into one. The work is done by ``hudi_program.py`` on the peers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from table.hoodie_table import HoodieTable
+from tests.interop import peers
+from tests.interop.hudi_program import ANSWER
+
+PROGRAM = Path(__file__).with_name("hudi_program.py")
+
+
+class HudiError(AssertionError):
+    """What Hudi said."""
+
+
+class HudiSpark:
+    """One Hudi release in a process of its own, for the time of the ``with`` block."""
+
+    def __init__(self, version: str, folder: Path) -> None:
+        self.version = version
+        self._folder = folder
+        self._count = 0
+        self._log = (folder / "hudi.log").open("w")
+        # This process may have Spark's variables of its own, which would lead the other one astray.
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
+        self._process = subprocess.Popen(
+            [str(peers.python()), str(PROGRAM), str(peers.bundle(version)), str(folder / "scratch")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=env, cwd=folder,
+        )  # fmt: skip
+
+    def __enter__(self) -> HudiSpark:
+        self._answer()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.communicate()  # the end of its orders ends it
+        self._log.close()
+
+    @property
+    def is_0x(self) -> bool:
+        """True for the line before 1.0, whose own table version is 6."""
+        return self.version.startswith("0.")
+
+    def read(self, table: Path | str, **options: str) -> pa.Table:
+        """The snapshot (or what the options ask for) with the meta columns."""
+        self._count += 1
+        out = self._folder / f"read-{self._count}"
+        self._order(do="read", table=str(table), rows=str(out), options=options)
+        return pq.read_table(out)
+
+    def write(self, table: HoodieTable, rows: pa.Table, options: Mapping[str, str], operation: str = "upsert") -> None:
+        """Rows of user columns into a table of ours, as a user of Hudi would, with the table's own settings."""
+        self._count += 1
+        path = self._folder / f"write-{self._count}.parquet"
+        pq.write_table(rows, path)
+        config = table.config
+        settings = {
+            "hoodie.table.name": config.name,
+            "hoodie.datasource.write.table.type": config.table_type,
+            "hoodie.datasource.write.recordkey.field": ",".join(config.record_key_fields),
+            "hoodie.datasource.write.partitionpath.field": ",".join(config.partition_fields),
+            "hoodie.datasource.write.precombine.field": config.ordering_field or "",
+            "hoodie.datasource.write.hive_style_partitioning": str(config.hive_style).lower(),
+            "hoodie.datasource.write.keygenerator.class": config.key_generator,
+            "hoodie.datasource.write.operation": operation,
+            "hoodie.upsert.shuffle.parallelism": "2",
+            "hoodie.compact.inline": "false",
+        }
+        if not self.is_0x:
+            settings |= {"hoodie.write.auto.upgrade": "false", "hoodie.write.table.version": "6"}
+        self._order(do="write", table=table.base_path, rows=str(path), options={**settings, **options})
+
+    def index(self, name: str) -> dict[str, str]:
+        """Options for an index: BLOOM, SIMPLE, or RECORD for the record index in the metadata table."""
+        if name != "RECORD":
+            return {"hoodie.index.type": name, "hoodie.metadata.enable": "false"}
+        return {
+            "hoodie.index.type": "RECORD_INDEX" if self.is_0x else "GLOBAL_RECORD_LEVEL_INDEX",
+            "hoodie.metadata.enable": "true",
+            "hoodie.metadata.record.index.enable": "true",
+            "hoodie.metadata.record.index.min.filegroup.count": "1",
+            "hoodie.metadata.global.record.level.index.enable": "true",
+            "hoodie.metadata.global.record.level.index.min.filegroup.count": "1",
+        }
+
+    def _order(self, **order: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        if "error" in answer:
+            raise HudiError(f"Hudi {self.version}, {order['do']} of {order['table']}: {answer['error']}")
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(ANSWER):
+                answer: dict[str, Any] = json.loads(line[len(ANSWER) :])
+                return answer
+        raise HudiError(f"Hudi {self.version} ended: {Path(self._log.name).read_text()[-4000:]}")
