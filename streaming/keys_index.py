@@ -9,46 +9,83 @@ _LATER = "this version has the state index only (STATE)"
 
 INDEX_KEYS = (
     ConfigKey(
-        "hoodie.index.type", Kind.CHOICE, "Which index finds a record's place. `FLINK_STATE` is Flink's name for STATE.",
-        default="STATE", section=_INDEX, values={"STATE": "STATE", "FLINK_STATE": "STATE"}, aliases=("index.type",),
-        refused_values={
-            name: _LATER
-            for name in (
-                "BLOOM", "GLOBAL_BLOOM", "SIMPLE", "GLOBAL_SIMPLE", "BUCKET", "INMEMORY", "HBASE", "RECORD_INDEX",
-                "RECORD_LEVEL_INDEX", "GLOBAL_RECORD_LEVEL_INDEX",
-            )
-        },
+        "hoodie.index.type",
+        Kind.CHOICE,
+        "Which index finds a record's place. `FLINK_STATE` is Flink's name for STATE.",
+        default="STATE",
+        section=_INDEX,
+        values={"STATE": "STATE", "FLINK_STATE": "STATE"},
+        aliases=("index.type",),
+        refused_values=dict.fromkeys(
+            (
+                "BLOOM",
+                "GLOBAL_BLOOM",
+                "SIMPLE",
+                "GLOBAL_SIMPLE",
+                "BUCKET",
+                "INMEMORY",
+                "HBASE",
+                "RECORD_INDEX",
+                "RECORD_LEVEL_INDEX",
+                "GLOBAL_RECORD_LEVEL_INDEX",
+            ),
+            _LATER,
+        ),
     ),
     ConfigKey(
-        "index.bootstrap.enabled", Kind.BOOL, "Load the index from a table that has rows the index does not cover. "
+        "index.bootstrap.enabled",
+        Kind.BOOL,
+        "Load the index from a table that has rows the index does not cover. "
         "Flink's default is false; an empty index over a full table doubles its keys, so here it is true.",
-        default=True, section=_INDEX,
+        default=True,
+        section=_INDEX,
     ),
     ConfigKey(
-        "index.global.enabled", Kind.BOOL, "The record key alone identifies a row, in the whole table: a record with "
+        "index.global.enabled",
+        Kind.BOOL,
+        "The record key alone identifies a row, in the whole table: a record with "
         "another partition moves. When false, partition and key identify it together.",
-        default=True, section=_INDEX,
+        default=True,
+        section=_INDEX,
     ),
     ConfigKey(
-        "index.state.ttl", Kind.FLOAT, "Days after which a key that got no record is forgotten; 0 keeps it for ever. "
+        "index.state.ttl",
+        Kind.FLOAT,
+        "Days after which a key that got no record is forgotten; 0 keeps it for ever. "
         "A forgotten key that comes again is written as a new row beside the old one.",
-        default=0.0, minimum=0, section=_INDEX,
+        default=0.0,
+        minimum=0,
+        section=_INDEX,
     ),
     ConfigKey(
-        "index.partition.regex", Kind.REGEX, "Partitions the bootstrap loads (the whole path must match).",
-        default=".*", section=_INDEX,
+        "index.partition.regex",
+        Kind.REGEX,
+        "Partitions the bootstrap loads (the whole path must match).",
+        default=".*",
+        section=_INDEX,
     ),
     ConfigKey(
-        "index.key.groups", Kind.INT, "Fixed hash slices of the key space; fixed when the checkpoint is made.",
-        default_note="4 x shuffle partitions", minimum=1, maximum=32_768, section=_INDEX,
+        "index.key.groups",
+        Kind.INT,
+        "Fixed hash slices of the key space; fixed when the checkpoint is made.",
+        default_note="4 x shuffle partitions",
+        minimum=1,
+        maximum=32_768,
+        section=_INDEX,
     ),
     ConfigKey(
-        "index.local.dir", Kind.PATH, "Executor-local folder of the key groups' RocksDB; a cache that may be deleted.",
-        default_note="`<spark.local.dir>/tagstream/<table hash>/<query id>`", section=_INDEX,
+        "index.local.dir",
+        Kind.PATH,
+        "Executor-local folder of the key groups' RocksDB; a cache that may be deleted.",
+        default_note="`<spark.local.dir>/tagstream/<table hash>/<query id>`",
+        section=_INDEX,
     ),
     ConfigKey(
-        "tagstream.inserts.to.base.files", Kind.BOOL, "Merge-on-read: write inserts to base files, for tables that "
+        "tagstream.inserts.to.base.files",
+        Kind.BOOL,
+        "Merge-on-read: write inserts to base files, for tables that "
         "writers with a bloom or simple index share (these do not see log files).",
-        default=False, section=_INDEX,
+        default=False,
+        section=_INDEX,
     ),
 )

@@ -70,8 +70,6 @@ class Options:
     parquet_small_file_limit: int
     parquet_codec: str
     parquet_block_size: int
-    parquet_page_size: int
-    parquet_dictionary: bool
     record_size_estimate: int
     record_size_threshold: float
     insert_split_size: int
@@ -140,7 +138,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         max_bad_records=r.number("--max-bad-records"),
         metrics_port=r.opt_number("--metrics-port"),
         spark_master=r.opt_text("--spark-master"),
-        spark_conf=r.spark_conf,
+        spark_conf={name: entry.value for name, entry in r.spark_conf.items()},
         shuffle_partitions=r.opt_number("spark.sql.shuffle.partitions"),
         streaming_checkpoint_identifier=r.opt_text("hoodie.datasource.write.streaming.checkpoint.identifier"),
         source_class=source_class,
@@ -163,8 +161,6 @@ def build_options(entries: Sequence[Entry]) -> Options:
         parquet_small_file_limit=r.number("hoodie.parquet.small.file.limit"),
         parquet_codec=r.text("hoodie.parquet.compression.codec"),
         parquet_block_size=r.number("hoodie.parquet.block.size"),
-        parquet_page_size=r.number("hoodie.parquet.page.size"),
-        parquet_dictionary=r.flag("hoodie.parquet.dictionary.enabled"),
         record_size_estimate=r.number("hoodie.copyonwrite.record.size.estimate"),
         record_size_threshold=r.real("hoodie.record.size.estimation.threshold"),
         insert_split_size=r.number("hoodie.copyonwrite.insert.split.size"),
@@ -267,7 +263,7 @@ def _source_limit(r: Resolved, source_class: str) -> int:
 
 
 def _kafka_options(r: Resolved) -> dict[str, str]:
-    options = {kafka_keys.PREFIX + name: value for name, value in r.kafka.items()}
+    options = {kafka_keys.PREFIX + name: entry.value for name, entry in r.kafka.items()}
     servers = r.opt_text("bootstrap.servers")
     if servers is not None:
         options[kafka_keys.PREFIX + "bootstrap.servers"] = servers
@@ -298,8 +294,8 @@ def _described(r: Resolved) -> tuple[tuple[str, str, str], ...]:
     ]
     for names, prefix in ((r.kafka, kafka_keys.PREFIX), (r.spark_conf, "")):
         rows += [
-            (prefix + name, _show(kafka_keys.is_secret(name), value), r.extra_origin[name])
-            for name, value in sorted(names.items())
+            (prefix + name, _show(kafka_keys.is_secret(name), entry.value), entry.origin)
+            for name, entry in sorted(names.items())
         ]
     return tuple(rows)
 

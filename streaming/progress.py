@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console
+from rich.highlighter import NullHighlighter
 from rich.live import Live
 from rich.logging import RichHandler
 from rich.table import Table
@@ -44,7 +45,7 @@ class Progress:
             self._handler = logging.StreamHandler(stream)
             self._handler.setFormatter(logging.Formatter(_FORMAT))
         else:
-            self._handler = RichHandler(console=self._console, show_path=False, markup=False)
+            self._handler = RichHandler(console=self._console, show_path=False, highlighter=NullHighlighter())
 
     @classmethod
     def open(cls, options: Options) -> Self:

@@ -22,9 +22,8 @@ class Resolved:
     registry: Registry
     values: dict[str, Value] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
-    kafka: dict[str, str] = field(default_factory=dict)
-    spark_conf: dict[str, str] = field(default_factory=dict)
-    extra_origin: dict[str, str] = field(default_factory=dict)
+    kafka: dict[str, Entry] = field(default_factory=dict)
+    spark_conf: dict[str, Entry] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def _key(self, name: str) -> ConfigKey:
@@ -89,6 +88,7 @@ def resolve(registry: Registry, entries: Sequence[Entry]) -> Resolved:
         name = entry.key
         if name.startswith(_OLD):
             name = _NEW + name[len(_OLD) :]
+        name = name.removeprefix(kafka_keys.PREFIX)
         key = registry.find(name)
         if key is not None and not (key.flag_only and entry.origin != key.flag):
             _take_known(result, key, entry)
@@ -99,11 +99,11 @@ def resolve(registry: Registry, entries: Sequence[Entry]) -> Resolved:
         elif name.startswith("hoodie."):
             result.warnings.append(f"{_shown(entry)}: unknown key, it has no effect{_hint(registry, name)}")
         elif name.startswith("spark."):
-            _take_extra(result, result.spark_conf, name, entry)
+            _take_extra(result.spark_conf, name, entry)
         elif name.startswith("--"):
             raise ConfigError(f"{name} ({entry.origin}) is a flag of the command line and cannot be set there")
         else:
-            _take_kafka(result, name.removeprefix(kafka_keys.PREFIX), entry)
+            _take_kafka(result, name, entry)
     for name, entry in result.entries.items():
         key = registry.find(name)
         assert key is not None
@@ -148,15 +148,13 @@ def _take_kafka(result: Resolved, name: str, entry: Entry) -> None:
         result.warnings.append(
             f"{_shown(entry)}: passed on, but offsets are kept in the checkpoint and not in the consumer group"
         )
-    _take_extra(result, result.kafka, name, entry)
+    _take_extra(result.kafka, name, entry)
 
 
-def _take_extra(result: Resolved, into: dict[str, str], name: str, entry: Entry) -> None:
-    before = result.extra_origin.get(name)
-    rank = result.entries[name].rank if name in result.entries else -1
-    if before is None or entry.rank >= rank:
-        into[name] = entry.value
-        result.extra_origin[name] = entry.origin
+def _take_extra(into: dict[str, Entry], name: str, entry: Entry) -> None:
+    before = into.get(name)
+    if before is None or entry.rank >= before.rank:
+        into[name] = entry
 
 
 def _shown(entry: Entry) -> str:

@@ -6,6 +6,7 @@ as an ISO text, a whole number as 7, 7.0 or "7") but seldom within one, so the f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 
@@ -72,22 +73,23 @@ def contains(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
 
 
 def learn(schema: pa.Schema, records: Sequence[str], decoder: RecordDecoder) -> dict[str, Mode]:
-    """The mode of every column that is not NATIVE, by the first of ``records`` that has a value in it."""
-    modes: dict[str, Mode] = {}
-    seen: set[str] = set()
+    """The mode of every column that is not NATIVE, by what most of ``records`` have in it."""
+    votes: dict[str, Counter[Mode]] = {field.name: Counter() for field in schema}
     for text in records:
         try:
             values = decoder.parse(text)
         except (Misfit, TooDeep):
             continue
         for field in schema:
-            value = values.get(field.name)
-            if value is not None and field.name not in seen:
-                mode = _mode(field.type, value)
-                if mode is Mode.POINT or mode is Mode.TEXT:
-                    modes[field.name] = mode
-                    seen.add(field.name)
-    return modes
+            if values.get(field.name) is not None:
+                votes[field.name][_mode(field.type, values[field.name])] += 1
+    return {name: mode for name, vote in votes.items() if (mode := _elected(vote)) is not Mode.NATIVE}
+
+
+def _elected(vote: Counter[Mode]) -> Mode:
+    if vote[Mode.TEXT] * 2 > vote.total():
+        return Mode.TEXT
+    return Mode.POINT if vote[Mode.POINT] else Mode.NATIVE  # POINT reads whole numbers as well
 
 
 def _mode(kind: pa.DataType, value: object) -> Mode:

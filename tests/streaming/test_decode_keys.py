@@ -1,0 +1,170 @@
+"""Keys, flags and reasons of records; every kind of bad record once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from state.ordering import encode_ordering
+from streaming.decode.key_decoder import KeyDecoder
+from table.errors import ConfigError
+from table.keys import KeyGenerator
+
+SCHEMA = pa.schema([
+    ("id", pa.string()), ("day", pa.string()), ("ts", pa.int64()), ("v", pa.float64()), ("_hoodie_is_deleted", pa.bool_()),
+])  # fmt: skip
+DELETE, NO_ORDERING, NO_PARTITION, BAD = 1, 2, 4, 8
+
+
+def decoder(
+    keys: tuple[str, ...] = ("id",),
+    partitions: tuple[str, ...] = ("day",),
+    ordering: str | None = "ts",
+    global_index: bool = True,
+    schema: pa.Schema = SCHEMA,
+) -> KeyDecoder:
+    return KeyDecoder(schema, KeyGenerator.create(None, keys, partitions), ordering, global_index)
+
+
+def batch(*records: Any, keys: tuple[Any, ...] | None = None, src: str | None = None) -> pa.RecordBatch:
+    """Raw records at Kafka partition 3, offsets from 100."""
+    n = len(records)
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array(keys or (None,) * n, pa.binary()),
+            "value": pa.array(records, pa.binary()),
+            "src": pa.array([src] * n, pa.string()),
+            "pos_hi": pa.array([3] * n, pa.int64()),
+            "pos_lo": pa.array(range(100, 100 + n), pa.int64()),
+        }
+    )
+
+
+def one(record: bytes | None, key: bytes | None = None, **options: Any) -> dict[str, Any]:
+    return decoder(**options).keys(batch(record, keys=(key,))).to_pylist()[0]
+
+
+def test_a_good_record() -> None:
+    raw = b'{"id":"k1","day":"2024-01-02","ts":5,"v":1.5}'
+    assert one(raw) == {
+        "skey": b"\x01k1", "part": "2024-01-02", "ord": 5, "flags": 0, "src": None, "pos_hi": 3, "pos_lo": 100,
+        "value": raw, "reason": None,
+    }  # fmt: skip
+
+
+def test_the_columns_types_are_what_spark_is_told() -> None:
+    schema = decoder().keys(batch(b'{"id":"k1","day":"d","ts":5}')).schema
+    assert {f.name: str(f.type) for f in schema} == {
+        "skey": "binary", "part": "string", "ord": "int64", "flags": "int8", "src": "string", "pos_hi": "int64",
+        "pos_lo": "int64", "value": "binary", "reason": "string",
+    }  # fmt: skip
+    empty = decoder().keys(batch())
+    assert (empty.num_rows, empty.schema) == (0, schema)
+
+
+def test_state_keys_of_a_partitioned_index_and_of_complex_keys() -> None:
+    assert one(b'{"id":"k1","day":"d","ts":5}', global_index=False)["skey"] == b"\x02d\x00k1"
+    found = one(b'{"id":"k1","day":"d","ts":5}', keys=("id", "ts"), partitions=())
+    assert (found["skey"], found["part"]) == (b"\x01id:k1,ts:5", "")
+
+
+def test_ordering_values() -> None:
+    texts = pa.schema([("id", pa.string()), ("o", pa.string())])
+    assert one(b'{"id":"k","o":"b"}', schema=texts, partitions=(), ordering="o")["ord"] == b"b"
+    doubles = pa.schema([("id", pa.string()), ("o", pa.float64())])
+    assert one(b'{"id":"k","o":-1.5}', schema=doubles, partitions=(), ordering="o")["ord"] == int(
+        encode_ordering(pa.array([-1.5]))[0]
+    )
+    assert one(b'{"id":"k","day":"d"}', ordering=None)["flags"] == 0
+
+
+def test_a_delete_needs_neither_ordering_nor_partition() -> None:
+    found = one(b'{"id":"k1","_hoodie_is_deleted":true}')
+    assert (found["flags"], found["part"], found["reason"]) == (DELETE | NO_ORDERING | NO_PARTITION, None, None)
+    found = one(b'{"id":"k1","day":"d","ts":7,"_hoodie_is_deleted":true}')
+    assert (found["flags"], found["part"], found["ord"]) == (DELETE, "d", 7)
+    # a row without a partition value lies in the default one when the partition is part of its identity
+    found = one(b'{"id":"k1","ts":7,"_hoodie_is_deleted":true}', global_index=False)
+    assert (found["flags"], found["part"]) == (DELETE, "__HIVE_DEFAULT_PARTITION__")
+
+
+def test_a_delete_mark_counts_when_the_table_has_no_column_for_it() -> None:
+    schema = pa.schema([f for f in SCHEMA if f.name != "_hoodie_is_deleted"])
+    delete = b'{"id":"k1","day":"d","ts":7,"_hoodie_is_deleted":true}'
+    assert one(delete, schema=schema)["flags"] == DELETE
+    assert decoder(schema=schema).rows(pa.array([delete])).schema == schema
+
+
+def test_a_kafka_tombstone_is_a_delete_of_its_message_key() -> None:
+    found = one(None, b"k9")
+    assert (found["skey"], found["flags"], found["part"]) == (b"\x01k9", DELETE | NO_ORDERING | NO_PARTITION, None)
+    found = one(None, b'{"id":"k9","ts":5}', keys=("id", "ts"), partitions=())
+    assert (found["skey"], found["part"], found["flags"]) == (b"\x01id:k9,ts:5", "", DELETE | NO_ORDERING)
+
+
+@pytest.mark.parametrize(
+    ("record", "key", "reason"),
+    [
+        (b"not json", None, "not JSON"),
+        (b'{"id":"k","day":"d","ts":1}}', None, "trailing content"),
+        (b'{"day":"d","ts":1}', None, "record key field 'id' is null"),
+        (b'{"id":null,"day":"d","ts":1}', None, "record key field 'id' is null"),
+        (b'{"id":"","day":"d","ts":1}', None, "record key field 'id' is empty"),
+        (b'{"id":"k","day":"d"}', None, "ordering field ts is null"),
+        (b'{"id":"k","day":"d","ts":null}', None, "ordering field ts is null"),
+        (b'{"id":"k","day":"d","ts":1,"v":"x"}', None, "field v: 'x' is not a number"),
+        (b'{"id":"k","day":"d","ts":1,"v":9007199254740993}', None, "would lose digits"),
+        (b'{"id":"k","day":"../../etc","ts":1}', None, "partition path"),
+        (b'{"id":"k","day":"/abs","ts":1}', None, "partition path"),
+        (b'{"id":"k","day":"a/./b","ts":1}', None, "partition path"),
+        (b'{"id":"k","day":".hoodie","ts":1}', None, "partition path"),
+        (b'{"id":"\xff","day":"d","ts":1}', None, "not UTF-8"),
+        (b'{"id":"k","day":"d","ts":1,"_hoodie_is_deleted":1}', None, "field _hoodie_is_deleted"),
+        (b"", None, "the value is empty"),
+        (None, None, "the message has no key"),
+        (None, b"", "the message key is empty"),
+        (None, b"\xff", "not UTF-8"),
+    ],
+)
+def test_a_bad_record_has_a_flag_a_reason_and_its_bytes(record: bytes | None, key: bytes | None, reason: str) -> None:
+    good = b'{"id":"k1","day":"d","ts":5}'
+    rows = decoder().keys(batch(good, record, good, keys=(b"m0", key, b"m2"))).to_pylist()
+    assert [row["flags"] for row in rows] == [0, BAD, 0]
+    bad = rows[1]
+    assert reason in bad["reason"]
+    assert (bad["value"], bad["skey"], bad["part"], bad["pos_hi"], bad["pos_lo"]) == (record, key, None, 3, 101)
+    assert [row["skey"] for row in (rows[0], rows[2])] == [b"\x01k1", b"\x01k1"]
+
+
+def test_a_tombstone_cannot_name_a_row_of_a_partitioned_index() -> None:
+    found = one(None, b"k1", global_index=False)
+    assert found["flags"] == BAD
+    assert "index.global.enabled=false" in found["reason"]
+    assert one(None, b"k1", global_index=False, partitions=())["skey"] == b"\x02\x00k1"
+
+
+def test_blank_lines_of_files_carry_nothing() -> None:
+    lines = (b"", b'{"id":"k1","day":"d","ts":5}', b" \t\r", b"x")
+    rows = decoder().keys(batch(*lines, src="file:///a.jsonl")).to_pylist()
+    assert [(r["value"], r["flags"]) for r in rows] == [(lines[1], 0), (b"x", BAD)]
+    assert decoder().keys(batch(*lines)).num_rows == 4  # an empty Kafka message is a message
+
+
+def test_rows_are_those_of_the_table_and_refuse_what_keys_would() -> None:
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("ts", pa.int64())])
+    found = decoder(schema=schema, partitions=()).rows(pa.array([b'{"id":"a","ts":1,"x":2}', b'{"id":"b"}']))
+    assert found.schema == schema
+    assert found.to_pylist() == [{"id": "a", "ts": 1}, {"id": "b", "ts": None}]
+    with pytest.raises(ValueError, match="never found good"):
+        decoder(schema=schema, partitions=()).rows(pa.array([b"x"]))
+
+
+def test_a_wrong_field_is_said_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="'nope' is not in the schema"):
+        decoder(keys=("nope",))
+    with pytest.raises(ConfigError, match="ordering field nope is not in the schema"):
+        decoder(ordering="nope")
+    with pytest.raises(ConfigError, match="must be boolean"):
+        decoder(schema=pa.schema([("id", pa.string()), ("_hoodie_is_deleted", pa.string())]), partitions=(), ordering=None)

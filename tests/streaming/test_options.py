@@ -1,0 +1,227 @@
+"""Flags, files and keys into options: precedence, aliases, what is refused and how it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming.cli import load_options, parser
+from streaming.keys import REGISTRY
+from streaming.options import Options
+from table.config import Kind, Status
+from table.errors import ConfigError
+
+PATHS = ["--target-base-path", "/data/t", "--checkpoint-dir", "/data/c"]
+KAFKA = ["--hoodie-conf", "hoodie.streamer.source.kafka.topic=orders", "--hoodie-conf", "bootstrap.servers=h:9092"]
+FILES = ["--source-class", "JsonDFSSource", "--hoodie-conf", "hoodie.streamer.source.dfs.root=/in"]
+
+
+def load(*more: str, source: list[str] = KAFKA) -> Options:
+    return load_options([*PATHS, *source, *more])
+
+
+def conf(*pairs: str) -> list[str]:
+    return [word for pair in pairs for word in ("--hoodie-conf", pair)]
+
+
+def test_defaults() -> None:
+    o = load()
+    assert (o.target_base_path, o.checkpoint_dir, o.target_table) == ("/data/t", "/data/c", None)
+    assert (o.table_type, o.op, o.table_version, o.source_class) == ("COPY_ON_WRITE", "UPSERT", 6, "kafka")
+    assert (o.kafka_topic, o.starting_offsets, o.fail_on_data_loss) == ("orders", "earliest", True)
+    assert o.kafka_options == {"kafka.bootstrap.servers": "h:9092"}
+    assert (o.source_limit, o.min_sync_interval_seconds, o.continuous) == (1_000_000, 0, False)
+    assert (o.commit_on_errors, o.max_bad_records, o.metrics_port) == (False, 0, None)
+    assert (o.index_type, o.index_global_enabled, o.index_bootstrap_enabled) == ("STATE", True, True)
+    assert (o.index_state_ttl_days, o.index_partition_regex, o.index_key_groups) == (0.0, ".*", None)
+    assert (o.parquet_max_file_size, o.parquet_small_file_limit, o.parquet_codec) == (125829120, 104857600, "gzip")
+    assert (o.metadata_enable, o.stream_id, o.warnings) == (None, "orders", ())
+    assert load(source=FILES).source_limit == 512 * 1024 * 1024
+    assert load(source=FILES).stream_id == "/in"
+
+
+def test_a_flag_wins_over_hoodie_conf_and_that_over_the_file(tmp_path: Path) -> None:
+    props = tmp_path / "job.properties"
+    props.write_text("hoodie.table.name=file\nhoodie.datasource.write.recordkey.field=file\nhoodie.parquet.block.size=2048\n")
+    o = load("--props", str(props), "--target-table", "flag",
+             *conf("hoodie.table.name=conf", "hoodie.datasource.write.recordkey.field=conf"))  # fmt: skip
+    assert (o.target_table, o.record_key_fields, o.parquet_block_size) == ("flag", ("conf",), 2048)
+    assert o.origin("hoodie.table.name") == "--target-table"
+    assert o.origin("hoodie.parquet.block.size") == f"{props}:3"
+    assert o.is_set("hoodie.table.name")
+    assert not o.is_set("hoodie.index.type")
+
+
+def test_names_of_hoodiestreamer_flink_and_older_versions() -> None:
+    o = load_options([
+        *PATHS, "--source-class", "org.apache.hudi.utilities.sources.JsonKafkaSource", "--op", "upsert",
+        "--table-type", "merge_on_read", "--source-ordering-field", "ts", "--commit-on-errors", "false", "--continuous",
+        "--schemaprovider-class", "org.apache.hudi.utilities.schema.FilebasedSchemaProvider",
+        *conf("hoodie.deltastreamer.source.kafka.topic=old", "kafka.bootstrap.servers=h:1", "index.type=FLINK_STATE",
+              "hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.ComplexKeyGenerator",
+              "hoodie.datasource.write.recordkey.field=a,b", "hoodie.datasource.write.partitionpath.field=p"),
+    ])  # fmt: skip
+    assert (o.kafka_topic, o.index_type, o.op, o.table_type) == ("old", "STATE", "UPSERT", "MERGE_ON_READ")
+    assert (o.ordering_field, o.merge_mode, o.key_generator) == ("ts", "EVENT_TIME_ORDERING", "COMPLEX")
+    assert (o.continuous, o.commit_on_errors) == (True, False)
+    assert load(*conf("hoodie.datasource.write.precombine.field=ts")).ordering_field == "ts"
+
+
+@pytest.mark.parametrize(
+    ("keys", "partitions", "expected"),
+    [("a", "p", "SIMPLE"), ("a", "", "NON_PARTITION"), ("a,b", "p", "COMPLEX"), ("a", "p,q", "COMPLEX")],
+)
+def test_the_key_generator_follows_from_the_fields(keys: str, partitions: str, expected: str) -> None:
+    o = load(*conf(f"hoodie.datasource.write.recordkey.field={keys}",
+                   f"hoodie.datasource.write.partitionpath.field={partitions}"))  # fmt: skip
+    assert o.key_generator == expected
+
+
+def test_kafka_keys_pass_through_with_their_prefix_and_secrets_are_masked() -> None:
+    o = load(*conf(
+        "security.protocol=SASL_SSL", "sasl.jaas.config=x required password=\"hunter2\";", "group.id=g",
+        "kafka.ssl.truststore.password=hunter2", "auto.offset.reset=latest", "value.deserializer=x.Y",
+        "enable.auto.commit=true", "sasl.mechnism=PLAIN", "ssl.keystore.key=hunter2", "spark.driver.memory=2g",
+    ))  # fmt: skip
+    assert o.kafka_options == {
+        "kafka.bootstrap.servers": "h:9092", "kafka.security.protocol": "SASL_SSL", "kafka.group.id": "g",
+        "kafka.sasl.jaas.config": 'x required password="hunter2";', "kafka.ssl.truststore.password": "hunter2",
+        "kafka.sasl.mechnism": "PLAIN", "kafka.ssl.keystore.key": "hunter2",
+    }  # fmt: skip
+    assert (o.starting_offsets, o.spark_conf) == ("latest", {"spark.driver.memory": "2g"})
+    described = "\n".join(o.describe())
+    assert "hunter2" not in described
+    assert "hunter2" not in "\n".join(o.warnings)
+    assert "kafka.sasl.jaas.config = ****" in described
+    assert "kafka.security.protocol = SASL_SSL  (--hoodie-conf)" in described
+    told = "\n".join(o.warnings)
+    for words in ("value.deserializer = x.Y", "enable.auto.commit = true", "did you mean sasl.mechanism?", "group.id = g"):
+        assert words in told
+
+
+def test_source_limit_and_kafkas_own_key() -> None:
+    assert load(*conf("hoodie.deltastreamer.kafka.source.maxEvents=7")).source_limit == 7
+    assert load("--source-limit", "9", *conf("hoodie.streamer.kafka.source.maxEvents=7")).source_limit == 9
+
+
+def test_unknown_hoodie_keys_warn_with_the_nearest_and_harmless_ones_pass() -> None:
+    o = load(*conf("hoodie.tabel.name=x", "hoodie.clean.automatic=false", "hoodie.upsert.shuffle.parallelism=200",
+                   "hoodie.datasource.write.payload.class=org.apache.hudi.common.model.DefaultHoodieRecordPayload"),
+             "--disable-compaction")  # fmt: skip
+    told = "\n".join(o.warnings)
+    assert "hoodie.tabel.name = x (--hoodie-conf): unknown key, it has no effect; did you mean hoodie.table.name?" in told
+    assert "hoodie.upsert.shuffle.parallelism" in told
+    assert "--disable-compaction" in told
+    assert len(o.warnings) == 3
+    assert o.shuffle_partitions is None
+
+
+def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
+    told = "\n".join(load(*conf("index.state.ttl=1.5", "index.partition.regex=2024.*")).warnings)
+    assert "1.5 days" in told
+    assert "do not match" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (conf("index.bootstrap.enbled=true"), "unknown key; did you mean index.bootstrap.enabled?"),
+        (conf("tagstream.inserts=true"), "unknown key"),
+        (conf("hoodie.index.type=BLOOM"), "hoodie.index.type = 'BLOOM' (--hoodie-conf): is known but not supported"),
+        (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
+        (conf("hoodie.clean.automatic=true"), "known but not supported (it may be false)"),
+        (conf("hoodie.clustering.inline=true"), "runs no table services"),
+        (conf("changelog.enabled=true"), "known but not supported"),
+        (conf("hoodie.populate.meta.fields=false"), "it may be true"),
+        (conf("interceptor.classes=x.Y"), "refused"),
+        (conf("kafka.auto.offset.reset=group"), "does not look at consumer groups"),
+        (conf("hoodie.table.ordering.fields=a,b"), "this version orders by one field"),
+        (conf("hoodie.table.ordering.fields=a", "hoodie.datasource.write.precombine.field=b"), "two names of one key"),
+        (conf("hoodie.table.ordering.fields=a", "hoodie.write.record.merge.mode=COMMIT_TIME_ORDERING"), "contradicts"),
+        (conf("hoodie.datasource.write.recordkey.field=a,b", "hoodie.datasource.write.partitionpath.field=p",
+              "hoodie.datasource.write.keygenerator.type=SIMPLE"), "one key and one partition field"),
+        (conf("hoodie.datasource.write.recordkey.field=a", "hoodie.datasource.write.partitionpath.field=p",
+              "hoodie.datasource.write.keygenerator.type=NON_PARTITION"), "it makes no partitions"),
+        (conf("hoodie.datasource.write.keygenerator.class=com.example.Own"), "must be one of"),
+        (conf("hoodie.parquet.max.file.size=120MB"), "must be a whole number"),
+        (conf("hoodie.streamer.source.kafka.topic=a,b"), "one topic"),
+        (conf("nonsense"), "expected key=value"),
+        (["--op", "BULK_INSERT"], "upserts only"),
+        (["--table-type", "MERGE_ON_REED"], "did you mean MERGE_ON_READ?"),
+        (["--source-class", "AvroKafkaSource"], "known but not supported"),
+        (["--source-limit", "0"], "must not be less than 1"),
+        (["--metrics-port", "70000"], "must not be greater than 65535"),
+        (["--checkpoint", "orders,0:5"], "known but not supported"),
+        (["--filter-dupes"], "upserts only"),
+        (["--contiuous"], "unknown argument --contiuous; did you mean --continuous?"),
+        (["--source-limit"], "expected one argument"),
+        (["--props", "/nowhere/x.properties"], "cannot read properties file"),
+        (["--checkpoint-dir", "/data/t/.hoodie/ckp"], "lie in one another"),
+        (["--checkpoint-dir", "/data"], "lie in one another"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as e:
+        load(*arguments)
+    assert message in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--checkpoint-dir", "/c", *KAFKA], "--target-base-path is missing"),
+        (["--target-base-path", "/t", *KAFKA], "--checkpoint-dir is missing"),
+        (PATHS, "hoodie.streamer.source.kafka.topic is missing"),
+        ([*PATHS, *KAFKA[:2]], "bootstrap.servers is missing"),
+        ([*PATHS, "--source-class", "JsonDFSSource"], "hoodie.streamer.source.dfs.root is missing"),
+    ],
+)
+def test_what_is_missing(arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as e:
+        load_options(arguments)
+    assert message in str(e.value)
+
+
+def test_a_flag_in_a_file_is_refused_by_line(tmp_path: Path) -> None:
+    props = tmp_path / "job.properties"
+    props.write_text("\n--continuous=true\n")
+    with pytest.raises(ConfigError, match=r"--continuous \(.*job.properties:2\) is a flag of the command line"):
+        load("--props", str(props))
+
+
+def test_a_secret_never_appears_in_an_error() -> None:
+    with pytest.raises(ConfigError) as e:
+        load(*conf("index.password=hunter2"))
+    assert "hunter2" not in str(e.value)
+
+
+def test_help_shows_every_supported_flag_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as e:
+        load_options(["--help"])
+    assert e.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for key in REGISTRY.keys:
+        if key.flag and key.status is Status.SUPPORTED:
+            assert key.flag in text
+    assert "default: 1,000,000 events for Kafka" in text
+    assert "--checkpoint " not in parser().format_help()
+
+
+def test_every_default_is_a_value_of_its_key() -> None:
+    for key in REGISTRY.keys:
+        if key.default in (None, ()):
+            continue
+        text = str(key.default).lower() if key.kind is Kind.BOOL else str(key.default)
+        assert key.parse(text, "default") == key.default, key.name
+
+
+def test_every_properties_file_of_the_project_is_understood() -> None:
+    files = sorted(Path(__file__).parents[2].glob("conf/*.properties"))
+    jobs = [f for f in files if f.name != "log4j2.properties"]
+    assert jobs
+    for path in jobs:
+        text = path.read_text(encoding="utf-8")
+        source = KAFKA if "source.kafka.topic" in text else FILES
+        options = load_options([*PATHS, "--props", str(path), *source])
+        assert not [w for w in options.warnings if "unknown" in w or "not a consumer key" in w], path
