@@ -62,7 +62,10 @@ def _blocks(ctx: WriteContext, rows: pa.Table, deletes: pa.Table, partition_path
         yield data_block(part, avro, ctx.instant, ctx.options.codec)
     if not deletes.num_rows:
         return
-    orderings = deletes.column(ORDERING).combine_chunks() if ORDERING in deletes.column_names else None
+    orderings = deletes.column(ORDERING).combine_chunks()
+    if pa.types.is_date32(orderings.type):
+        # Hudi 1.2 compares a row's date, a number of days, with the wrapper's value: a DateWrapper fails its query.
+        orderings = orderings.cast(pa.int32())
     yield from delete_blocks(_keys(deletes), partition_path, orderings, ctx.instant, avro)
 
 

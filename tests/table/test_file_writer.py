@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -154,3 +156,17 @@ def test_new_deltas_go_onto_the_slice_of_a_pending_compaction(tmp_path: Path) ->
         assert found.base_instant == pending
         assert found.base_file is not None
         assert found.base_file.instant < pending
+
+
+def test_dates_in_delete_blocks_are_numbers(tmp_path: Path) -> None:
+    """Hudi 1.2 cannot compare a DateWrapper with a row's date (found by reading such a table with it)."""
+    writer = Writer.create(tmp_path, MERGE_ON_READ)
+    writer.schema = SCHEMA.set(2, pa.field("ver", pa.date32()))
+    day = dt.date(2026, 1, 1)
+    writer.write([{**row(n, "p0", 0), "ver": day} for n in range(2)])
+    ctx = replace(context(writer), schema=writer.schema, avro_json=json.dumps(arrow_to_avro(writer.schema, "t")))
+    gone = pa.table({"_hoodie_record_key": ["k0"], "_ordering": pa.array([day], pa.date32())})
+    (status,) = write_file_group(writer.table, ctx, *writer.where["k0"], writer.rows([]), gone)
+    (block,) = scan_log_file(writer.table.storage.path(status.stat.path))
+    assert block.deletes().orderings == pa.array([day], pa.date32()).cast(pa.int32())
+    assert block.deletes(pa.date32()).orderings == pa.array([day], pa.date32())
