@@ -11,11 +11,11 @@ MONTHS ?= 1
 TABLE_TYPE ?= COPY_ON_WRITE
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test check bench drills clean
+.PHONY: help install run run-kafka test check bench drills interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, interop)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -47,6 +47,10 @@ bench: install  ## records a second of the tag step
 drills: install  ## the long failure drills
 	$(PY) -m pytest -m drill tests/drills $(ARGS)
 
-clean:  ## remove what the targets made, the virtual environment and the jars too
-	rm -rf $(VENV) .jars out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+interop: install  ## real Hudi on Spark reads and continues our tables (sets up .peers/, needs Maven once)
+	@$(PY) -m tests.interop.peers
+	$(PY) -m pytest -m hudi_jar tests/interop $(ARGS)
+
+clean:  ## remove what the targets made, the virtual environments and the jars too
+	rm -rf $(VENV) .jars .peers out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

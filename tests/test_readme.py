@@ -88,7 +88,7 @@ def test_every_make_command_is_a_target_and_the_other_way_round() -> None:
     )
     assert shown <= targets
     assert targets - shown <= {"help", "clean"}
-    assert targets == {"help", "install", "run", "run-kafka", "test", "check", "bench", "drills", "clean"}
+    assert targets == {"help", "install", "run", "run-kafka", "test", "check", "bench", "drills", "interop", "clean"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])

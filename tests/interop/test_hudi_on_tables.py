@@ -17,7 +17,7 @@ from table.markers import list_markers
 from table.snapshot import read_snapshot
 from table.validate import validate
 from tests.interop.histories import KINDS, ORDERINGS, create, event, live_rows, write_history
-from tests.interop.hudi_spark import HudiSpark
+from tests.interop.hudi_spark import HudiError, HudiSpark
 from tests.support.compare import compare
 from tests.support.hudi_rs import keys_found_twice, read_table
 from tests.table.writer import CrashError, Writer
@@ -25,7 +25,9 @@ from tests.table.writer import CrashError, Writer
 pytestmark = pytest.mark.hudi_jar
 LATER = 1_000
 # An index of Hudi finds our rows where it looks: BLOOM and SIMPLE in base files, the record index anywhere.
-CONTINUED = [("cow", "BLOOM"), ("cow", "RECORD"), ("mor", "RECORD"), ("mor_base_inserts", "BLOOM")]
+CONTINUED = [
+    ("cow", "BLOOM"), ("cow", "RECORD"), ("mor", "RECORD"), ("mor_base_inserts", "BLOOM"), ("mor_base_inserts", "RECORD"),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -90,6 +92,10 @@ def test_hudi_upserts_and_deletes_and_we_go_on(
     changed = [{**row, "ver": value(LATER), "name": "hudi"} for row in list(writer.live.values())[::3]]
     new = [event(1_000 + n, n % 3, value(LATER), "new") for n in range(10)]
     rows = pa.Table.from_pylist(changed + new, schema=writer.schema)
+    if builds_no_record_index(hudi, kind, index):
+        with pytest.raises(HudiError, match="No value present in Option"):
+            hudi.write(writer.table, rows, hudi.index(index))
+        return
     hudi.write(writer.table, rows, hudi.index(index))
     writer.live |= {row["id"]: row for row in [*changed, *new]}
     check_all(hudi, writer)
@@ -108,6 +114,11 @@ def test_hudi_upserts_and_deletes_and_we_go_on(
     moved = {**again[0], "part": "p1" if again[0]["part"] == "p0" else "p0"}
     writer.write([moved, *again[1:]], [row["id"] for row in list(writer.live.values())[1::6]])
     check_all(hudi, writer)
+
+
+def builds_no_record_index(hudi: HudiSpark, kind: str, index: str) -> bool:
+    """Hudi 0.15 takes its record index from base files: over a file group of logs only it fails, and says so."""
+    return hudi.is_0x and (kind, index) == ("mor", "RECORD")
 
 
 def learn_places(writer: Writer) -> None:
@@ -132,6 +143,7 @@ def test_hudi_rolls_a_failed_write_of_ours_back(
     check_all(hudi, writer)  # nobody sees it
 
     changed = [{**row, "ver": value(LATER), "name": "hudi"} for row in live[::3]]
+    index = "SIMPLE" if builds_no_record_index(hudi, kind, index) else index
     hudi.write(writer.table, pa.Table.from_pylist(changed, schema=writer.schema), hudi.index(index))
     writer.live |= {row["id"]: row for row in changed}
     check_all(hudi, writer)
