@@ -237,8 +237,11 @@ def _merge_mode(r: Resolved, ordering: str | None) -> str:
             f"{r.said('hoodie.write.record.merge.mode')} contradicts the ordering field {ordering}: with one the newer "
             "event wins; remove the merge mode, or the ordering field"
         )
-    # Asked for event time without a field: an existing table may bring the field, so table_match decides.
-    return asked or derived
+    if asked == "EVENT_TIME_ORDERING" and not ordering:
+        raise ConfigError(
+            f"{r.said('hoodie.write.record.merge.mode')} needs an ordering field; give hoodie.table.ordering.fields"
+        )
+    return derived
 
 
 def _check_source(r: Resolved, source_class: str) -> None:

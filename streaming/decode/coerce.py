@@ -79,7 +79,7 @@ def struct_coercer(fields: list[pa.Field], defaults: Mapping[str, Any]) -> Coerc
     def struct(value: Any) -> dict[str, Any]:
         if not isinstance(value, JsonObject):
             raise Misfit(f"{_name(value)} where an object is expected")
-        out = {}
+        out: dict[str, Any] = {}
         for name, nullable, coerce in members:
             if name in value.twice:
                 raise Misfit(f"field {name} is given twice")

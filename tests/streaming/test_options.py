@@ -139,6 +139,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("hoodie.table.ordering.fields=a,b"), "this version orders by one field"),
         (conf("hoodie.table.ordering.fields=a", "hoodie.datasource.write.precombine.field=b"), "two names of one key"),
         (conf("hoodie.table.ordering.fields=a", "hoodie.write.record.merge.mode=COMMIT_TIME_ORDERING"), "contradicts"),
+        (conf("hoodie.write.record.merge.mode=EVENT_TIME_ORDERING"), "needs an ordering field"),
         (conf("hoodie.datasource.write.recordkey.field=a,b", "hoodie.datasource.write.partitionpath.field=p",
               "hoodie.datasource.write.keygenerator.type=SIMPLE"), "one key and one partition field"),
         (conf("hoodie.datasource.write.recordkey.field=a", "hoodie.datasource.write.partitionpath.field=p",
