@@ -26,6 +26,7 @@ SCHEMA = pa.schema([
     pa.field("id", pa.string()), pa.field("part", pa.string()), pa.field("ver", pa.int64()),
     pa.field("name", pa.string()), pa.field("amount", pa.float64()),
 ])  # fmt: skip
+INT64 = pa.int64()
 START_MS = 1_767_225_600_000  # 2026-01-01
 SMALL_BLOOM = BloomParams(num_entries=100, fpp=0.01, dynamic_max_entries=1000)
 Row = dict[str, Any]
@@ -142,7 +143,7 @@ class Writer:
         return self
 
 
-def delete_rows(gone: Sequence[tuple[str, Any]], ordering_type: pa.DataType = pa.int64()) -> pa.Table:
+def delete_rows(gone: Sequence[tuple[str, Any]], ordering_type: pa.DataType = INT64) -> pa.Table:
     """Deletes as write_file_group takes them: record keys with their ordering values."""
     return pa.table({
         "_hoodie_record_key": pa.array([key for key, _ in gone], pa.string()),
