@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain as concat
@@ -21,7 +21,7 @@ from state.durable import crc_of, publish, read_checked, temp_path
 from state.errors import LocalStoreError, StateError
 from state.layout import StateLayout
 from state.pointer import FileRef
-from state.rocks_store import META_KEY, RocksStore, write_sorted_file
+from state.rocks_store import META_KEY, Deletions, RocksStore, write_sorted_file
 from state.store_meta import StoreMeta
 
 _CHAIN_BYTES = 16
@@ -66,7 +66,7 @@ def write_delta(layout: StateLayout, label: int, batch_id: int, change: Change, 
     folder = layout.deltas_dir(label)
     os.makedirs(folder, exist_ok=True)
     temp = temp_path(folder, batch_id)
-    write_sorted_file(temp, _entries(change, meta))
+    write_sorted_file(temp, *_entries(change, meta))
     size, crc = crc_of(temp)
     for copy in range(_MAX_COPIES):
         name = f"{batch_id:012d}-{chain}{f'-{copy}' if copy else ''}.sst"
@@ -91,16 +91,17 @@ def apply_delta(store: RocksStore, layout: StateLayout, label: int, delta: FileR
     store.ingest(local)
 
 
-def _entries(change: Change, meta: StoreMeta) -> Iterator[tuple[bytes, bytes | None]]:
-    own: list[tuple[bytes, bytes | None]] = [*change.entries, (META_KEY, meta.to_bytes())]
-    own.sort(key=lambda entry: entry[0])
-    records: Iterator[tuple[bytes, bytes | None]] = zip(change.keys, change.values, strict=True)
-    if change.dropped:
-        # Only at a snapshot of an index with a time to live: Python's sort of two sorted runs is one merge.
-        merged = [*records, *((key, None) for key in change.dropped)]
-        merged.sort(key=lambda entry: entry[0])
-        records = iter(merged)
-    return concat(own, records)
+def _entries(change: Change, meta: StoreMeta) -> tuple[Iterable[bytes], Iterable[bytes | None]]:
+    """Keys, ascending, and values: the store's own entries, then the records."""
+    own = sorted([*change.entries, (META_KEY, meta.to_bytes())])
+    own_keys, own_values = [k for k, _ in own], [v for _, v in own]
+    if not change.dropped:
+        return concat(own_keys, change.keys), concat(own_values, change.values)
+    # Only at a snapshot of an index with a time to live: Python's sort of two sorted runs is one merge.
+    records: list[tuple[bytes, bytes | None]] = [*zip(change.keys, change.values, strict=True)]
+    records += [(key, None) for key in change.dropped]
+    records.sort(key=lambda entry: entry[0])
+    return [*own_keys, *(k for k, _ in records)], Deletions([*own_values, *(v for _, v in records)])
 
 
 def _same_content(ours: str, theirs: str, layout: StateLayout, label: int) -> bool:

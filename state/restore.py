@@ -49,6 +49,7 @@ def _open_or_rebuild(layout: StateLayout, label: int, pointer: Pointer, path: st
         except LocalStoreError:
             store = None
         if store is not None:
+            _clear_leftovers(path)
             try:
                 meta = _advance(store, layout, label, pointer)
                 if meta is not None:
@@ -60,6 +61,18 @@ def _open_or_rebuild(layout: StateLayout, label: int, pointer: Pointer, path: st
                 raise
             store.close()
     return _rebuild(layout, label, pointer, path)
+
+
+def _clear_leftovers(path: str) -> None:
+    """Remove scratch files beside a store whose lock this process holds: their writers are dead."""
+    folder, name = os.path.split(path)
+    for other in os.listdir(folder):
+        if other.startswith(f"{name}."):
+            scratch = os.path.join(folder, other)
+            if os.path.isdir(scratch):
+                shutil.rmtree(scratch, ignore_errors=True)
+            else:
+                os.unlink(scratch)
 
 
 def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointer) -> StoreMeta | None:

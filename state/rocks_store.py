@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -80,18 +81,25 @@ def store_options() -> Options:
     return options
 
 
-def write_sorted_file(path: str, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-    """Write a sorted file from entries in strictly ascending key order; None deletes the key."""
+def write_sorted_file(path: str, keys: Iterable[bytes], values: Iterable[bytes | None]) -> None:
+    """Write a sorted file from keys in strictly ascending order and their values; None deletes the key."""
     writer = SstFileWriter(store_options())
     writer.open(path)
-    put, drop = writer.__setitem__, writer.__delitem__
-    # One call a record is all that rocksdict offers here: 0.2 us each.
-    for key, value in entries:
-        if value is None:
-            drop(key)
-        else:
-            put(key, value)
+
+    # One call a record is all that rocksdict offers here: 0.2 us each when it is made without a Python frame.
+    if isinstance(values, Deletions):
+        for key, value in zip(keys, values, strict=True):
+            if value is None:
+                del writer[key]
+            else:
+                writer[key] = value
+    else:
+        deque(map(writer.__setitem__, keys, values), maxlen=0)
     writer.finish()
+
+
+class Deletions(list[bytes | None]):
+    """Values among which there are Nones."""
 
 
 class RocksStore:

@@ -1,7 +1,7 @@
 """Snapshots: a key group's whole store, made durable by copying only the sorted files not stored before.
 
-`snapshots/<label>/<batch>-<chain>-<hash>.snapshot.json` names every file of the store; the files themselves lie beside it under
-content-unique names, `<batch>-<hash of content><ext>`, shared between snapshots.
+`snapshots/<label>/<batch>-<chain>-<hash>.snapshot.json` names every file of the store; the files themselves lie beside
+it under content-unique names, `<batch>-<hash of content><ext>`, shared between snapshots.
 """
 
 from __future__ import annotations

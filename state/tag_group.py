@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from itertools import repeat
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -94,12 +96,12 @@ def _process(
 def _look_up(store: RocksStore, wanted: list[bytes], profile: WriteProfile, layout: StateLayout) -> Known:
     values = store.get(wanted)
     n = len(values)
-    hits = [v for v in values if v is not None]
+    hits = list(filter(None, values))  # a record is never empty
     records = codec.decode(hits, layout.ordering)
     if len(hits) == n:
         found = np.ones(n, np.bool_)
     else:
-        found = np.fromiter((v is not None for v in values), np.bool_, n)
+        found = np.fromiter(map(is_not, values, repeat(None)), np.bool_, n)
         records = _spread(records, found)
     if not layout.ttl_ms:
         return Known(found, found, records)

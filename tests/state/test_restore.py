@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,19 @@ def test_pointer_of_another_version_is_refused(layout: StateLayout) -> None:
     for data in (b'{"v":9}', b"junk", b"[]"):
         with pytest.raises(StateError, match=f"key group {LABEL}"):
             tag_key_group(LABEL, data, make_batch(events_of(0), layout), make_profile(0), layout)
+
+
+def test_scratch_files_of_dead_processes_are_removed(layout: StateLayout) -> None:
+    pointer = run(layout, range(2))
+    group = Path(layout.group_dir(LABEL))
+    (group / "store-0.left.sst").touch()
+    (group / "store-0.snapshot.1").mkdir()
+    run(layout, range(2, 3), pointer)
+    assert os.listdir(group) == ["store-0"]
+
+
+def test_ordering_values_that_lost_digits_are_refused(layout: StateLayout) -> None:
+    batch = make_batch(events_of(0), layout)
+    assert batch.ordering is not None
+    with pytest.raises(ValueError, match="float64"):
+        tag_key_group(LABEL, None, replace(batch, ordering=batch.ordering.astype(float)), make_profile(0), layout)

@@ -23,7 +23,7 @@ EVENTS = st.lists(UPSERT | UPSERT | DELETE, max_size=12)
 FATE = st.sampled_from(["go on", "local store lost", "retried", "other attempt first", "copy of older store"])
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(EVENTS, FATE), max_size=8), st.sampled_from(["int64", "bytes", "none"]))
 def test_table_equals_oracle(steps: list[tuple[list[Event], str]], kind: OrderingKind) -> None:
     with TemporaryDirectory() as folder:
@@ -62,7 +62,7 @@ def _delta(text: str | None) -> FileRef | None:
     return None if text is None else DeltaRef.from_json(text).delta
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(UPSERT, max_size=10), max_size=5))
 def test_partitioned_index_keeps_keys_of_partitions_apart(steps: list[list[Event]]) -> None:
     with TemporaryDirectory() as folder:
