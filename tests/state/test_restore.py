@@ -17,6 +17,7 @@ from state.layout import StateLayout
 from state.manifest import DeltaRef
 from state.pointer import Pointer
 from state.restore import open_at
+from state.snapshot import snapshot_files, take_snapshot
 from state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 
@@ -59,7 +60,7 @@ def test_rebuilt_store_equals_the_grown_one(layout: StateLayout) -> None:
         shutil.rmtree(layout.durable_dir)
 
 
-def test_pointer_stays_small_and_snapshots_share_files(layout: StateLayout) -> None:
+def test_pointer_stays_small(layout: StateLayout) -> None:
     pointer = run(layout, range(30))
     assert pointer is not None
     assert len(Pointer.from_bytes(pointer, LABEL).deltas) <= layout.snapshot_every
@@ -220,3 +221,17 @@ def test_ordering_values_that_lost_digits_are_refused(layout: StateLayout) -> No
     assert batch.ordering is not None
     with pytest.raises(ValueError, match="float64"):
         tag_key_group(LABEL, None, replace(batch, ordering=batch.ordering.astype(float)), make_profile(0), layout)
+
+
+def test_second_snapshot_copies_only_new_sorted_files(layout: StateLayout) -> None:
+    pointer = run(layout, range(2))
+    assert pointer
+    at = Pointer.from_bytes(pointer, LABEL)
+    store, _ = open_at(layout, LABEL, at)
+    with store:
+        first = take_snapshot(store, layout, LABEL, 2, at.chain, None)
+        second = take_snapshot(store, layout, LABEL, 3, at.chain, first)
+    names = sorted(path.name for path in Path(layout.snapshots_dir(LABEL)).glob("*.sst"))
+    assert names
+    assert all(name.startswith("000000000002-") for name in names)
+    assert {f.stored for f in snapshot_files(layout, LABEL, second)} >= set(names)
