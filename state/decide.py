@@ -132,9 +132,10 @@ def _compare(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[
     and of all before it. The winner is the last of the greatest. -1 stands for "less than any value".
     """
     names = sorted({str(s) for s in batch.source[rows].tolist()})
-    columns = [batch.pos_lo[rows], batch.pos_hi[rows]]
+    columns = [batch.pos_lo[rows]]
     if len(names) > 1:
         columns.append(np.searchsorted(np.array(names), batch.source[rows].astype(str)))
+    columns.append(batch.pos_hi[rows])
     order = np.lexsort((*columns, group))
     rows, group = rows[order], group[order]
     groups, start = np.unique(group, return_index=True)

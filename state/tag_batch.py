@@ -30,7 +30,8 @@ class TagBatch:
     `skeys`: bytes, `GLOBAL_KEY + key` or `PARTITIONED_KEY + partition + NUL + key`. `partitions`: str, None where
     flags say so. `ordering`: int64, or objects of bytes for string ordering, or None for a table without an ordering
     field; the value is ignored where `FLAG_NO_ORDERING` is set. `source`, `pos_hi`, `pos_lo`: the position in the
-    stream; between records of equal ordering the greater (source, pos_hi, pos_lo) wins.
+    stream; between records of equal ordering the greater (pos_hi, source, pos_lo) wins (files: modification
+    time, path, byte of the line).
     """
 
     skeys: OBJECTS
