@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from table.file_group import FileSlice
 from table.hoodie_table import HoodieTable
-from table.log.block import data_block
+from table.log.block import avro_data_block, data_block
 from table.log.delete_block import delete_blocks
 from table.log.writer import write_log_file
 from table.markers import create_marker
@@ -35,7 +35,7 @@ def append(
     ensure_partition(storage, partition, ctx.instant)
     create_marker(storage, ctx.instant, partition, name, FileKind.APPEND)
     rows = new_rows(ctx, upserts, partition, file_id, first_row)
-    write_log_file(storage.path(path), _blocks(ctx, rows, deletes, partition))
+    write_log_file(storage.path(path), _blocks(ctx, rows, deletes, partition, _needs_avro(table, ctx)))
     size = storage.size(path)
     inserts, updates = split_inserts(upserts)
     stat = WriteStat(
@@ -56,10 +56,25 @@ def append(
     return WriteStatus(stat, FileKind.APPEND)
 
 
-def _blocks(ctx: WriteContext, rows: pa.Table, deletes: pa.Table, partition_path: str) -> Iterator[bytes]:
+def _needs_avro(table: HoodieTable, ctx: WriteContext) -> bool:
+    """True when data blocks must be Avro: with a text ordering column, Hudi 1.2 loses updates in Parquet blocks.
+
+    Its Spark reader remembers a record's ordering text by its place in a buffer that the next record overwrites, and
+    then compares with the wrong one; in its own tables too. It copies the texts of Avro blocks.
+    """
+    ordering = table.config.ordering_field
+    return ordering in ctx.schema.names and pa.types.is_string(ctx.schema.field(ordering).type)
+
+
+def _blocks(
+    ctx: WriteContext, rows: pa.Table, deletes: pa.Table, partition_path: str, as_avro: bool
+) -> Iterator[bytes]:
     avro = ctx.file_avro_json
     for part in _parts(rows, ctx.options.data_block_bytes):
-        yield data_block(part, avro, ctx.instant, ctx.options.codec)
+        if as_avro:
+            yield avro_data_block(part, avro, ctx.instant)
+        else:
+            yield data_block(part, avro, ctx.instant, ctx.options.codec)
     if not deletes.num_rows:
         return
     orderings = deletes.column(ORDERING).combine_chunks()

@@ -11,6 +11,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
+from table.conform import conform
 from table.errors import CorruptFileError, UnsupportedTableError
 from table.log.format import I32
 from table.log.varint import zigzag
@@ -38,6 +39,25 @@ def decode(content: bytes, avro_json: str, where: str, columns: Collection[str] 
     except (struct.error, EOFError, ValueError, IndexError, StopIteration) as error:
         raise CorruptFileError(f"{where} holds no readable Avro records ({error}); restore the file") from error
     return pa.Table.from_batches(batches, schema=wanted)
+
+
+def encode(rows: pa.Table, avro_json: str) -> bytes:
+    """Content of a block of these rows; ``avro_json`` is their schema, with meta columns.
+
+    A row loop, for there is no compiled writer from Arrow (measured: 20 us a record of 10 plain columns).
+    """
+    plain = _plain(json.loads(avro_json))
+    parsed = fastavro.parse_schema(plain)
+    numbers = conform(rows, avro_to_arrow(plain, keep_meta=True), "the rows of an Avro block")
+    out, record = io.BytesIO(), io.BytesIO()
+    out.write(struct.pack(">ii", _VERSION, rows.num_rows))
+    for batch in numbers.to_batches(max_chunksize=_CHUNK):
+        for row in batch.to_pylist(maps_as_pydicts="strict"):
+            record.seek(0)
+            fastavro.schemaless_writer(record, parsed, row)
+            out.write(I32.pack(record.tell()))
+            out.write(record.getbuffer()[: record.tell()])
+    return out.getvalue()
 
 
 def _batch(records: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

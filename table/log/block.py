@@ -98,6 +98,12 @@ class LogBlock:
             raise CorruptFileError(f"{self.where} holds no readable Parquet ({error}); restore the file") from error
 
 
+def avro_data_block(rows: pa.Table, avro_json: str, instant: str) -> bytes:
+    """Whole Avro data block of rows with meta columns; slow beside a Parquet one."""
+    header = {HeaderKey.SCHEMA: avro_json, HeaderKey.INSTANT_TIME: instant}
+    return encode_block(BlockType.AVRO_DATA, header, avro_block.encode(rows, avro_json))
+
+
 def data_block(rows: pa.Table, avro_json: str, instant: str, codec: str = "gzip") -> bytes:
     """Whole Parquet data block of rows with meta columns; ``avro_json`` is their schema, with meta columns too."""
     sink = pa.BufferOutputStream()

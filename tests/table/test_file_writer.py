@@ -14,6 +14,7 @@ from table.append import append
 from table.errors import ForeignCommitError
 from table.file_writer import write_file_group
 from table.hoodie_table import HoodieTable
+from table.log.format import BlockType
 from table.log.reader import scan_log_file
 from table.names import next_instant
 from table.schema import arrow_to_avro, avro_to_arrow
@@ -170,3 +171,16 @@ def test_dates_in_delete_blocks_are_numbers(tmp_path: Path) -> None:
     (block,) = scan_log_file(writer.table.storage.path(status.stat.path))
     assert block.deletes().orderings == pa.array([day], pa.date32()).cast(pa.int32())
     assert block.deletes(pa.date32()).orderings == pa.array([day], pa.date32())
+
+
+def test_a_text_ordering_column_makes_avro_blocks(tmp_path: Path) -> None:
+    """Hudi 1.2 loses updates of such tables in Parquet blocks."""
+    texts = SCHEMA.set(SCHEMA.get_field_index("ver"), pa.field("ver", pa.string()))
+    writer = Writer.create(tmp_path, MERGE_ON_READ, schema=texts, groups=1)
+    writer.write([{**row(n, "p0", 0), "ver": f"v{n}"} for n in range(3)])
+    writer.write([{**row(1, "p0", 0), "ver": "v9"}], ["k2"], {"k2": "v9"})
+    first, second = sorted(Path(writer.table.base_path, "p0").glob(".*log*"))
+    assert [block.type for block in scan_log_file(str(first))] == [BlockType.AVRO_DATA]
+    assert [block.type for block in scan_log_file(str(second))] == [BlockType.AVRO_DATA, BlockType.DELETE]
+    found = read_snapshot(writer.table).sort_by("id")
+    assert found.select(["id", "ver"]).to_pylist() == [{"id": "k0", "ver": "v0"}, {"id": "k1", "ver": "v9"}]

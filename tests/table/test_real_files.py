@@ -18,6 +18,7 @@ from table import schema
 from table.base_file import AVRO_SCHEMA_KEY, BLOOM_KEY, BaseFileWriter, read_footer, read_keys
 from table.bloom import SIMPLE, BloomBuilder, BloomParams
 from table.conform import conform
+from table.log import avro_block
 from table.log.delete_block import delete_blocks
 from table.log.format import BlockType
 from table.log.reader import scan_log_file
@@ -115,6 +116,8 @@ def test_every_log_block_is_read(folder: Path) -> None:
             elif block.type in ROW_BLOCKS:
                 rows = block.read_table()
                 assert rows.num_rows and rows.column(schema.RECORD_KEY).null_count == 0
+                if block.type is BlockType.AVRO_DATA:
+                    assert avro_block.encode(rows, block.avro_schema or "") == block.content()
                 only = schema.with_meta(rows.schema).field(schema.RECORD_KEY)
                 assert block.read_table(pa.schema([only])).column(0).equals(rows.column(schema.RECORD_KEY))
             else:
