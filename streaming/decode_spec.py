@@ -15,9 +15,10 @@ from streaming.decode.defaults import avro_defaults
 from streaming.decode.key_decoder import KeyDecoder
 from streaming.options import Options
 from table.errors import ConfigError
+from table.hoodie_table import HoodieTable
+from table.key_encoding import names_single_key
 from table.keys import KeyGenerator
 from table.schema import avro_to_arrow
-from table.table_config import TableConfig
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,15 @@ class DecodeSpec:
     ordering_field: str | None
     global_index: bool
     files: bool
+    name_single_key: bool
 
     @classmethod
-    def for_table(cls, config: TableConfig, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
-        """The spec of a table; ConfigError when files come without an ordering field, which nothing else orders."""
+    def for_table(cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
+        """The spec of a table; ConfigError when files come without an ordering field, which nothing else orders.
+
+        A complex key of one field is ``value`` or ``field:value``, by the version that wrote the table: its rows tell.
+        """
+        config = table.config
         files = options.source_class == "dfs"
         if files and config.ordering_field is None:
             raise ConfigError(
@@ -58,6 +64,7 @@ class DecodeSpec:
             ordering_field=config.ordering_field,
             global_index=options.index_global_enabled,
             files=files,
+            name_single_key=names_single_key(table) or False,
         )
 
     @property
@@ -92,6 +99,11 @@ class DecodeSpec:
 def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
     """The decoder of a spec; a worker process keeps it from batch to batch."""
     generator = KeyGenerator.create(
-        spec.key_generator, spec.record_key_fields, spec.partition_fields, spec.hive_style, spec.url_encode
+        spec.key_generator,
+        spec.record_key_fields,
+        spec.partition_fields,
+        spec.hive_style,
+        spec.url_encode,
+        name_single_key=spec.name_single_key,
     )
     return KeyDecoder(spec.schema, generator, spec.ordering_field, spec.global_index, avro_defaults(spec.defaults_json))

@@ -62,6 +62,11 @@ _KNOWN = (
         "source folder {root} does not exist; correct hoodie.streamer.source.dfs.root",
     ),
     (
+        r"Multiple streaming queries are concurrently using",
+        "another job uses checkpoint {checkpoint} (end it first), or a file was taken out of its logs by hand without the "
+        ".crc file beside it (remove that too)",
+    ),
+    (
         r"No space left on device",
         "a disk is full (table, checkpoint or spark.local.dir); make room and start again, nothing is lost",
     ),

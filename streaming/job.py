@@ -110,7 +110,7 @@ def make_context(
     """Everything the run works with; the checkpoint's fixed choices are made here at its first start."""
     checkpoint = str(Path(options.checkpoint_dir.removeprefix("file://")).absolute())
     avro_json, with_defaults = stream_schema(options, table)
-    decode = DecodeSpec.for_table(table.config, avro_json, with_defaults, options)
+    decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     meta = _open_meta(options, checkpoint, spark, decode)
     run = next_run(checkpoint)
     layout = StateLayout(

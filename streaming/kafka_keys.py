@@ -20,7 +20,8 @@ REFUSED = {"interceptor.classes": "an interceptor may change or drop records on 
 
 _SECRET = re.compile(r"password|passwd|secret|token|credential|jaas|keystore\.key$|access.?key|private", re.IGNORECASE)
 
-KNOWN = frozenset("""
+KNOWN = frozenset(
+    """
 allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter bootstrap.servers check.crcs
 client.dns.lookup client.id client.rack config.providers connections.max.idle.ms default.api.timeout.ms
 enable.auto.commit enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes
@@ -44,7 +45,8 @@ ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password 
 ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
 ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
 ssl.truststore.location ssl.truststore.password ssl.truststore.type value.deserializer
-""".split())
+""".split()
+)
 
 
 def is_secret(name: str) -> bool:

@@ -25,8 +25,9 @@ WRITE_KEYS = (
     ConfigKey(
         "hoodie.parquet.compression.codec",
         Kind.CHOICE,
-        "Codec of Parquet pages.",
-        default="gzip",
+        "Codec of Parquet pages, in base files and log blocks. Hudi's default is gzip, which takes three to five times "
+        "as long to write; every engine reads zstd.",
+        default="zstd",
         section=_WRITE,
         values={"GZIP": "gzip", "SNAPPY": "snappy", "ZSTD": "zstd", "UNCOMPRESSED": "uncompressed", "": "uncompressed"},
         refused_values=dict.fromkeys(

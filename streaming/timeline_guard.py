@@ -9,7 +9,8 @@ from streaming.errors import CheckpointError
 from table.errors import ForeignCommitError
 from table.heartbeat import is_alive
 from table.names import next_instant
-from table.rollback import rollback
+from table.rollback import resume_rollbacks, rollback
+from table.sweep import sweep
 
 
 class TimelineGuard:
@@ -29,6 +30,8 @@ class TimelineGuard:
         job.lease.check()
         job.table = job.table.reload()
         job.table.check_writable()
+        resume_rollbacks(job.table)
+        sweep(job.table)
         timeline = job.table.timeline()
         found = None
         for instant, record in newest_first(job.table, timeline):
@@ -70,7 +73,7 @@ class TimelineGuard:
         """Last look before the commit becomes visible: still the one writer, table still ours, nothing in between."""
         job = self._job
         job.lease.check()
-        job.table.reload().check_writable()
+        job.table.reload().check_writable()  # a metadata table may have appeared, an upgrade may have happened
         for other in job.table.timeline().completed_writes:
             if other.time > self._covered and other.time != instant:
                 raise self._foreign(other.time)

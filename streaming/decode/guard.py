@@ -23,8 +23,13 @@ _NOT_JSON = ("NaN", "Inf")
 # More than 17 significant digits in a decimal fraction, or an exponent so small that digits may be lost: a double
 # would not hold them. Whole numbers are looked at after parsing (from 2**53 on).
 _LONG_FRACTION = "|".join(
-    [r"\.[0-9]{18}", r"[1-9]\.[0-9]{17}", *(rf"[0-9]{{{i}}}\.[0-9]{{{18 - i}}}" for i in range(2, 18)),
-     r"[0-9]{18}\.[0-9]", r"[0-9][eE]-[0-9]{3,}[ \t\r\n,}\]]"]
+    [
+        r"\.[0-9]{18}",
+        r"[1-9]\.[0-9]{17}",
+        *(rf"[0-9]{{{i}}}\.[0-9]{{{18 - i}}}" for i in range(2, 18)),
+        r"[0-9]{18}\.[0-9]",
+        r"[0-9][eE]-[0-9]{3,}[ \t\r\n,}\]]",
+    ]
 )
 # Arrow's decimals look a power of ten up outside of their table for such a scale and may read any digits there.
 _TINY_DECIMAL = r"[0-9][eE]-[0-9]{2,}[ \t\r\n,}\]\"]|\.[0-9]{39}"

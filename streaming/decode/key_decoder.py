@@ -56,9 +56,7 @@ class KeyDecoder:
         self._key_types = [_type_at(schema, name) for name in key_generator.record_key_fields]
         self._keys = JsonDecoder(with_delete, defaults)
         self._rows = JsonDecoder(schema, defaults)
-        self._text_ordering = (
-            ordering_field is not None and ordering_kind(schema.field(ordering_field).type) == "bytes"
-        )
+        self._text_ordering = ordering_field is not None and ordering_kind(schema.field(ordering_field).type) == "bytes"
 
     def keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One row per record of ``batch`` (``key, value, src, pos_hi, pos_lo``), without the blank lines of files.

@@ -86,7 +86,8 @@ def _value(value: Any, field: pa.Field) -> Any:
 
 def _stamp(text: str, kind: pa.TimestampType) -> int:
     parts = re.fullmatch(
-        r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?)?", text
+        r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?)?",
+        text,
     )
     if parts is None:
         raise ValueError

@@ -62,7 +62,7 @@ class StreamCase:
             "hoodie.streamer.schemaprovider.source.schema.file": str(schema),
             "hoodie.index.bloom.num_entries": "1000",
             "index.local.dir": str(self.folder / "local"),
-            "hoodie.upsert.shuffle.parallelism": "2",
+            "spark.sql.shuffle.partitions": "2",
             **self.conf,
         }
         kafka = "hoodie.streamer.source.kafka.topic" in conf

@@ -167,4 +167,6 @@ def test_a_wrong_field_is_said_at_the_start() -> None:
     with pytest.raises(ConfigError, match="ordering field nope is not in the schema"):
         decoder(ordering="nope")
     with pytest.raises(ConfigError, match="must be boolean"):
-        decoder(schema=pa.schema([("id", pa.string()), ("_hoodie_is_deleted", pa.string())]), partitions=(), ordering=None)
+        decoder(
+            schema=pa.schema([("id", pa.string()), ("_hoodie_is_deleted", pa.string())]), partitions=(), ordering=None
+        )

@@ -35,7 +35,7 @@ def test_defaults() -> None:
     assert (o.commit_on_errors, o.max_bad_records, o.metrics_port) == (False, 0, None)
     assert (o.index_type, o.index_global_enabled, o.index_bootstrap_enabled) == ("STATE", True, True)
     assert (o.index_state_ttl_days, o.index_partition_regex, o.index_key_groups) == (0.0, ".*", None)
-    assert (o.parquet_max_file_size, o.parquet_small_file_limit, o.parquet_codec) == (125829120, 104857600, "gzip")
+    assert (o.parquet_max_file_size, o.parquet_small_file_limit, o.parquet_codec) == (125829120, 104857600, "zstd")
     assert (o.metadata_enable, o.stream_id, o.warnings) == (None, "orders", ())
     assert load(source=FILES).source_limit == 512 * 1024 * 1024
     assert load(source=FILES).stream_id == "/in"
@@ -43,7 +43,9 @@ def test_defaults() -> None:
 
 def test_a_flag_wins_over_hoodie_conf_and_that_over_the_file(tmp_path: Path) -> None:
     props = tmp_path / "job.properties"
-    props.write_text("hoodie.table.name=file\nhoodie.datasource.write.recordkey.field=file\nhoodie.parquet.block.size=2048\n")
+    props.write_text(
+        "hoodie.table.name=file\nhoodie.datasource.write.recordkey.field=file\nhoodie.parquet.block.size=2048\n"
+    )
     o = load("--props", str(props), "--target-table", "flag",
              *conf("hoodie.table.name=conf", "hoodie.datasource.write.recordkey.field=conf"))  # fmt: skip
     assert (o.target_table, o.record_key_fields, o.parquet_block_size) == ("flag", ("conf",), 2048)
@@ -96,7 +98,12 @@ def test_kafka_keys_pass_through_with_their_prefix_and_secrets_are_masked() -> N
     assert "kafka.sasl.jaas.config = ****" in described
     assert "kafka.security.protocol = SASL_SSL  (--hoodie-conf)" in described
     told = "\n".join(o.warnings)
-    for words in ("value.deserializer = x.Y", "enable.auto.commit = true", "did you mean sasl.mechanism?", "group.id = g"):
+    for words in (
+        "value.deserializer = x.Y",
+        "enable.auto.commit = true",
+        "did you mean sasl.mechanism?",
+        "group.id = g",
+    ):
         assert words in told
 
 
@@ -110,7 +117,9 @@ def test_unknown_hoodie_keys_warn_with_the_nearest_and_harmless_ones_pass() -> N
                    "hoodie.datasource.write.payload.class=org.apache.hudi.common.model.DefaultHoodieRecordPayload"),
              "--disable-compaction")  # fmt: skip
     told = "\n".join(o.warnings)
-    assert "hoodie.tabel.name = x (--hoodie-conf): unknown key, it has no effect; did you mean hoodie.table.name?" in told
+    assert (
+        "hoodie.tabel.name = x (--hoodie-conf): unknown key, it has no effect; did you mean hoodie.table.name?" in told
+    )
     assert "hoodie.upsert.shuffle.parallelism" in told
     assert "--disable-compaction" in told
     assert len(o.warnings) == 3

@@ -16,6 +16,7 @@ from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
+from tests.support.process import wait_for
 
 pytestmark = pytest.mark.spark
 PER_FILE = 400
@@ -26,6 +27,9 @@ class Progress(StreamingQueryListener):
 
     def __init__(self) -> None:
         self.batches: list[dict] = []
+
+    def with_rows(self) -> list[dict]:
+        return [b for b in self.batches if b["numInputRows"]]
 
     def onQueryStarted(self, event: object) -> None: ...
 
@@ -72,10 +76,11 @@ def test_one_batch_evaluates_the_stateful_plan_once(tmp_path: Path, spark: Spark
     spark.streams.addListener(progress)
     try:
         reports = case.run()
+        wait_for(lambda: len(progress.with_rows()) == 3, 30, "Spark's progress of three batches")
     finally:
         spark.streams.removeListener(progress)
     assert len(reports) == 3
-    batches = [b for b in progress.batches if b["numInputRows"]]
+    batches = progress.with_rows()
     # A second evaluation would read the source again and update each group's state twice.
     assert [b["numInputRows"] for b in batches] == [PER_FILE] * 3
     assert [b["stateOperators"][0]["numRowsUpdated"] for b in batches] == [8] * 3
@@ -92,16 +97,22 @@ def test_a_replayed_batch_writes_nothing_and_the_stream_goes_on(
     ev.write_files(events[: 2 * PER_FILE], case.source, PER_FILE)
     case.run()
     before = case.files()
-    (case.checkpoint / "commits" / "1").unlink()
+    forget_commit(case, 1)
     (replay,) = case.run()
     assert (replay.batch_id, replay.replayed, replay.files) == (1, True, 0)
     assert case.files() == before
 
     ev.write_files(events[2 * PER_FILE :], case.source, PER_FILE, first=2)
-    (case.checkpoint / "commits" / "1").unlink()
+    forget_commit(case, 1)
     assert [(r.batch_id, r.replayed) for r in case.run()] == [(1, True), (2, False), (3, False)]
     expected = ev.rows(ev.oracle(events).values())
     assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["id"])), wrong
+
+
+def forget_commit(case: StreamCase, batch: int) -> None:
+    """Take a batch out of Spark's commit log, with Hadoop's checksum beside it."""
+    for name in (str(batch), f".{batch}.crc"):
+        (case.checkpoint / "commits" / name).unlink(missing_ok=True)
 
 
 def test_without_a_global_index_partition_and_key_identify_a_row(tmp_path: Path, spark: SparkSession) -> None:
