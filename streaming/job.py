@@ -31,6 +31,7 @@ from streaming.sink import BatchSink
 from streaming.small_files import SmallFiles
 from streaming.table_match import open_or_create, stream_schema
 from table.bloom import BloomParams
+from table.errors import ConfigError
 from table.hoodie_table import HoodieTable
 from table.write_context import WriterOptions
 
@@ -40,16 +41,17 @@ DAY_MS = 86_400_000
 
 def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
     """Stream until the source is taken (or a signal, with ``--continuous``); raises what made the job fail."""
-    stop = StopFlag()
-    stop.install()
     with Progress.open(options) as progress:
         for warning in options.warnings:
             LOG.warning(warning)
         LOG.info("options:\n  %s", "\n  ".join(options.describe()))
         check_source(options)
         table = open_table(options, clock_ms())
+        stream_schema(options, table)  # what is wrong with it is said before Spark takes its seconds to start
         jars = [str(jar) for jar in connector_jars()] if options.source_class == "kafka" else []
         spark = start_session(f"tagstream {table.config.name}", jars=jars, conf=_spark_conf(options), env=env)
+        stop = StopFlag()
+        stop.install()
         try:
             crash = CrashPlan.from_env(env, os.getpgrp())
             stream(spark, options, table, progress, stop, crash, clock_ms)
@@ -59,8 +61,14 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
 
 def open_table(options: Options, now_ms: int) -> HoodieTable:
     """The table the options name, ready to be written: made if there is none, its metadata table dropped."""
+    if options.metadata_enable:
+        raise ConfigError(
+            f"hoodie.metadata.enable=true ({options.origin('hoodie.metadata.enable')}): this version does not keep a metadata "
+            "table up to date, and a stale one hides rows from readers; set it to false (one that exists is then dropped, and "
+            "Hudi builds it again when it writes)"
+        )
     table = open_or_create(options, now_ms)
-    if table.config.metadata_partitions and not options.metadata_enable:
+    if table.config.metadata_partitions:
         table = _drop_metadata_table(table, now_ms)
     table.check_writable()
     return table

@@ -124,7 +124,7 @@ WRITE_KEYS = (
         "hoodie.metadata.enable",
         Kind.BOOL,
         "The table's metadata table. This version does not maintain it: unset or "
-        "false, one that exists is dropped the way Hudi drops it; an explicit true is refused on such a table.",
+        "false, one that exists is dropped the way Hudi drops it; an explicit true is refused.",
         default_note="unset",
         section=_WRITE,
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from streaming.options import Options
-from table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
+from table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
 from table.hoodie_table import HoodieTable
 from table.schema import arrow_to_avro, avro_json, avro_to_arrow
 from table.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
@@ -60,7 +60,7 @@ def _create(options: Options, now_ms: int) -> HoodieTable:
         url_encode=options.url_encode,
         merge_mode=MergeMode.EVENT_TIME if options.ordering_field else MergeMode.COMMIT_TIME,
     )
-    read_schema_file(options)  # a table is only made when its schema can be used
+    _check_fields(read_schema_file(options)[0], config, options)  # a table is only made when its schema can be used
     return HoodieTable.create(options.target_base_path, config, now_ms)
 
 
@@ -125,8 +125,8 @@ def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
         raise ConfigError(
             f"schema file {path}: {e.strerror}; check hoodie.streamer.schemaprovider.source.schema.file"
         ) from e
-    except ValueError as e:
-        raise ConfigError(f"schema file {path} is no Avro record schema: {e}") from e
+    except (ValueError, UnsupportedTableError) as e:
+        raise ConfigError(f"schema file {path} can't be used: {e}") from e
 
 
 def _check_fields(schema: pa.Schema, config: TableConfig, options: Options) -> None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from streaming.report import BatchReport
 
 from streaming.cli import load_options
 from streaming.crash import CrashPlan
 from streaming.job import open_table, stream
 from streaming.preflight import check_source
+from streaming.report import BatchReport
 from streaming.shutdown import StopFlag
 from tests.support import events as ev
 

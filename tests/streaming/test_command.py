@@ -1,0 +1,125 @@
+"""The command as a person meets it: wrong inputs give one clear line and an exit code, signals end it in order."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from streaming.main import main
+from table.hoodie_table import HoodieTable
+from table.table_config import TableConfig
+from tests.drills.stream_job import DEADLINE_S, StreamJob, chunks_of
+from tests.support import events as ev
+
+
+def arguments(folder: Path, **conf: str) -> list[str]:
+    """A right command line on files, with the keys of ``conf`` over it."""
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "event.avsc").write_text(json.dumps(ev.AVRO_SCHEMA))
+    properties = {
+        **ev.PROPERTIES,
+        "hoodie.base.path": str(folder / "table"),
+        "hoodie.table.name": "events",
+        "hoodie.streamer.source.dfs.root": str(folder / "in"),
+        "hoodie.streamer.schemaprovider.source.schema.file": str(folder / "event.avsc"),
+        **conf,
+    }
+    pairs = [part for key, value in properties.items() for part in ("--hoodie-conf", f"{key}={value}")]
+    return ["--checkpoint-dir", str(folder / "checkpoint"), "--source-class", "JsonDFSSource", *pairs]
+
+
+def fails(argv: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
+    """The one line that a wrong command prints."""
+    assert main(argv) == code
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tagstream: error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def an_existing_table(folder: Path, **changes: object) -> None:
+    config = {"name": "events", "record_key_fields": ("id",), "partition_fields": ("part",), "ordering_fields": ("ts",)}
+    HoodieTable.create(str(folder / "table"), TableConfig(**{**config, **changes}), 0)  # type: ignore[arg-type]
+
+
+def test_a_source_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = arguments(tmp_path, **{"hoodie.streamer.source.dfs.root": str(tmp_path / "nowhere")})
+    assert "nowhere does not exist; correct hoodie.streamer.source.dfs.root" in fails(argv, capsys, 1)
+    assert not (tmp_path / "table").exists()
+
+
+def test_a_target_folder_that_holds_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "notes.txt").write_text("mine")
+    assert "holds files but no Hudi table" in fails(arguments(tmp_path), capsys, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"record_key_fields": ("name",)}, "hoodie.datasource.write.recordkey.field=name, but the job says id"),
+        ({"table_type": "MERGE_ON_READ"}, "hoodie.datasource.write.table.type=MERGE_ON_READ"),
+        ({"partition_fields": ("name",)}, "hoodie.datasource.write.partitionpath.field=name"),
+        ({"ordering_fields": ("amount",)}, "hoodie.table.ordering.fields=amount"),
+        ({"name": "other"}, "hoodie.table.name=other"),
+    ],
+)
+def test_a_table_that_is_another_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, object], words: str
+) -> None:
+    an_existing_table(tmp_path, **changes)
+    argv = arguments(tmp_path, **{"hoodie.datasource.write.table.type": "COPY_ON_WRITE"})
+    assert words in fails(argv, capsys, 1)
+
+
+def test_a_broker_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:  # bound and not listening: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{taken.getsockname()[1]}"
+        topic = {"bootstrap.servers": server, "hoodie.streamer.source.kafka.topic": "t"}
+        argv = [*arguments(tmp_path, **topic), "--source-class", "JsonKafkaSource"]
+        line = fails(argv, capsys, 1)
+    assert f"no Kafka broker answers: {server}" in line
+    assert "check bootstrap.servers" in line
+
+
+def test_a_key_field_the_schema_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = arguments(tmp_path, **{"hoodie.datasource.write.recordkey.field": "order_id"})
+    assert "record key field 'order_id' is no column" in fails(argv, capsys, 2)
+    assert not (tmp_path / "table").exists()
+
+
+def test_a_schema_file_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = arguments(tmp_path)
+    (tmp_path / "event.avsc").write_text("{")
+    assert "event.avsc can't be used: the Avro schema is no JSON" in fails(argv, capsys, 2)
+
+
+def test_an_option_that_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "index.state.tll" in fails(arguments(tmp_path, **{"index.state.tll": "1"}), capsys, 2)
+
+
+def test_a_metadata_table_is_not_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = fails(arguments(tmp_path, **{"hoodie.metadata.enable": "true"}), capsys, 2)
+    assert "hoodie.metadata.enable=true (--hoodie-conf)" in line
+    assert not (tmp_path / "table").exists()
+
+
+@pytest.mark.spark
+def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path: Path) -> None:
+    job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(600, ev.Mix(keys=60), seed=2)), 200))
+    job.write_input(0, 2)
+    with job.start("--continuous") as process:
+        process.wait_for(lambda: len(job.committed_batches()) == 2, DEADLINE_S, "two commits")
+        job.write_input(2, 3)
+        process.wait_for(lambda: len(job.committed_batches()) == 3, DEADLINE_S, "the commit of a file that came later")
+        process.send(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0, process.output()[-3000:]
+        assert "end of run: batches 3, records 600" in process.output()
+    assert job.check() == 3
+    assert not list((job.table / ".hoodie").glob("*.inflight.*"))
+    logged = {p.name for p in (job.checkpoint / "commits").iterdir() if p.name.isdigit()}
+    assert logged == {"0", "1", "2"}
