@@ -82,8 +82,13 @@ def test_tables_are_read(hudi: HudiSpark, histories: Callable[[str, str], Writer
     check_all(hudi, histories(kind, ordering))
 
 
-@pytest.mark.parametrize(("kind", "index"), CONTINUED)
-@pytest.mark.parametrize("ordering", ["long", "timestamp"])
+@pytest.mark.parametrize(
+    ("kind", "index", "ordering"),
+    [
+        *((kind, index, "long") for kind, index in CONTINUED),
+        *((kind, "BLOOM", ordering) for kind in ("cow", "mor_base_inserts") for ordering in ("string", "timestamp")),
+    ],
+)
 def test_hudi_upserts_and_deletes_and_we_go_on(
     hudi: HudiSpark, histories: Callable[[str, str], Writer], tmp_path: Path, kind: str, index: str, ordering: str
 ) -> None:
@@ -142,14 +147,25 @@ def test_hudi_rolls_a_failed_write_of_ours_back(
     assert left and all(writer.table.storage.exists(path) for path in left)
     check_all(hudi, writer)  # nobody sees it
 
-    changed = [{**row, "ver": value(LATER), "name": "hudi"} for row in live[::3]]
-    index = "SIMPLE" if builds_no_record_index(hudi, kind, index) else index
-    hudi.write(writer.table, pa.Table.from_pylist(changed, schema=writer.schema), hudi.index(index))
-    writer.live |= {row["id"]: row for row in changed}
-    check_all(hudi, writer)
+    # Where Hudi's indexes see base files only, a known key of a log would become a second row: new keys then.
+    blind = builds_no_record_index(hudi, kind, index)
+    changed = [] if blind else [{**row, "ver": value(LATER), "name": "hudi"} for row in live[::3]]
+    new = [event(3_000 + n, n % 3, value(LATER), "new") for n in range(10)]
+    rows = pa.Table.from_pylist(changed + new, schema=writer.schema)
+    hudi.write(writer.table, rows, hudi.index("SIMPLE" if blind else index))
+    writer.live |= {row["id"]: row for row in [*changed, *new]}
+    check(read_table(writer.table.base_path), writer, "hudi-rs")
+    check(read_snapshot(writer.table.reload()), writer, "this project")
     timeline = writer.table.timeline()
     assert not timeline.pending_writes
     assert timeline.find(failed.time) is None
     assert [i for i in timeline.instants if i.action == ROLLBACK and i.is_completed]
-    kept = [path for path in left if writer.table.storage.exists(path)]
-    assert not [path for path in kept if path.endswith(".parquet")]
+    assert not [path for path in left if path.endswith(".parquet") and writer.table.storage.exists(path)]
+
+    # Its own reader of 0.15 stops at the rollback's block, which it dates after the commit it rolls back for, until a
+    # later commit; so there is one more.
+    more = [event(4_000 + n, n % 3, value(LATER), "more") for n in range(10)]
+    rows = pa.Table.from_pylist(more, schema=writer.schema)
+    hudi.write(writer.table, rows, hudi.index("SIMPLE" if blind else index))
+    writer.live |= {row["id"]: row for row in more}
+    check_all(hudi, writer)
