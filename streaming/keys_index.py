@@ -35,8 +35,9 @@ INDEX_KEYS = (
     ConfigKey(
         "index.bootstrap.enabled",
         Kind.BOOL,
-        "Load the index from a table that has rows the index does not cover. "
-        "Flink's default is false; an empty index over a full table doubles its keys, so here it is true.",
+        "Load the index from a table that has rows the index does not cover. Flink's default is false; an empty index "
+        "over a full table doubles its keys, so here it is true. This version cannot load it yet: with either value "
+        "such a table stops the job by name.",
         default=True,
         section=_INDEX,
     ),
@@ -60,7 +61,7 @@ INDEX_KEYS = (
     ConfigKey(
         "index.partition.regex",
         Kind.REGEX,
-        "Partitions the bootstrap loads (the whole path must match).",
+        "Partitions the bootstrap loads (the whole path must match). This version has no bootstrap yet and takes `.*` only.",
         default=".*",
         section=_INDEX,
     ),
