@@ -11,11 +11,15 @@ from bootstrap.errors import IndexCoverageError
 
 @dataclass(frozen=True)
 class TableCommit:
-    """The table's newest completed write: its instant, and the query and batch when this project made it."""
+    """The table's newest completed write: its instant, and the query and batch when this project made it.
+
+    ``alone``: the commits before it are exactly those it was made over, none was added or taken away since.
+    """
 
     instant: str
     query_id: str | None
     batch_id: int | None
+    alone: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,12 @@ def check_coverage(table: str, checkpoint: str, newest: TableCommit | None, stat
             f"{checkpoint} belongs to {'no query yet' if state.query_id is None else 'query ' + state.query_id}: its "
             "index is empty and would write every row a second time. Start with the checkpoint that wrote the table, "
             "or with a new table path (loading the index from a table comes with the bootstrap)"
+        )
+    if not newest.alone:
+        raise IndexCoverageError(
+            f"table {table}: the commits before {newest.instant} are not those this job made it over: another writer's commit "
+            "was completed late, or instants were archived or removed. The index may lack rows; restore the timeline, or "
+            "stream into a new table"
         )
     assert newest.batch_id is not None
     finished = -1 if state.finished is None else state.finished

@@ -6,8 +6,9 @@ so that either can go on where the other stopped) and ``tagstream.commit``, whic
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,10 @@ COMMIT_VERSION = 1
 
 @dataclass(frozen=True)
 class CommitRecord:
-    """The ``tagstream.commit`` value; ``manifest`` is the batch manifest's file name in the checkpoint."""
+    """The ``tagstream.commit`` value; ``manifest`` is the batch manifest's file name in the checkpoint.
+
+    ``follows`` is the digest of the completed writes it was committed over: all that the index covers (:func:`digest`).
+    """
 
     stream_id: str
     query_id: str
@@ -32,6 +36,7 @@ class CommitRecord:
     start_offsets: Any
     end_offsets: Any
     manifest: str
+    follows: str
 
     def same_batch(self, epoch: Epoch) -> bool:
         """Same query, number and offsets: a replay. Only the offsets prove it; numbers start again with a new checkpoint."""
@@ -41,6 +46,11 @@ class CommitRecord:
             and self.start_offsets == epoch.start_offsets
             and self.end_offsets == epoch.end_offsets
         )
+
+
+def digest(instants: Iterable[str]) -> str:
+    """A short fingerprint of a set of instant times: equal exactly when no commit was added or removed between."""
+    return hashlib.sha256(",".join(sorted(instants)).encode()).hexdigest()[:32]
 
 
 def extra_metadata(record: CommitRecord, streamer_checkpoint: str) -> dict[str, str]:

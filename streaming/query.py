@@ -8,7 +8,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from bootstrap.coverage import CheckpointState, TableCommit, check_coverage
-from streaming.commit_record import newest_first
+from streaming.commit_record import digest, newest_first
 from streaming.context import JobContext
 from streaming.epoch import newest_batch, query_id
 from streaming.errors import StopRequested
@@ -22,11 +22,18 @@ POLL_S = 0.5
 
 def check_index(job: JobContext) -> None:
     """Stop unless the index in the checkpoint covers the table (``bootstrap.coverage``)."""
-    found = next(newest_first(job.table, job.table.timeline()), None)
+    timeline = job.table.timeline()
+    found = next(newest_first(job.table, timeline), None)
     newest = None
     if found is not None:
         instant, record = found
-        newest = TableCommit(instant.time, record and record.query_id, record and record.batch_id)
+        earlier = digest(i.time for i in timeline.completed_writes if i.time != instant.time)
+        newest = TableCommit(
+            instant.time,
+            record and record.query_id,
+            record and record.batch_id,
+            alone=record is None or record.follows == earlier,
+        )
     state = CheckpointState(
         query_id(job.checkpoint), newest_batch(job.checkpoint, "offsets"), newest_batch(job.checkpoint, "commits")
     )

@@ -134,10 +134,18 @@ class BatchSink:
         name = manifest.write(job.manifests_dir)
         crash.reach("manifest_durable", batch)
         protocol.reconcile(job.table, instant, outcome.statuses)
-        self._guard.before_complete(instant)
-        record = CommitRecord(job.meta.stream_id, epoch.query_id, batch, epoch.start_offsets, epoch.end_offsets, name)
+        record = CommitRecord(
+            stream_id=job.meta.stream_id,
+            query_id=epoch.query_id,
+            batch_id=batch,
+            start_offsets=epoch.start_offsets,
+            end_offsets=epoch.end_offsets,
+            manifest=name,
+            follows=self._guard.follows,
+        )
         extra = extra_metadata(record, streamer_checkpoint(epoch, files=job.decode.files))
-        protocol.complete(job.table, instant, job.action, CommitMetadata.build(outcome.statuses, extra, job.avro_json))
+        metadata = CommitMetadata.build(outcome.statuses, extra, job.avro_json)
+        protocol.complete(job.table, instant, job.action, metadata, guard=self._guard.before_complete)
         crash.reach("completed", batch)
         self._guard.committed(instant)
         job.small_files.apply(outcome.statuses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.commit_record import CommitRecord, newest_first
+from streaming.commit_record import CommitRecord, digest, newest_first
 from streaming.context import JobContext
 from streaming.epoch import Epoch
 from streaming.errors import CheckpointError
@@ -11,6 +11,7 @@ from table.heartbeat import is_alive
 from table.names import next_instant
 from table.rollback import resume_rollbacks, rollback
 from table.sweep import sweep
+from table.timeline import Timeline
 
 
 class TimelineGuard:
@@ -18,7 +19,12 @@ class TimelineGuard:
 
     def __init__(self, job: JobContext) -> None:
         self._job = job
-        self._covered = ""
+        self._covered: frozenset[str] | None = None
+
+    @property
+    def follows(self) -> str:
+        """Digest of the completed writes that the index covers now."""
+        return digest(self._covered or ())
 
     def before_batch(self, epoch: Epoch) -> tuple[str, CommitRecord] | None:
         """The commit that already holds this batch (instant and record: a replay), else None with no leftovers.
@@ -33,32 +39,37 @@ class TimelineGuard:
         resume_rollbacks(job.table)
         sweep(job.table)
         timeline = job.table.timeline()
-        found = None
-        for instant, record in newest_first(job.table, timeline):
-            if record is None or record.query_id != epoch.query_id:
-                if instant.time > self._covered:
-                    raise self._foreign(instant.time)
-                break
-            if record.same_batch(epoch):
-                found = (instant.time, record)
-                break
-            if record.batch_id >= epoch.batch_id:
-                raise CheckpointError(
-                    f"table {job.table.storage.root}: commit {instant.time} holds batch {record.batch_id} of this query "
-                    f"with offsets {record.end_offsets}, but checkpoint {job.checkpoint} is about to run batch "
-                    f"{epoch.batch_id} up to {epoch.end_offsets}: the checkpoint is an older copy. Use the newest copy"
-                )
-            break
-        self._covered = timeline.newest_completed or ""
+        completed = frozenset(i.time for i in timeline.completed_writes)
+        # At the first batch the start-up check has just compared the whole timeline with the newest commit.
+        self._refuse_foreign(completed - (completed if self._covered is None else self._covered))
+        self._covered = completed
         job.as_of = timeline.newest_completed
+        found = self._find(epoch, timeline)
         for pending in timeline.pending_writes:
             if is_alive(job.table.storage, pending.time, job.clock_ms()):
                 raise ForeignCommitError(
-                    f"table {job.table.storage.root}: another writer is at work (pending {pending.file_name()} has a "
+                    f"table {job.table.base_path}: another writer is at work (pending {pending.file_name()} has a "
                     "fresh heartbeat); one writer at a time: wait for it to end, then start again"
                 )
             self.roll_back(pending.time)
         return found
+
+    def _find(self, epoch: Epoch, timeline: Timeline) -> tuple[str, CommitRecord] | None:
+        """The newest commit when it holds this batch; CheckpointError when it holds this number or a later one."""
+        job = self._job
+        for instant, record in newest_first(job.table, timeline):
+            if record is None or record.query_id != epoch.query_id:
+                raise self._foreign(instant.time)
+            if record.same_batch(epoch):
+                return instant.time, record
+            if record.batch_id >= epoch.batch_id:
+                raise CheckpointError(
+                    f"table {job.table.base_path}: commit {instant.time} holds batch {record.batch_id} of this query "
+                    f"with offsets {record.end_offsets}, but checkpoint {job.checkpoint} is about to run batch "
+                    f"{epoch.batch_id} up to {epoch.end_offsets}: the checkpoint is an older copy. Use the newest copy"
+                )
+            return None
+        return None
 
     def next_instant(self) -> str:
         """An instant time after every other on the timeline, pending and completed, whatever the clock says."""
@@ -69,22 +80,25 @@ class TimelineGuard:
         """Take back a pending write of ours or of a dead writer."""
         rollback(self._job.table, instant, self.next_instant())
 
-    def before_complete(self, instant: str) -> None:
+    def before_complete(self) -> None:
         """Last look before the commit becomes visible: still the one writer, table still ours, nothing in between."""
         job = self._job
         job.lease.check()
         job.table.reload().check_writable()  # a metadata table may have appeared, an upgrade may have happened
-        for other in job.table.timeline().completed_writes:
-            if other.time > self._covered and other.time != instant:
-                raise self._foreign(other.time)
+        completed = frozenset(i.time for i in job.table.timeline().completed_writes)
+        self._refuse_foreign(completed - (self._covered or frozenset()))
 
     def committed(self, instant: str) -> None:
         """Our own commit is covered by the index."""
-        self._covered = instant
+        self._covered = (self._covered or frozenset()) | {instant}
+
+    def _refuse_foreign(self, instants: frozenset[str]) -> None:
+        if instants:
+            raise self._foreign(min(instants))
 
     def _foreign(self, instant: str) -> ForeignCommitError:
         return ForeignCommitError(
-            f"table {self._job.table.storage.root}: commit {instant} was made by another writer while this job runs; its "
-            "rows are not in the index. Stop the other writer; the job can go on when the table is restored to "
-            f"{self._covered or 'its start'}, or with a new checkpoint once the index can be loaded from the table"
+            f"table {self._job.table.base_path}: commit {instant} was made by another writer while this job runs; its "
+            "rows are not in the index. Stop the other writer and restore the table to "
+            f"{max(self._covered or (), default='its start')}; then this job can go on"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bootstrap.coverage import CheckpointState, TableCommit, check_coverage
@@ -38,6 +40,7 @@ def test_agreement_passes(newest: TableCommit | None, state: CheckpointState) ->
         (commit(5, "q2"), CheckpointState(MINE, 5, 5), "query q2"),
         (commit(3), CheckpointState(MINE, 4, 4), "commits are missing"),
         (commit(6), CheckpointState(MINE, 4, 4), "older copy"),
+        (replace(commit(4), alone=False), CheckpointState(MINE, 4, 4), "completed late"),
     ],
 )
 def test_disagreement_is_named(newest: TableCommit | None, state: CheckpointState, words: str) -> None:

@@ -1,0 +1,133 @@
+"""What stops a stream before it can do harm, and what it takes in its stride."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bootstrap.errors import IndexCoverageError
+from streaming.errors import CheckpointError
+from table import commit as protocol
+from table import lease
+from table.commit_metadata import CommitMetadata
+from table.errors import ConfigError, LeaseLostError
+from table.hoodie_table import HoodieTable
+from table.storage import Storage
+from tests.streaming.stream_case import StreamCase
+from tests.support import events as ev
+from tests.support.hudi_rs import read_table
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def case(tmp_path: Path, spark: SparkSession) -> StreamCase:
+    """A stream that has committed two batches; a third file waits."""
+    case = StreamCase(tmp_path, spark)
+    events = list(ev.generate(300, ev.Mix(keys=40), seed=8))
+    ev.write_files(events[:200], case.source, 100)
+    assert len(case.run()) == 2
+    ev.write_files(events[200:], case.source, 100, first=2)
+    return case
+
+
+def foreign_commit(case: StreamCase, instant: str) -> None:
+    """A completed commit of another writer."""
+    table = HoodieTable.open(str(case.table))
+    protocol.request(table, instant, "commit")
+    protocol.inflight(table, instant, "commit")
+    protocol.complete(table, instant, "commit", CommitMetadata.build([], {}, json.dumps(ev.AVRO_SCHEMA)))
+
+
+def instants(case: StreamCase) -> list[str]:
+    return sorted(p.name.split(".")[0] for p in (case.table / ".hoodie").glob("2*.commit"))
+
+
+def test_a_newer_commit_of_another_writer(case: StreamCase) -> None:
+    foreign_commit(case, "29990101000000000")
+    with pytest.raises(IndexCoverageError, match="29990101000000000 was made by another writer"):
+        case.run()
+
+
+def test_a_commit_of_another_writer_that_was_completed_late(case: StreamCase) -> None:
+    first, second = instants(case)
+    foreign_commit(case, str(int(first) + 1))
+    assert len(instants(case)) == 3
+    with pytest.raises(IndexCoverageError, match=f"the commits before {second} are not those"):
+        case.run()
+
+
+def test_a_table_whose_last_commit_was_taken_away(case: StreamCase) -> None:
+    last = instants(case)[-1]
+    for path in (case.table / ".hoodie").glob(f"{last}.*"):
+        path.unlink()
+    with pytest.raises(IndexCoverageError, match="commits are missing"):
+        case.run()
+
+
+def test_a_new_checkpoint_over_a_full_table(case: StreamCase) -> None:
+    shutil.rmtree(case.checkpoint)
+    with pytest.raises(IndexCoverageError, match="would write every row a second time"):
+        case.run()
+
+
+def test_an_older_copy_of_the_checkpoint(case: StreamCase) -> None:
+    copy = case.folder / "copy"
+    shutil.copytree(case.checkpoint, copy)
+    case.run()
+    shutil.rmtree(case.checkpoint)
+    copy.rename(case.checkpoint)
+    with pytest.raises((IndexCoverageError, CheckpointError), match="older copy"):
+        case.run()
+
+
+def test_a_checkpoint_of_another_query(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark)
+    case.checkpoint.mkdir()
+    (case.checkpoint / "metadata").write_text(json.dumps({"id": "5b0ea4b0-0b6c-4d42-b0f4-6f4c4f9d1b11"}))
+    with pytest.raises(CheckpointError, match="checkpoint of another Spark query"):
+        case.run()
+
+
+def test_a_second_writer_is_told_who_the_first_is(case: StreamCase) -> None:
+    storage = Storage.open(str(case.table))
+    owner = lease.LeaseOwner("other-host", "boot", 4711, 1, "stream orders")
+    held = lease.acquire(storage, owner, 2**50, 60_000)
+    with pytest.raises(LeaseLostError, match=r"process 4711 on other-host \(stream orders\)"):
+        case.run()
+    lease.release(storage, held)
+    assert len(case.run()) == 1
+
+
+def test_leftovers_of_a_dead_writer_are_rolled_back(case: StreamCase) -> None:
+    table = HoodieTable.open(str(case.table))
+    protocol.request(table, "20990101000000000", "commit")
+    protocol.inflight(table, "20990101000000000", "commit")
+    (report,) = case.run()
+    assert report.instant is not None
+    assert report.instant > "20990101000000000"
+    assert not list((case.table / ".hoodie").glob("20990101000000000*"))
+
+
+def test_a_new_column_comes_in_and_a_changed_one_does_not(case: StreamCase) -> None:
+    fields = [*ev.AVRO_SCHEMA["fields"], {"name": "note", "type": ["null", "string"], "default": None}]
+    case.schema = {**ev.AVRO_SCHEMA, "fields": fields}
+    row = ev.Event("new", "p0", 10**9, name="x").row() | {"note": "hello"}
+    ev.write_event_file(case.source, 3, json.dumps(row) + "\n", modified=1_700_000_000)
+    before = case.run()
+    assert len(before) == 2
+    rows = {r["id"]: r for r in read_table(case.table).to_pylist()}
+    assert rows["new"]["note"] == "hello"
+    assert {r["note"] for k, r in rows.items() if k != "new"} == {None}
+
+    narrowed = [{**f, "type": ["null", "float"]} if f["name"] == "amount" else f for f in fields]
+    case.schema = {**ev.AVRO_SCHEMA, "fields": narrowed}
+    with pytest.raises(ConfigError, match="column 'amount' is float, in the table it is double"):
+        case.run()
+    case.schema = {**ev.AVRO_SCHEMA, "fields": fields[:-1]}
+    with pytest.raises(ConfigError, match="lacks the table's column 'note'"):
+        case.run()
