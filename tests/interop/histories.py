@@ -4,6 +4,7 @@ type, written through the table layer. The writer's own ``live`` is the oracle."
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,9 @@ ORDERINGS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
     "string": (pa.string(), lambda n: f"v{n:06d}"),
     "timestamp": (pa.timestamp("us", tz="UTC"), lambda n: EPOCH + dt.timedelta(seconds=n, microseconds=n)),
     "double": (pa.float64(), lambda n: n + 0.25),
+    "float": (pa.float32(), lambda n: n + 0.25),
+    "date": (pa.date32(), lambda n: EPOCH.date() + dt.timedelta(days=n)),
+    "decimal": (pa.decimal128(12, 3), lambda n: decimal.Decimal(n) + decimal.Decimal("0.125")),
 }
 # Kind of table: its type, and whether inserts go to base files.
 KINDS = {

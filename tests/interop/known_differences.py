@@ -87,13 +87,13 @@ PROPERTIES = (
 
 TIMELINE = (
     Known(r"timeline <I\d+>\.(deltacommit\.)?inflight partitionToWriteStats",
-          lambda v: isinstance(v, dict) and v, {},
+          lambda v: isinstance(v, dict) and bool(v), {},
           "the workload profile, planned per partition before the write; only a rollback by listing reads it, and "
           "ours goes by markers"),
     Known(r"timeline <I\d+>\.(delta)?commit stat .* (numUpdates|totalValidLogBlocks|totalLogBlocksSize"
           r"|totalLogBlocksScanTimeMs)", 0, ABSENT, "1.x: counters of compactions; unknown members are ignored by 0.15"),
     Known(r"timeline <I\d+>\.(delta)?commit stat .* prevBaseFile",
-          lambda v: v is None or re.fullmatch(r"<G\d+>_[\d-]+_<I\d+>\.parquet", v), ABSENT,
+          lambda v: v is None or bool(re.fullmatch(r"<G\d+>_[\d-]+_<I\d+>\.parquet", v)), ABSENT,
           "1.x: the base file that was merged, which file id and prevCommit tell as well"),
     Known(r"timeline <I\d+>\.(delta)?commit stat .* totalLogReadTimeMs", ABSENT, 0,
           "1.x has it, 0.15 does not: a counter of compactions, 0 here"),
