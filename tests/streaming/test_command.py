@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from table.hoodie_table import HoodieTable
 from table.table_config import TableConfig
 from tests.drills.stream_job import DEADLINE_S, StreamJob, chunks_of
 from tests.support import events as ev
+from tests.support.process import Process
 
 
 def arguments(folder: Path, **conf: str) -> list[str]:
@@ -123,3 +126,18 @@ def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path
     assert not list((job.table / ".hoodie").glob("*.inflight.*"))
     logged = {p.name for p in (job.checkpoint / "commits").iterdir() if p.name.isdigit()}
     assert logged == {"0", "1", "2"}
+
+
+@pytest.mark.spark
+def test_spark_submit_runs_the_same_job(tmp_path: Path) -> None:
+    job = StreamJob(tmp_path, "MERGE_ON_READ", chunks_of(list(ev.generate(300, ev.Mix(keys=60), seed=6)), 150))
+    job.write_input()
+    submit = [Path(sys.executable).with_name("spark-submit"), "--master", "local[2,4]", "--driver-memory", "1g"]
+    log = tmp_path / "submit.log"
+    env = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+    }  # else the script looks for pyspark beside the PATH's python3
+    with Process([*submit, *job.command()[1:]], log, cwd=tmp_path, env=env) as process:
+        assert process.wait(DEADLINE_S) == 0, process.output()[-4000:]
+    assert job.check() == 2
