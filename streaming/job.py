@@ -63,9 +63,9 @@ def open_table(options: Options, now_ms: int) -> HoodieTable:
     """The table the options name, ready to be written: made if there is none, its metadata table dropped."""
     if options.metadata_enable:
         raise ConfigError(
-            f"hoodie.metadata.enable=true ({options.origin('hoodie.metadata.enable')}): this version does not keep a metadata "
-            "table up to date, and a stale one hides rows from readers; set it to false (one that exists is then dropped, and "
-            "Hudi builds it again when it writes)"
+            f"hoodie.metadata.enable=true ({options.origin('hoodie.metadata.enable')}): this version does not keep "
+            "a metadata table up to date, and a stale one hides rows from readers; set it to false (one that exists is "
+            "then dropped, and Hudi builds it again when it writes)"
         )
     table = open_or_create(options, now_ms)
     if table.config.metadata_partitions:

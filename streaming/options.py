@@ -288,7 +288,8 @@ def _index_warnings(r: Resolved) -> list[str]:
 def _check_bootstrap(r: Resolved) -> None:
     if r.text("index.partition.regex") != ".*":
         raise ConfigError(
-            f"{r.said('index.partition.regex')}: it chooses what a bootstrap loads, which this version does not have; remove it"
+            f"{r.said('index.partition.regex')}: it chooses what a bootstrap loads, "
+            "which this version does not have; remove it"
         )
 
 

@@ -39,7 +39,11 @@ def test_values(key: ConfigKey, text: str, value: object) -> None:
         (ConfigKey("k", Kind.PATH, ""), " ", "must not be empty"),
         (ConfigKey("k", Kind.REGEX, ""), "(", "is not a regular expression"),
         (ConfigKey("k", Kind.CHOICE, "", values={"GZIP": "gzip"}), "gzp", "did you mean gzip?"),
-        (ConfigKey("k", Kind.CHOICE, "", values={"A": "a"}, refused_values={"B": "because"}), "b", "supported: because"),
+        (
+            ConfigKey("k", Kind.CHOICE, "", values={"A": "a"}, refused_values={"B": "because"}),
+            "b",
+            "supported: because",
+        ),
         (ConfigKey("k", Kind.INT, "", secret=True), "hunter2", "k = **** (f.properties:3)"),
     ],
 )
