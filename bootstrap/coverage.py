@@ -59,8 +59,8 @@ def check_coverage(table: str, checkpoint: str, newest: TableCommit | None, stat
     if not newest.alone:
         raise IndexCoverageError(
             f"table {table}: the commits before {newest.instant} are not those this job made it over: another "
-            "writer's commit was completed late, or instants were archived or removed. The index may lack rows; restore the timeline, or "
-            "stream into a new table"
+            "writer's commit was completed late, or instants were archived or removed. The index may lack rows; restore "
+            "the timeline, or stream into a new table"
         )
     assert newest.batch_id is not None
     finished = -1 if state.finished is None else state.finished

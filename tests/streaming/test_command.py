@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -111,14 +112,28 @@ def test_a_metadata_table_is_not_promised(tmp_path: Path, capsys: pytest.Capture
     assert not (tmp_path / "table").exists()
 
 
+def metrics(port: int) -> dict[str, float]:
+    """What the job's Prometheus page says, by name; labels are left out."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    return {
+        line.split("{")[0].split(" ")[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")
+    }
+
+
 @pytest.mark.spark
 def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path: Path) -> None:
     job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(600, ev.Mix(keys=60), seed=2)), 200))
     job.write_input(0, 2)
-    with job.start("--continuous") as process:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with job.start("--continuous", "--metrics-port", str(port)) as process:
         process.wait_for(lambda: len(job.committed_batches()) == 2, DEADLINE_S, "two commits")
         job.write_input(2, 3)
         process.wait_for(lambda: len(job.committed_batches()) == 3, DEADLINE_S, "the commit of a file that came later")
+        process.wait_for(lambda: metrics(port).get("tagstream_index_keys", 0) > 0, 30, "metrics of the batches")
+        assert metrics(port)["tagstream_records_total"] == 600
         process.send(signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0, process.output()[-3000:]
         assert "end of run: batches 3, records 600" in process.output()
