@@ -14,7 +14,7 @@ STAT_NAMES = (
     "deletes",
     "moves",
     "late",
-    "duplicates",
+    "superseded",
     "unknown_deletes",
     "live_keys",
     "tombstones",
@@ -28,7 +28,7 @@ def empty_stats() -> dict[str, int]:
 
 
 def count(records: int, decision: Decision, meta: StoreMeta, store_bytes: int) -> dict[str, int]:
-    """Counts of a batch. `inserts` leaves moves out; `duplicates` are records that lost to another of the batch.
+    """Counts of a batch. `inserts` leaves moves out; `superseded` records lost to a newer one of their key in the batch.
 
     `live_keys`, `tombstones` and `bytes` (of the local store) describe the whole key group after the batch.
     """
@@ -42,7 +42,7 @@ def count(records: int, decision: Decision, meta: StoreMeta, store_bytes: int) -
         "deletes": n["delete"],
         "moves": n["move"],
         "late": n["late"],
-        "duplicates": records - len(decision.late),
+        "superseded": records - len(decision.late),
         "unknown_deletes": int(np.count_nonzero(decision.buried)) - n["delete"],
         "live_keys": meta.live,
         "tombstones": meta.tombstones,

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from streaming.report import BatchReport
 from table.errors import ConfigError
 
-_KINDS = ("inserts", "updates", "deletes", "moves", "late", "duplicates", "quarantined")
+_KINDS = ("inserts", "updates", "deletes", "moves", "late", "superseded", "quarantined")
 _BUCKETS = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
 
 

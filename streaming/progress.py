@@ -93,7 +93,7 @@ class Progress:
         parts = [
             f"batch {last.batch_id}",
             f"{last.rate:,.0f} records/s",
-            f"lag {'?' if self._lag is None else format(self._lag, ',')}",
+            *([] if self._lag is None else [f"lag {self._lag:,}"]),  # files do not tell theirs
             f"index {last.index_keys:,} keys {size(last.index_bytes)}",
         ]
         if self._committed is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 COUNTS = (
-    "records", "inserts", "updates", "deletes", "moves", "late", "duplicates", "quarantined", "files", "bytes",
+    "records", "inserts", "updates", "deletes", "moves", "late", "superseded", "quarantined", "files", "bytes",
 )  # fmt: skip
 
 
@@ -26,7 +26,7 @@ class BatchReport:
     deletes: int
     moves: int
     late: int
-    duplicates: int
+    superseded: int
     quarantined: int
     files: int
     bytes: int
@@ -70,7 +70,7 @@ def line(report: BatchReport) -> str:
     what = (
         f"{report.records:,} records in {report.seconds:.1f} s ({report.rate:,.0f}/s): {report.inserts:,} inserts, "
         f"{report.updates:,} updates, {report.deletes:,} deletes, {report.moves:,} moves, {report.late:,} late, "
-        f"{report.duplicates:,} duplicates, {report.quarantined:,} quarantined; {report.files} files, "
+        f"{report.superseded:,} superseded, {report.quarantined:,} quarantined; {report.files} files, "
         f"{size(report.bytes)}"
     )
     if report.replayed:

@@ -215,7 +215,7 @@ class BatchSink:
             deletes=n["deletes"],
             moves=n["moves"],
             late=n["late"],
-            duplicates=n["duplicates"],
+            superseded=n["superseded"],
             quarantined=n["quarantined"],
             files=len(outcome.statuses),
             bytes=sum(s.stat.total_write_bytes for s in outcome.statuses),
