@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from state.gc import collect_garbage
 from state.layout import StateLayout
@@ -72,41 +73,23 @@ class JobContext:
 
     def pin_profile(self, epoch: Epoch, instant: str) -> None:
         """Write the profile of a batch that is about to run; once per batch and run."""
-        profile = WriteProfile(
-            table_name=self.table.config.name,
-            query_id=epoch.query_id,
-            batch_id=epoch.batch_id,
-            run=self.run,
-            instant=instant,
-            batch_time_ms=self.clock_ms(),
-            labels=self.meta.labels,
+        files = self.small_files
+        self._pin(
+            epoch,
+            instant,
             lanes=self._lanes(),
-            avg_record_bytes=self.small_files.record_bytes,
+            avg_record_bytes=files.record_bytes,
             max_file_bytes=self.options.parquet_max_file_size,
             records_per_new_file=min(
-                self.options.insert_split_size,
-                max(1, self.options.parquet_max_file_size // self.small_files.record_bytes),
+                self.options.insert_split_size, max(1, self.options.parquet_max_file_size // files.record_bytes)
             ),
-            small_files=self.small_files.profile(),
+            small_files=files.profile(),
         )
-        self._write_profile(profile)
 
     def pin_replay(self, epoch: Epoch, instant: str, manifest: str) -> None:
         """Write the profile that makes the tag step adopt the deltas of a batch the table already holds."""
         deltas = BatchManifest.read(os.path.join(self.manifests_dir, manifest)).deltas
-        self._write_profile(
-            WriteProfile(
-                table_name=self.table.config.name,
-                query_id=epoch.query_id,
-                batch_id=epoch.batch_id,
-                run=self.run,
-                instant=instant,
-                batch_time_ms=self.clock_ms(),
-                labels=self.meta.labels,
-                mode="replay",
-                manifest=deltas,
-            )
-        )
+        self._pin(epoch, instant, mode="replay", manifest=deltas)
 
     def write_spec(self, batch_id: int, instant: str, *, replay: bool) -> WriteSpec:
         """The constants of the batch's write tasks."""
@@ -134,7 +117,8 @@ class JobContext:
             return
         collect_garbage(self.layout, self.meta.labels, min(oldest, committed), self.manifests_dir)
         for name in os.listdir(self.profiles_dir):
-            if int(name.split(".")[0]) < oldest:
+            batch = name.split(".")[0]
+            if batch.isdigit() and int(batch) < oldest:  # not the scratch file of a killed run
                 os.unlink(os.path.join(self.profiles_dir, name))
 
     def _lanes(self) -> int:
@@ -146,6 +130,16 @@ class JobContext:
         many = self.last_file_groups >= 2 * self.meta.shuffle_partitions
         return 1 if many or self.last_records < SMALL_BATCH_RECORDS else self.meta.shuffle_partitions
 
-    def _write_profile(self, profile: WriteProfile) -> None:
+    def _pin(self, epoch: Epoch, instant: str, **more: Any) -> None:
+        profile = WriteProfile(
+            table_name=self.table.config.name,
+            query_id=epoch.query_id,
+            batch_id=epoch.batch_id,
+            run=self.run,
+            instant=instant,
+            batch_time_ms=self.clock_ms(),
+            labels=self.meta.labels,
+            **more,
+        )
         path = profile_path(self.profiles_dir, profile.batch_id, profile.run)
         Storage(self.profiles_dir).write_new(os.path.basename(path), profile.to_json().encode())
