@@ -41,8 +41,9 @@ check: install  ## formatting, lint and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-bench: install  ## records a second of the tag step
-	$(PY) -m bench.tag_step $(ARGS)
+bench: install  ## records a second of the tag step, and end to end
+	$(PY) -m bench.tag_step
+	$(PY) -m bench.throughput $(ARGS)
 
 drills: install  ## the long failure drills
 	$(PY) -m pytest -m drill tests/drills $(ARGS)

@@ -1,7 +1,8 @@
 """A stream under drill: its folders, its command, and what its table must hold at any moment.
 
-Every event file is one batch, so the rows after batch n are the oracle of the first n + 1 files. The table is read by
-hudi-rs, and the batch ids come from the commit files themselves.
+A batch takes one event file; a kill between Spark's log of files and its log of offsets makes the next batch take two.
+So each commit says itself how far into the files it reaches, and the table must be the oracle of exactly those. The table
+is read by hudi-rs, batch ids and reach come from the commit files.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.support import events as ev
 from tests.support.compare import Differences, compare
@@ -24,7 +26,7 @@ DEADLINE_S = 240
 
 @dataclass
 class StreamJob:
-    """``chunks[i]`` are the events of batch i."""
+    """``chunks[i]`` are the events of file i."""
 
     folder: Path
     table_type: str
@@ -41,7 +43,7 @@ class StreamJob:
         return self.folder / "checkpoint"
 
     def write_input(self, first: int = 0, last: int | None = None) -> None:
-        """Put the files of batches first..last (excluded) where the source finds them."""
+        """Put the files first..last (excluded) where the source finds them."""
         for number, chunk in list(enumerate(self.chunks))[first:last]:
             ev.write_files(chunk, self.folder / "in", len(chunk), first=number)
         (self.folder / "event.avsc").write_text(json.dumps(ev.AVRO_SCHEMA))
@@ -76,26 +78,27 @@ class StreamJob:
             code = process.wait(DEADLINE_S)
             assert code == 0, process.output()[-6000:]
 
-    def committed_batches(self) -> list[int]:
-        """Batch ids on the timeline, in the order of the instants."""
-        ids = []
-        for path in sorted((self.table / ".hoodie").glob("*.*commit")) if self.table.exists() else []:
-            extra = json.loads(path.read_text())["extraMetadata"]
-            ids.append(int(json.loads(extra["tagstream.commit"])["batch_id"]))
-        return ids
+    def commits(self) -> list[dict[str, Any]]:
+        """What each commit on the timeline says of its batch, in the order of the instants."""
+        paths = sorted((self.table / ".hoodie").glob("*.*commit")) if self.table.exists() else []
+        return [json.loads(json.loads(p.read_text())["extraMetadata"]["tagstream.commit"]) for p in paths]
 
     def check(self) -> int:
-        """The table is the oracle of the batches committed so far, each exactly once; returns how many there are."""
-        done = self.committed_batches()
-        assert done == list(range(len(done))), f"batches on the timeline: {done}"
-        if done:
-            wrong = self.differences(len(done))
-            assert not wrong, f"after {len(done)} batches: {wrong}"
-        return len(done)
+        """The table is the oracle of the files committed so far, each batch once; returns how many files that are."""
+        done = self.commits()
+        assert [c["batch_id"] for c in done] == list(range(len(done))), f"batches on the timeline: {done}"
+        if not done:
+            return 0
+        reach = [c["end_offsets"]["log"] for c in done]
+        assert [c["start_offsets"]["log"] for c in done] == [-1, *reach[:-1]], f"files skipped or taken twice: {done}"
+        files = int(reach[-1]) + 1
+        wrong = self.differences(files)
+        assert not wrong, f"after {files} files: {wrong}"
+        return files
 
-    def differences(self, batches: int) -> Differences:
-        """The table against the oracle of the first ``batches`` batches."""
-        live = ev.oracle(event for chunk in self.chunks[:batches] for event in chunk)
+    def differences(self, files: int) -> Differences:
+        """The table against the oracle of the first ``files`` files."""
+        live = ev.oracle(event for chunk in self.chunks[:files] for event in chunk)
         return compare(ev.rows(live.values()), read_table(self.table, meta_columns=False), ["id"])
 
 

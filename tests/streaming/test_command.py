@@ -129,9 +129,9 @@ def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with job.start("--continuous", "--metrics-port", str(port)) as process:
-        process.wait_for(lambda: len(job.committed_batches()) == 2, DEADLINE_S, "two commits")
+        process.wait_for(lambda: len(job.commits()) == 2, DEADLINE_S, "two commits")
         job.write_input(2, 3)
-        process.wait_for(lambda: len(job.committed_batches()) == 3, DEADLINE_S, "the commit of a file that came later")
+        process.wait_for(lambda: len(job.commits()) == 3, DEADLINE_S, "the commit of a file that came later")
         process.wait_for(lambda: metrics(port).get("tagstream_index_keys", 0) > 0, 30, "metrics of the batches")
         assert metrics(port)["tagstream_records_total"] == 600
         process.send(signal.SIGTERM)
