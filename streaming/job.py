@@ -60,7 +60,7 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
 
 
 def open_table(options: Options, now_ms: int) -> HoodieTable:
-    """The table the options name, ready to be written: made if there is none, its metadata table dropped."""
+    """The table the options name, made if there is none. What can't be written is refused by name, but nothing changed."""
     if options.metadata_enable:
         raise ConfigError(
             f"hoodie.metadata.enable=true ({options.origin('hoodie.metadata.enable')}): this version does not keep "
@@ -68,9 +68,8 @@ def open_table(options: Options, now_ms: int) -> HoodieTable:
             "then dropped, and Hudi builds it again when it writes)"
         )
     table = open_or_create(options, now_ms)
-    if table.config.metadata_partitions:
-        table = _drop_metadata_table(table, now_ms)
-    table.check_writable()
+    if not table.config.metadata_partitions:  # these are dropped once it is certain that the job can run
+        table.check_writable()
     return table
 
 
@@ -91,6 +90,9 @@ def stream(
         lease.acquire(f"stream {options.stream_id}")
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
         check_index(job)
+        if table.config.metadata_partitions:
+            job.table = table = _drop_metadata_table(table, clock_ms())
+        table.check_writable()
         fix_state_settings(spark, job.meta.shuffle_partitions)
         job.small_files.load(table.view())
         sink = BatchSink(job, monitor.on_report)

@@ -40,8 +40,8 @@ class TimelineGuard:
         sweep(job.table)
         timeline = job.table.timeline()
         completed = frozenset(i.time for i in timeline.completed_writes)
-        # At the first batch the start-up check has just compared the whole timeline with the newest commit.
-        self._refuse_foreign(completed - (completed if self._covered is None else self._covered))
+        if self._covered is not None:  # at the first batch the start-up check has just looked at the whole timeline
+            self._refuse_changes(completed)
         self._covered = completed
         job.as_of = timeline.newest_completed
         found = self._find(epoch, timeline)
@@ -85,16 +85,23 @@ class TimelineGuard:
         job = self._job
         job.lease.check()
         job.table.reload().check_writable()  # a metadata table may have appeared, an upgrade may have happened
-        completed = frozenset(i.time for i in job.table.timeline().completed_writes)
-        self._refuse_foreign(completed - (self._covered or frozenset()))
+        self._refuse_changes(frozenset(i.time for i in job.table.timeline().completed_writes))
 
     def committed(self, instant: str) -> None:
         """Our own commit is covered by the index."""
         self._covered = (self._covered or frozenset()) | {instant}
 
-    def _refuse_foreign(self, instants: frozenset[str]) -> None:
-        if instants:
-            raise self._foreign(min(instants))
+    def _refuse_changes(self, completed: frozenset[str]) -> None:
+        """The completed writes must be exactly those that the index covers."""
+        covered = self._covered or frozenset()
+        if completed - covered:
+            raise self._foreign(min(completed - covered))
+        if covered - completed:
+            raise ForeignCommitError(
+                f"table {self._job.table.base_path}: commit {min(covered - completed)} is gone from the timeline while this "
+                "job runs: the table was restored, or another writer archived instants. The index has rows that the table "
+                "may not have; put the instant back, or stream into a new table with a new checkpoint"
+            )
 
     def _foreign(self, instant: str) -> ForeignCommitError:
         return ForeignCommitError(

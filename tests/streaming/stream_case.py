@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,8 +23,13 @@ from tests.support import events as ev
 class Reports(list[BatchReport]):
     """Stands where the progress display is, and keeps what it is told."""
 
+    def __init__(self, on_batch: Callable[[BatchReport], None]) -> None:
+        super().__init__()
+        self._on_batch = on_batch
+
     def batch(self, report: BatchReport) -> None:
         self.append(report)
+        self._on_batch(report)
 
     def lag(self, lag: int | None) -> None:
         """Shown by the real one."""
@@ -76,11 +81,11 @@ class StreamCase:
             out += ["--hoodie-conf", f"{key}={value}"]
         return out
 
-    def run(self, *more: str) -> list[BatchReport]:
-        """Take what the source has; the reports of the batches."""
+    def run(self, *more: str, on_batch: Callable[[BatchReport], None] = lambda _: None) -> list[BatchReport]:
+        """Take what the source has; the reports of the batches. ``on_batch`` is called after each."""
         options = load_options(self.arguments(*more))
         check_source(options)
-        reports = Reports()
+        reports = Reports(on_batch)
         now = lambda: time.time_ns() // 1_000_000  # noqa: E731
         table = open_table(options, now())
         stream(self.spark, options, table, reports, StopFlag(), CrashPlan(), now)  # type: ignore[arg-type]

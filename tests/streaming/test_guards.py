@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 
 from bootstrap.errors import IndexCoverageError
 from streaming.errors import CheckpointError
+from streaming.report import BatchReport
 from table import commit as protocol
 from table import lease
 from table.commit_metadata import CommitMetadata
-from table.errors import ConfigError, LeaseLostError
+from table.errors import ConfigError, ForeignCommitError, LeaseLostError
 from table.hoodie_table import HoodieTable
 from table.storage import Storage
 from tests.streaming.stream_case import StreamCase
@@ -67,6 +68,43 @@ def test_a_table_whose_last_commit_was_taken_away(case: StreamCase) -> None:
         path.unlink()
     with pytest.raises(IndexCoverageError, match="commits are missing"):
         case.run()
+
+
+def test_a_commit_that_goes_or_comes_while_the_job_runs(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark)
+    ev.write_files(ev.generate(300, ev.Mix(keys=40), seed=8), case.source, 100)
+
+    def restore(report: BatchReport) -> None:
+        (case.table / ".hoodie" / f"{report.instant}.commit").rename(tmp_path / "taken")
+
+    with pytest.raises(ForeignCommitError, match="is gone from the timeline while this job runs"):
+        case.run(on_batch=restore)
+    (instant,) = {p.name.split(".")[0] for p in (case.table / ".hoodie").glob("2*.commit.requested")}
+    (tmp_path / "taken").rename(case.table / ".hoodie" / f"{instant}.commit")
+    with pytest.raises(ForeignCommitError, match="29990101000000000 was made by another writer while this job runs"):
+        case.run(on_batch=lambda _: foreign_commit(case, "29990101000000000"))
+    assert len(instants(case)) == 3
+
+
+def test_a_table_that_is_refused_keeps_its_metadata_table(case: StreamCase) -> None:
+    foreign_commit(case, "29990101000000000")
+    properties = case.table / ".hoodie" / "hoodie.properties"
+    properties.write_text(properties.read_text() + "hoodie.table.metadata.partitions=files\n")
+    (case.table / ".hoodie" / "metadata").mkdir()
+    before = properties.read_text()
+    with pytest.raises(IndexCoverageError):
+        case.run()
+    assert properties.read_text() == before
+    assert (case.table / ".hoodie" / "metadata").is_dir()
+
+
+def test_a_metadata_table_that_is_not_maintained_is_dropped(case: StreamCase) -> None:
+    properties = case.table / ".hoodie" / "hoodie.properties"
+    properties.write_text(properties.read_text() + "hoodie.table.metadata.partitions=files\n")
+    (case.table / ".hoodie" / "metadata").mkdir()
+    assert len(case.run()) == 1
+    assert HoodieTable.open(str(case.table)).config.metadata_partitions == ()
+    assert not (case.table / ".hoodie" / "metadata").exists()
 
 
 def test_a_new_checkpoint_over_a_full_table(case: StreamCase) -> None:
