@@ -54,9 +54,10 @@ def run(block: str, clone: Path, name: str) -> str:
 
 @pytest.mark.spark
 def test_a_table_of_your_own(clone: Path) -> None:
-    first, write, read, *_ = blocks()
+    first, write, read, submit, *_ = blocks()
     run(first, clone, "first")
     run(write, clone, "write")
+    assert "batches 0" in run(submit, clone, "submit")  # it goes on where the first run ended
     shown = [line.split()[1:] for line in run(read, clone, "read").splitlines() if " o-" in line]
     assert sorted(shown) == [["o-1", "2026-01-06", "9", "sent"], ["o-3", "2026-01-06", "8", "new"]]
 
