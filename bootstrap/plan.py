@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 
 from bootstrap.errors import BootstrapError
+from bootstrap.missing import missing_files
 from table.errors import ConfigError, UnsupportedTableError
 from table.file_group import FileSlice
 from table.hoodie_table import HoodieTable
@@ -39,13 +40,17 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class BootstrapPlan:
-    """As of `instant` (None: the table has no commit, and there is nothing to scan)."""
+    """As of `instant` (None: the table has no commit, and there is nothing to scan).
+
+    `missing`: files that belong to a newest slice by the commits and are not there; a listing alone cannot tell.
+    """
 
     table: HoodieTable
     timeline: Timeline
     instant: str | None
     slices: tuple[PlannedSlice, ...]
     left_out: tuple[LeftOut, ...]
+    missing: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -100,6 +105,7 @@ def plan_bootstrap(table: HoodieTable, partition_regex: str = ".*") -> Bootstrap
     if view.as_of is None:
         return BootstrapPlan(table, timeline, None, (), tuple(left_out))
     counts = _rows_by_file(table, timeline)
+    listed: dict[tuple[str, str], FileSlice] = {}
     slices: list[PlannedSlice] = []
     for partition in view.partitions():
         if wanted.fullmatch(partition) is None:
@@ -108,13 +114,15 @@ def plan_bootstrap(table: HoodieTable, partition_regex: str = ".*") -> Bootstrap
             )
             continue
         for found in view.latest_merged_slices(partition):
+            listed[found.partition_path, found.file_id] = found
             kept, empty = _without_empty_files(found)
             left_out += empty
             if kept is not None:
                 slices.append(PlannedSlice(kept, counts.get(kept.base_path or "")))
     for (partition, file_id), instant in sorted(timeline.replaced.items()):
         left_out.append(LeftOut(f"file group {partition}/{file_id}", f"replaced by instant {instant}"))
-    return BootstrapPlan(table, timeline, view.as_of, tuple(slices), tuple(left_out))
+    missing = missing_files(timeline, listed, counts, wanted, by_name=table.config.version < 8)
+    return BootstrapPlan(table, timeline, view.as_of, tuple(slices), tuple(left_out), missing)
 
 
 def _without_empty_files(found: FileSlice) -> tuple[FileSlice | None, list[LeftOut]]:

@@ -19,7 +19,7 @@ _EXAMPLES = 100
 
 @dataclass(frozen=True)
 class BootstrapProgress:
-    """`done` of `total` tasks of a stage; `keys`: scanned so far, or loaded so far. `work`: share of all bytes or keys."""
+    """`done` of `total` tasks of a stage; `keys` and `share` (of all bytes, or keys) so far."""
 
     stage: Literal["scan", "load"]
     done: int
@@ -40,8 +40,9 @@ class BootstrapReport:
 
     `rows` were read from base files, `expected_rows` is what commits say these hold, `mismatched` names files that hold
     another number. `twice` keys were found live in several places (`twice_examples` has some, the generation's
-    ``*.twice.jsonl`` files all). `skipped` are slices with a corrupt file, `left_out` what was not planned, both with
-    the reason. `resumed`: tasks that an earlier, interrupted run had done. `index_bytes`: of all first snapshots.
+    ``*.twice.jsonl`` files all). `skipped` are slices with a corrupt file and missing files, `left_out` what was not
+    planned, both with the reason. `resumed`: tasks that an earlier, interrupted run had done. `index_bytes`: of all
+    first snapshots.
     """
 
     table: str
@@ -107,7 +108,7 @@ def make_report(
         twice_policy=TWICE_POLICY,
         twice_examples=_examples(spec),
         mismatched=_mismatched(plan, scanned),
-        skipped=[s.skipped for s in slices if s.skipped is not None],
+        skipped=[s.skipped for s in slices if s.skipped is not None] + [f"{path} is missing" for path in plan.missing],
         left_out=[f"{item.what}: {item.why}" for item in plan.left_out],
         damaged_blocks=sum(s.damaged_blocks for s in slices),
         resumed=resumed,

@@ -30,12 +30,12 @@ from state.generation import GenerationMarker, GroupStart, complete_generation, 
 from state.layout import StateLayout
 from state.ordering import ordering_kind
 from state.ttl import minutes_of
-from table.errors import TagstreamError
+from table.errors import CorruptFileError, TagstreamError
 from table.hoodie_table import HoodieTable
 
 LOG = logging.getLogger("tagstream")
 _PLAN = "plan.json"
-_POLL_S = 0.5
+_POLL_S = 0.2
 
 OnProgress = Callable[[BootstrapProgress], None]
 
@@ -69,6 +69,11 @@ def bootstrap_index(
     marker = read_marker(layout, generation)
     if marker is not None:
         return _again(marker, plan)
+    if plan.missing and corrupt == "fail":
+        raise CorruptFileError(
+            f"table {table.base_path} lacks {len(plan.missing)} files that its commits name, first "
+            f"{', '.join(plan.missing[:3])}; restore them, or have them skipped and counted"
+        )
     begun = clock_ms()
     choices = (partition_regex, corrupt, layout.ordering, str(ordering_type), layout.global_index, list(labels))
     spec = BootstrapSpec(

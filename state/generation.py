@@ -129,6 +129,12 @@ def newest_generation(layout: StateLayout) -> GenerationMarker | None:
     return next((marker for g in reversed(numbers) if (marker := read_marker(layout, g)) is not None), None)
 
 
+def next_generation(layout: StateLayout) -> int:
+    """The number to load next: an unfinished load of it goes on."""
+    newest = newest_generation(layout)
+    return 1 if newest is None else newest.generation + 1
+
+
 def starting_pointer(layout: StateLayout, generation: int, label: int) -> Pointer:
     """Where a key group without a pointer of this generation starts; StateError unless the generation is complete."""
     marker = read_marker(layout, generation)

@@ -13,6 +13,7 @@ import pytest
 
 from bootstrap import tasks
 from bootstrap.errors import BootstrapError
+from bootstrap.plan import plan_bootstrap
 from bootstrap.report import BootstrapProgress
 from bootstrap.tasks import TWICE_SUFFIX
 from state.errors import StateError
@@ -22,7 +23,7 @@ from table.errors import ConfigError, CorruptFileError
 from table.hoodie_table import HoodieTable
 from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.bootstrap.index_content import LABELS, content, live, load, make_layout
-from tests.table.writer import Writer, row
+from tests.table.writer import START_MS, Writer, row
 
 
 class KilledError(BaseException):
@@ -152,6 +153,24 @@ def test_a_corrupt_file_is_named_or_skipped_and_counted(damage: str, written: Wr
     assert live(layout) == {r for r in rows_of(written) if r[2] != file_id}
 
 
+@pytest.mark.parametrize("kind", ["base", "log"])
+def test_a_file_that_a_commit_names_and_that_is_gone_is_noticed(kind: str, writer: Writer, tmp_path: Path) -> None:
+    table = table_of(writer)
+    slices = [s.file_slice for s in plan_bootstrap(table).slices]
+    victim = next(s for s in slices if len(s.log_files) > 1).log_paths[-1]
+    if kind == "base":
+        writer = Writer.create(tmp_path / "cow", COPY_ON_WRITE)
+        writer.write([row(i, "p0", 1) for i in range(9)])
+        writer.write([row(i, "p0", 2) for i in range(9)])
+        table = table_of(writer)
+        victim = plan_bootstrap(table).slices[0].file_slice.base_path or ""
+    Path(table.base_path, victim).unlink()
+    layout = make_layout(tmp_path, table)
+    with pytest.raises(CorruptFileError, match=Path(victim).name):
+        load(table, layout)
+    assert load(table, layout, corrupt="skip").skipped == [f"{victim} is missing"]
+
+
 def test_an_empty_file_is_skipped_and_said(written: Writer, tmp_path: Path) -> None:
     victim, table = base_files(written)[0], table_of(written)
     victim.write_bytes(b"")
@@ -221,6 +240,18 @@ def test_string_orderings_are_kept(tmp_path: Path) -> None:
     layout = make_layout(tmp_path, table)
     load(table, layout)
     assert {k: e.ordering for k, e in content(layout).items()} == {f"k{i}": b"v%d" % i for i in range(20)}
+
+
+def test_a_table_without_ordering_field_has_no_tombstones(tmp_path: Path) -> None:
+    config = replace(Writer.create(tmp_path / "plain", MERGE_ON_READ).table.config, ordering_fields=())
+    writer = Writer(HoodieTable.create(str(tmp_path / "t"), config, START_MS))
+    writer.write([row(i, f"p{i % 2}", 1) for i in range(20)])
+    writer.write([row(2, "p1", 1)], deletes=["k0", "k1"])
+    table = table_of(writer)
+    layout = make_layout(tmp_path, table)
+    report = load(table, layout)
+    assert (live(layout), report.tombstones) == (rows_of(writer), 0)
+    assert {e.ordering for e in content(layout).values()} == {None}
 
 
 def test_every_key_is_in_the_group_that_the_stream_asks(written: Writer, tmp_path: Path) -> None:
