@@ -36,6 +36,7 @@ from table.hoodie_table import HoodieTable
 LOG = logging.getLogger("tagstream")
 _PLAN = "plan.json"
 _POLL_S = 0.2
+_JOB_GROUP = "tagstream bootstrap"
 
 OnProgress = Callable[[BootstrapProgress], None]
 
@@ -157,6 +158,7 @@ def _run(spark: SparkSession | None, task: Callable[[int], Any], count: int, tic
 
     def job() -> None:
         try:
+            context.setJobGroup(_JOB_GROUP, "loading the index from the table", interruptOnCancel=True)
             found.append(context.parallelize(range(count), count).map(partial(_guarded, task)).collect())
         except Exception as e:  # carried to the thread that waits
             found.append(e)
@@ -164,9 +166,13 @@ def _run(spark: SparkSession | None, task: Callable[[int], Any], count: int, tic
     thread = InheritableThread(target=job)
     thread.daemon = True
     thread.start()
-    while thread.is_alive():
-        thread.join(_POLL_S)
-        tick()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_S)
+            tick()
+    except BaseException:  # a signal, or a progress callback that ends the run
+        context.cancelJobGroup(_JOB_GROUP)
+        raise
     outcome = found[0]
     if isinstance(outcome, Exception):
         raise outcome

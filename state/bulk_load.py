@@ -88,9 +88,7 @@ def bulk_load(
     `batch_id`: the first batch that will run on the generation (durable files are named by it). `minutes`: time of the
     load, from which the time to live counts. `on_twice` is given the keys found twice before the start file is written.
     """
-    scratch = f"{layout.group_dir(label)}.load.{os.getpid()}"
-    shutil.rmtree(scratch, ignore_errors=True)
-    os.makedirs(scratch)
+    scratch = _scratch(layout, label)
     try:
         totals, digest = _Totals(), blake2b(f"generation {generation}".encode(), digest_size=_CHAIN_BYTES)
         codes = _Codes(places)
@@ -116,6 +114,29 @@ def bulk_load(
     start = GroupStart(label, generation, snapshot, totals.live, totals.tombstones, len(totals.twice), size)
     on_twice(totals.twice)
     return write_start(layout, start, batch_id)
+
+
+def _scratch(layout: StateLayout, label: int) -> str:
+    """An empty local folder; those that loads of this group left behind when they were killed are removed."""
+    prefix = f"{label}.load."
+    os.makedirs(layout.local_dir, exist_ok=True)
+    for name in os.listdir(layout.local_dir):
+        pid = name.removeprefix(prefix)
+        if name.startswith(prefix) and (pid == str(os.getpid()) or not _is_alive(int(pid))):
+            shutil.rmtree(os.path.join(layout.local_dir, name), ignore_errors=True)
+    scratch = f"{layout.group_dir(label)}.load.{os.getpid()}"
+    os.makedirs(scratch)
+    return scratch
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class _Codes:

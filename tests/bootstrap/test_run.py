@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +71,36 @@ def test_a_killed_run_goes_on_where_it_stopped(kill_at: int, writer: Writer, tmp
     kept = [p for p in written if p.exists()]
     assert [p for p in kept if p.stat().st_mtime_ns != written[p]] == []
     assert not os.path.exists(os.path.join(layout.generation_dir(1), "scan"))
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from table.hoodie_table import HoodieTable
+from tests.bootstrap.index_content import load, make_layout
+
+def tell(progress):
+    print(progress.stage, progress.done, flush=True)
+    sys.stdin.readline()  # goes on when it is told to
+
+table = HoodieTable.open(sys.argv[1])
+load(table, make_layout(Path(sys.argv[2]), table), progress=tell)
+"""
+
+
+@pytest.mark.kill
+def test_a_process_killed_by_sigkill_leaves_what_another_goes_on_with(writer: Writer, tmp_path: Path) -> None:
+    table = table_of(writer)
+    layout = make_layout(tmp_path, table)
+    command = [sys.executable, "-c", PROGRAM, table.base_path, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        while process.stdout.readline().split() != ["load", "1"]:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        process.send_signal(signal.SIGKILL)
+    assert load(table, layout).resumed > 1
+    assert live(layout) == rows_of(writer)
 
 
 def test_progress_ends_at_all_of_both_stages(writer: Writer, tmp_path: Path) -> None:
