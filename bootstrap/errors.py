@@ -7,3 +7,7 @@ from table.errors import TagstreamError
 
 class IndexCoverageError(TagstreamError):
     """The index in the checkpoint does not describe the table as it is now."""
+
+
+class BootstrapError(TagstreamError):
+    """The index cannot be loaded from the table as it was asked for, or a file of the load itself is damaged."""

@@ -98,6 +98,29 @@ def write_sorted_file(path: str, keys: Iterable[bytes], values: Iterable[bytes |
     writer.finish()
 
 
+class SortedFile:
+    """A sorted file that is written piece by piece, in strictly ascending order of keys."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._writer: SstFileWriter | None = None
+
+    def put(self, keys: Iterable[bytes], values: Iterable[bytes]) -> None:
+        """Add entries behind those written before."""
+        if self._writer is None:
+            self._writer = SstFileWriter(store_options())
+            self._writer.open(self.path)
+        deque(map(self._writer.__setitem__, keys, values), maxlen=0)  # as in `write_sorted_file`
+
+    def finish(self) -> bool:
+        """Close the file; False when nothing was put, and so there is none."""
+        if self._writer is None:
+            return False
+        self._writer.finish()
+        self._writer = None
+        return True
+
+
 class Deletions(list[bytes | None]):
     """Values among which there are Nones."""
 

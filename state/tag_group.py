@@ -19,6 +19,7 @@ from state.delta import Change, write_delta
 from state.dictionary import Place, intern, places_of
 from state.durable import read_checked
 from state.errors import LocalStoreError, StateError
+from state.generation import starting_pointer
 from state.layout import StateLayout
 from state.manifest import DeltaRef
 from state.pointer import Pointer
@@ -40,7 +41,7 @@ def tag_key_group(
     `pointer` is what Spark's state holds for the group (None: never seen). The local store is closed when this
     returns. Raises StateError when a durable file is missing or wrong.
     """
-    at = _pointer(pointer, group_label, profile)
+    at = _pointer(pointer, group_label, profile, layout)
     if profile.mode == "replay":
         return _replay(group_label, pointer, at, batch, profile, layout)
     if len(batch) == 0:
@@ -54,8 +55,11 @@ def tag_key_group(
         return _process(group_label, pointer, at, batch, profile, layout)
 
 
-def _pointer(data: bytes | None, label: int, profile: WriteProfile) -> Pointer:
-    at = Pointer.from_bytes(data, label) if data is not None else Pointer(profile.generation, profile.epoch)
+def _pointer(data: bytes | None, label: int, profile: WriteProfile, layout: StateLayout) -> Pointer:
+    """Where the group stands; one that stands nowhere, or in a generation that is void, starts at the profile's."""
+    at = Pointer.from_bytes(data, label) if data is not None else Pointer(epoch=profile.epoch)
+    if at.generation < profile.generation:
+        at = starting_pointer(layout, profile.generation, label)
     if (at.generation, at.epoch) != (profile.generation, profile.epoch):
         raise StateError(
             f"key group {label} stands at generation {at.generation}, epoch {at.epoch} of the index, batch "

@@ -38,7 +38,8 @@ class LogBatch:
 class MergedLog:
     """The winner of each key of a slice's logs, aligned arrays: ``row`` is an index into ``rows``, -1 for a delete.
 
-    ``unconditional``: wins over the base file whatever its ordering value.
+    ``unconditional``: wins over the base file whatever its ordering value. ``orderings`` are None where they decide
+    nothing; ``winner_orderings`` are the winners' own values wherever the blocks carry them.
     """
 
     keys: pa.Array
@@ -46,6 +47,7 @@ class MergedLog:
     row: _Ints
     orderings: pa.Array | None
     unconditional: _Bools
+    winner_orderings: pa.Array | None = None
 
 
 def merge_log(batches: Sequence[LogBatch], event_time: bool) -> MergedLog:
@@ -55,7 +57,8 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool) -> MergedLog:
     deleted = np.concatenate([batch.deleted for batch in batches]) if batches else np.zeros(0, dtype=np.bool_)
     natural = np.concatenate([batch.natural for batch in batches]) if batches else np.zeros(0, dtype=np.bool_)
     known = [batch.orderings for batch in batches if batch.orderings is not None]
-    orderings = _concat(known, known[0].type) if event_time and known else None
+    carried = _concat(known, known[0].type) if known else None
+    orderings = carried if event_time else None
     codes = pc.dictionary_encode(keys).indices.to_numpy().astype(np.int64)
     count = int(codes.max()) + 1 if len(codes) else 0
     barrier = np.full(count, -1, dtype=np.int64)
@@ -75,6 +78,7 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool) -> MergedLog:
         row=row,
         orderings=orderings.take(pa.array(winner)) if orderings is not None else None,
         unconditional=unconditional,
+        winner_orderings=carried.take(pa.array(winner)) if carried is not None else None,
     )
 
 

@@ -32,7 +32,8 @@ _Bools = npt.NDArray[np.bool_]
 class SliceReader:
     """Reads slices of one table as of one instant.
 
-    ``file_schema`` is the table's full schema with meta columns, ``columns`` the ones wanted.
+    ``file_schema`` is the table's full schema with meta columns, ``columns`` the ones wanted. ``keep_orderings``: log
+    batches carry the ordering values also where commit time decides, and they decide nothing.
     """
 
     table: HoodieTable
@@ -40,16 +41,17 @@ class SliceReader:
     as_of: str
     file_schema: pa.Schema
     columns: tuple[str, ...]
+    keep_orderings: bool = False
 
     def read(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """The slice's live rows in bounded batches: those of the base file first, then those only logs have."""
         if not file_slice.log_files:
-            yield from (batch.select(self.columns) for batch in self._base_batches(file_slice, self.columns))
+            yield from (batch.select(self.columns) for batch in self.base_batches(file_slice, self.columns))
             return
         log = self.merged_log(file_slice)
         needed = [f.name for f in self.file_schema if f.name in self._needed]
         lost = np.zeros(len(log.keys), dtype=np.bool_)
-        for batch in self._base_batches(file_slice, needed):
+        for batch in self.base_batches(file_slice, needed):
             keep, lost = merge_base(_flat(batch.column(RECORD_KEY)), self._ordering(batch), log, lost)
             yield (batch if keep.all() else batch.filter(pa.array(keep))).select(self.columns)
         if log.rows is not None:
@@ -58,12 +60,16 @@ class SliceReader:
 
     def merged_log(self, file_slice: FileSlice) -> MergedLog:
         """The winners among the slice's log records and deletes."""
+        return merge_log(self.log_batches(file_slice), self.event_time)
+
+    def log_batches(self, file_slice: FileSlice) -> list[LogBatch]:
+        """The records and deletes of the slice's log blocks, in their order."""
         self._check_mergeable()
-        batches = [self._batch(block) for block in self._blocks(file_slice)]
-        return merge_log(batches, self._event_time)
+        return [self._batch(block) for block in self._blocks(file_slice)]
 
     @property
-    def _event_time(self) -> bool:
+    def event_time(self) -> bool:
+        """Whether ordering values decide which version of a record wins."""
         return self.table.config.merge_mode is MergeMode.EVENT_TIME and bool(self.table.config.ordering_fields)
 
     @property
@@ -77,7 +83,7 @@ class SliceReader:
         problem = None
         if config.merge_mode is MergeMode.CUSTOM:
             problem = f"its records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})"
-        elif len(config.ordering_fields) > 1 and self._event_time:
+        elif len(config.ordering_fields) > 1 and self.event_time:
             problem = f"it has several ordering fields ({', '.join(config.ordering_fields)})"
         elif not config.populate_meta_fields:
             problem = "its log records carry no record keys (hoodie.populate.meta.fields=false)"
@@ -87,7 +93,8 @@ class SliceReader:
                 "compact it with Hudi first"
             )
 
-    def _base_batches(self, file_slice: FileSlice, columns: tuple[str, ...] | list[str]) -> Iterator[pa.Table]:
+    def base_batches(self, file_slice: FileSlice, columns: tuple[str, ...] | list[str]) -> Iterator[pa.Table]:
+        """Rows of the slice's base file alone; none for a slice without one."""
         if file_slice.base_path is None:
             return
         path = self.table.storage.path(file_slice.base_path)
@@ -118,7 +125,7 @@ class SliceReader:
         return time is not None and time <= self.as_of and self.timeline.is_valid(time)
 
     def _batch(self, block: LogBlock) -> LogBatch:
-        field = self.table.config.ordering_field if self._event_time else None
+        field = self._ordering_field
         if block.type is BlockType.DELETE:
             kind = self.file_schema.field(field).type if field is not None else None
             deletes = block.deletes(kind)
@@ -133,8 +140,12 @@ class SliceReader:
         return LogBatch(keys, rows, self._ordering(rows), deleted, np.zeros(len(keys), dtype=np.bool_))
 
     def _ordering(self, rows: pa.Table) -> pa.Array | None:
-        field = self.table.config.ordering_field
-        return rows.column(field).combine_chunks() if self._event_time and field is not None else None
+        field = self._ordering_field
+        return rows.column(field).combine_chunks() if field is not None else None
+
+    @property
+    def _ordering_field(self) -> str | None:
+        return self.table.config.ordering_field if self.event_time or self.keep_orderings else None
 
     def _deleted(self, rows: pa.Table) -> _Bools:
         """Rows of a data block that are deletes: by their flag, change-log operation, or configured marker."""

@@ -1,0 +1,153 @@
+"""What a bootstrap reads: the newest merged slice of every file group as of the newest completed instant, and what it
+leaves out and why.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from hashlib import blake2b
+
+from bootstrap.errors import BootstrapError
+from bootstrap.missing import missing_files
+from table.errors import ConfigError, UnsupportedTableError
+from table.file_group import FileSlice
+from table.hoodie_table import HoodieTable
+from table.timeline import Timeline
+
+_TASK_BYTES = 64 << 20
+_TASK_SLICES = 500
+_LEAST_TASKS = 8  # where there are as many slices: a few cores have work, and an interruption costs little
+
+
+@dataclass(frozen=True)
+class PlannedSlice:
+    """A slice to scan. `expected_rows`: what the commit of its base file says is in it, None where none tells."""
+
+    file_slice: FileSlice
+    expected_rows: int | None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something of the table that the index will not know, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class BootstrapPlan:
+    """As of `instant` (None: the table has no commit, and there is nothing to scan).
+
+    `missing`: files that belong to a newest slice by the commits and are not there; a listing alone cannot tell.
+    """
+
+    table: HoodieTable
+    timeline: Timeline
+    instant: str | None
+    slices: tuple[PlannedSlice, ...]
+    left_out: tuple[LeftOut, ...]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files to scan (of base files only some columns are read)."""
+        return sum(s.file_slice.size for s in self.slices)
+
+    @property
+    def files(self) -> int:
+        """Base and log files to scan."""
+        return sum((s.file_slice.base_file is not None) + len(s.file_slice.log_files) for s in self.slices)
+
+    @property
+    def expected_rows(self) -> int:
+        """Rows of base files by their commits; rows of logs and of archived commits are not among them."""
+        return sum(s.expected_rows or 0 for s in self.slices)
+
+    def fingerprint(self, *choices: object) -> str:
+        """Hash of everything to scan and of the choices given: equal ones may go on with each other's work."""
+        what = [self.table.base_path, self.instant, [astuple(s.file_slice) for s in self.slices], list(choices)]
+        return blake2b(json.dumps(what).encode(), digest_size=16).hexdigest()
+
+    def tasks(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of slices, cut into tasks of similar size."""
+        limit = min(_TASK_BYTES, max(1, self.size // _LEAST_TASKS))
+        tasks: list[list[int]] = []
+        room = 0
+        for number, planned in enumerate(self.slices):
+            if not tasks or room <= 0 or len(tasks[-1]) >= _TASK_SLICES:
+                tasks.append([])
+                room = limit
+            tasks[-1].append(number)
+            room -= planned.file_slice.size
+        return tuple(map(tuple, tasks))
+
+
+def plan_bootstrap(table: HoodieTable, partition_regex: str = ".*") -> BootstrapPlan:
+    """List the table. ``partition_regex`` must match the whole partition path of what is to be indexed."""
+    if not table.config.populate_meta_fields:
+        raise UnsupportedTableError(
+            f"table {table.config.name} at {table.base_path} has hoodie.populate.meta.fields=false: its rows carry no "
+            "record keys to index; rewrite it with them"
+        )
+    try:
+        wanted = re.compile(partition_regex)
+    except re.error as e:
+        raise ConfigError(f"index.partition.regex={partition_regex!r} is no regular expression: {e}") from e
+    timeline = table.timeline()
+    view = table.view(timeline)
+    left_out = [
+        LeftOut(f"instant {i.time} ({i.action})", f"it is {i.state.lower()}, not completed") for i in timeline.pending
+    ]
+    if view.as_of is None:
+        return BootstrapPlan(table, timeline, None, (), tuple(left_out))
+    counts = _rows_by_file(table, timeline)
+    listed: dict[tuple[str, str], FileSlice] = {}
+    slices: list[PlannedSlice] = []
+    for partition in view.partitions():
+        if wanted.fullmatch(partition) is None:
+            left_out.append(
+                LeftOut(f"partition {partition!r}", f"index.partition.regex={partition_regex} leaves it out")
+            )
+            continue
+        for found in view.latest_merged_slices(partition):
+            listed[found.partition_path, found.file_id] = found
+            kept, empty = _without_empty_files(found)
+            left_out += empty
+            if kept is not None:
+                slices.append(PlannedSlice(kept, counts.get(kept.base_path or "")))
+    for (partition, file_id), instant in sorted(timeline.replaced.items()):
+        left_out.append(LeftOut(f"file group {partition}/{file_id}", f"replaced by instant {instant}"))
+    missing = missing_files(timeline, listed, counts, wanted, by_name=table.config.version < 8)
+    return BootstrapPlan(table, timeline, view.as_of, tuple(slices), tuple(left_out), missing)
+
+
+def _without_empty_files(found: FileSlice) -> tuple[FileSlice | None, list[LeftOut]]:
+    """The slice without files of no bytes; None when no other is left."""
+    empty: Sequence[str] = [log.name for log in found.log_files if log.size == 0]
+    kept = replace(found, log_files=tuple(log for log in found.log_files if log.size))
+    if found.base_file is not None and found.base_file.size == 0:
+        empty, kept = [found.base_file.name, *empty], replace(kept, base_file=None)
+    left_out = [LeftOut(f"file {found.partition_path}/{name}", "it is empty") for name in empty]
+    return (kept if kept.base_file is not None or kept.log_files else None), left_out
+
+
+def _rows_by_file(table: HoodieTable, timeline: Timeline) -> Mapping[str, int]:
+    """Rows of every file that an active commit wrote, by its path."""
+    rows: dict[str, int] = {}
+    for instant in timeline.completed_writes:
+        for stat in timeline.metadata(table.storage, instant).all_stats():
+            if stat.path is not None:
+                rows[stat.path] = stat.num_writes
+    return rows
+
+
+def check_labels(labels: Sequence[int]) -> None:
+    """The labels must be the checkpoint's, each once."""
+    if not labels or len(set(labels)) != len(labels):
+        raise BootstrapError(
+            "the key groups' labels are empty or not unique; take them from the checkpoint's meta.json"
+        )

@@ -1,0 +1,138 @@
+"""What a bootstrap has to say: while it runs, and at its end."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from bootstrap.plan import BootstrapPlan
+from bootstrap.spill import ScanDone
+from bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec
+from state.generation import GroupStart
+
+TWICE_POLICY = "the slice with the newest base instant wins"
+_EXAMPLES = 100
+
+
+@dataclass(frozen=True)
+class BootstrapProgress:
+    """`done` of `total` tasks of a stage; `keys` and `share` (of all bytes, or keys) so far."""
+
+    stage: Literal["scan", "load"]
+    done: int
+    total: int
+    keys: int
+    share: float
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time the stage will still take at its speed so far; None before there is one."""
+        return self.seconds / self.share - self.seconds if self.share > 0 else None
+
+
+@dataclass(frozen=True)
+class BootstrapReport:
+    """The account of a complete generation; kept in its marker.
+
+    `rows` were read from base files, `expected_rows` is what commits say these hold, `mismatched` names files that hold
+    another number. `twice` keys were found live in several places (`twice_examples` has some, the generation's
+    ``*.twice.jsonl`` files all). `skipped` are slices with a corrupt file and missing files, `left_out` what was not
+    planned, both with the reason. `resumed`: tasks that an earlier, interrupted run had done. `index_bytes`: of all
+    first snapshots.
+    """
+
+    table: str
+    generation: int
+    instant: str | None
+    slices: int
+    files: int
+    bytes: int
+    rows: int
+    expected_rows: int
+    live: int
+    tombstones: int
+    twice: int
+    twice_policy: str
+    twice_examples: Sequence[Mapping[str, Any]]
+    mismatched: Sequence[str]
+    skipped: Sequence[str]
+    left_out: Sequence[str]
+    damaged_blocks: int
+    resumed: int
+    index_bytes: int
+    seconds: float
+
+    @property
+    def keys_per_second(self) -> float:
+        """Live keys a second of the whole run."""
+        return self.live / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_key(self) -> float:
+        """Bytes of the first snapshots a key, tombstones counted as keys."""
+        keys = self.live + self.tombstones
+        return self.index_bytes / keys if keys else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON's form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, doc: Mapping[str, Any]) -> BootstrapReport:
+        """The report from `to_dict`'s form."""
+        return cls(**doc)
+
+
+def make_report(
+    spec: BootstrapSpec, scanned: Sequence[ScanDone], starts: Sequence[GroupStart], resumed: int, seconds: float
+) -> BootstrapReport:
+    """Sum the tasks' accounts up."""
+    plan = spec.plan
+    slices = [s for done in scanned for s in done.slices]
+    return BootstrapReport(
+        table=plan.table.base_path,
+        generation=spec.generation,
+        instant=plan.instant,
+        slices=len(plan.slices),
+        files=plan.files,
+        bytes=plan.size,
+        rows=sum(s.rows for s in slices),
+        expected_rows=plan.expected_rows,
+        live=sum(s.live for s in starts),
+        tombstones=sum(s.tombstones for s in starts),
+        twice=sum(s.twice for s in starts),
+        twice_policy=TWICE_POLICY,
+        twice_examples=_examples(spec),
+        mismatched=_mismatched(plan, scanned),
+        skipped=[s.skipped for s in slices if s.skipped is not None] + [f"{path} is missing" for path in plan.missing],
+        left_out=[f"{item.what}: {item.why}" for item in plan.left_out],
+        damaged_blocks=sum(s.damaged_blocks for s in slices),
+        resumed=resumed,
+        index_bytes=sum(s.size for s in starts),
+        seconds=seconds,
+    )
+
+
+def _mismatched(plan: BootstrapPlan, scanned: Sequence[ScanDone]) -> list[str]:
+    found = []
+    for done in (s for task in scanned for s in task.slices if s.skipped is None):
+        planned = plan.slices[done.number]
+        if planned.expected_rows is not None and planned.expected_rows != done.rows:
+            path = planned.file_slice.base_path
+            found.append(f"{path} holds {done.rows} rows, its commit says {planned.expected_rows}")
+    return found
+
+
+def _examples(spec: BootstrapSpec) -> list[dict[str, Any]]:
+    folder = spec.layout.generation_dir(spec.generation)
+    found: list[dict[str, Any]] = []
+    for label in spec.labels:
+        path = os.path.join(folder, f"{label}{TWICE_SUFFIX}")
+        if os.path.exists(path) and len(found) < _EXAMPLES:
+            with open(path, encoding="utf-8") as f:
+                found += [json.loads(line) for line, _ in zip(f, range(_EXAMPLES), strict=False)]
+    return found[:_EXAMPLES]

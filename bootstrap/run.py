@@ -1,0 +1,239 @@
+"""Load the index from an existing table, as a new generation: plan, scan, load, declare complete.
+
+Every task's result is a durable file of the generation's folder, so a run that was killed goes on where it stopped, as
+long as the table and the choices are the same; otherwise it begins anew. Nothing of an unfinished generation is used.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from bootstrap.errors import BootstrapError
+from bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
+from bootstrap.report import BootstrapProgress, BootstrapReport, make_report
+from bootstrap.scan import key_reader
+from bootstrap.spill import ScanDone, done_path, read_done
+from bootstrap.tasks import BootstrapSpec, CorruptPolicy, load_task, scan_task
+from state.durable import sync_file, temp_path
+from state.generation import GenerationMarker, GroupStart, complete_generation, read_marker, read_start
+from state.layout import StateLayout
+from state.ordering import ordering_kind
+from state.ttl import minutes_of
+from table.errors import CorruptFileError, TagstreamError
+from table.hoodie_table import HoodieTable
+
+LOG = logging.getLogger("tagstream")
+_PLAN = "plan.json"
+_POLL_S = 0.2
+_JOB_GROUP = "tagstream bootstrap"
+
+OnProgress = Callable[[BootstrapProgress], None]
+
+
+def bootstrap_index(
+    table: HoodieTable,
+    layout: StateLayout,
+    labels: Sequence[int],
+    generation: int,
+    *,
+    clock_ms: Callable[[], int],
+    ordering_type: pa.DataType | None,
+    partition_regex: str = ".*",
+    corrupt: CorruptPolicy = "fail",
+    first_batch: int = 0,
+    spark: SparkSession | None = None,
+    progress: OnProgress | None = None,
+) -> BootstrapReport:
+    """Make `generation` (1 or greater) of the index in `layout` cover the table's newest completed instant.
+
+    The caller holds the table's lease and has settled pending instants. `labels` are the checkpoint's; `ordering_type`
+    is the stream's type of the ordering column; `first_batch` is the first batch that will run on the generation. A
+    generation that is complete already is reported again if it covers the same instant, else BootstrapError: take the
+    next number. CorruptFileError names the first corrupt file unless the policy is "skip".
+    """
+    if generation < 1:
+        raise ValueError("generation 0 is the empty index; a bootstrap makes 1 or a greater one")
+    check_labels(labels)
+    _check_ordering(table, layout, ordering_type)
+    plan = plan_bootstrap(table, partition_regex)
+    marker = read_marker(layout, generation)
+    if marker is not None:
+        return _again(marker, plan)
+    if plan.missing and corrupt == "fail":
+        raise CorruptFileError(
+            f"table {table.base_path} lacks {len(plan.missing)} files that its commits name, first "
+            f"{', '.join(plan.missing[:3])}; restore them, or have them skipped and counted"
+        )
+    begun = clock_ms()
+    choices = (partition_regex, corrupt, layout.ordering, str(ordering_type), layout.global_index, list(labels))
+    spec = BootstrapSpec(
+        plan=plan,
+        reader=key_reader(plan, ordering_type),
+        layout=layout,
+        labels=tuple(labels),
+        generation=generation,
+        first_batch=first_batch,
+        minutes=_pin(layout, generation, first_batch, plan.fingerprint(*choices, first_batch), begun),
+        corrupt=corrupt,
+        tasks=plan.tasks(),
+    )
+    watch = _Watch(spec, progress, clock_ms)
+    resumed = watch.scanned() + watch.loaded()
+    scanned: list[ScanDone] = _run(spark, partial(scan_task, spec), len(spec.tasks), partial(watch.tick, "scan"))
+    watch.begin_load(sum(p.rows for done in scanned for p in done.pieces))
+    starts: list[GroupStart] = _run(spark, partial(load_task, spec), len(labels), partial(watch.tick, "load"))
+    report = make_report(spec, scanned, starts, resumed, (clock_ms() - begun) / 1000)
+    done = GenerationMarker(
+        generation, plan.instant, report.live, report.tombstones, dict.fromkeys(labels, 0), report.to_dict()
+    )
+    complete_generation(layout, done, first_batch)
+    shutil.rmtree(spec.scan_dir, ignore_errors=True)
+    return report
+
+
+def _check_ordering(table: HoodieTable, layout: StateLayout, ordering_type: pa.DataType | None) -> None:
+    if ordering_kind(ordering_type) != layout.ordering:
+        raise ValueError(f"ordering values of type {ordering_type} are not kept as {layout.ordering!r}")
+    if (ordering_type is None) != (table.config.ordering_field is None):
+        raise BootstrapError(
+            f"table {table.config.name} at {table.base_path} has ordering field {table.config.ordering_field!r}, the "
+            f"stream orders by {'nothing' if ordering_type is None else ordering_type}; make them agree"
+        )
+
+
+def _again(marker: GenerationMarker, plan: BootstrapPlan) -> BootstrapReport:
+    if marker.instant != plan.instant:
+        raise BootstrapError(
+            f"generation {marker.generation} of the index covers table {plan.table.base_path} as of {marker.instant}, and "
+            f"its newest commit is {plan.instant}; load generation {marker.generation + 1}"
+        )
+    return BootstrapReport.from_dict(marker.report)
+
+
+def _pin(layout: StateLayout, generation: int, first_batch: int, fingerprint: str, now_ms: int) -> int:
+    """Minutes since 1970 of the load: of the run that this one continues, else of this one, with the folder cleared."""
+    folder = layout.generation_dir(generation)
+    path = os.path.join(folder, _PLAN)
+    try:
+        doc: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
+        if doc["fingerprint"] == fingerprint:
+            return int(doc["minutes"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        pass
+    if os.path.isdir(folder):
+        LOG.info("%s: begun for another state of the table or with other choices, and begins anew", folder)
+        shutil.rmtree(folder)
+    os.makedirs(folder)
+    temp = temp_path(folder, first_batch)
+    Path(temp).write_text(json.dumps({"fingerprint": fingerprint, "minutes": minutes_of(now_ms)}), "utf-8")
+    sync_file(temp, layout.durable_fsync)
+    os.replace(temp, path)
+    sync_file(folder, layout.durable_fsync)
+    return minutes_of(now_ms)
+
+
+def _run(spark: SparkSession | None, task: Callable[[int], Any], count: int, tick: Callable[[], None]) -> list[Any]:
+    """Results of tasks 0..count-1 in order; the first TagstreamError of one is raised as it is."""
+    if spark is None:
+        results = []
+        for number in range(count):
+            results.append(task(number))
+            tick()
+        return results
+    if count == 0:
+        return []
+    context = spark.sparkContext
+    found: list[Any] = []
+
+    def job() -> None:
+        try:
+            context.setJobGroup(_JOB_GROUP, "loading the index from the table", interruptOnCancel=True)
+            found.append(context.parallelize(range(count), count).map(partial(_guarded, task)).collect())
+        except Exception as e:  # carried to the thread that waits
+            found.append(e)
+
+    thread = InheritableThread(target=job)
+    thread.daemon = True
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_S)
+            tick()
+    except BaseException:  # a signal, or a progress callback that ends the run
+        context.cancelJobGroup(_JOB_GROUP)
+        raise
+    outcome = found[0]
+    if isinstance(outcome, Exception):
+        raise outcome
+    failed = next((r for r in outcome if isinstance(r, TagstreamError)), None)
+    if failed is not None:
+        raise failed
+    return list(outcome)
+
+
+def _guarded(task: Callable[[int], Any], number: int) -> Any:
+    """An error that a person must act on is a result: Spark would try again and bury its text in a stack trace."""
+    try:
+        return task(number)
+    except TagstreamError as e:
+        return e
+
+
+class _Watch:
+    """Counts the result files of a run, which tells how far it is wherever the tasks run."""
+
+    def __init__(self, spec: BootstrapSpec, progress: OnProgress | None, clock_ms: Callable[[], int]) -> None:
+        self._spec, self._progress, self._clock = spec, progress, clock_ms
+        self._begun = clock_ms()
+        self._scanned: dict[int, ScanDone] = {}
+        self._loaded: dict[int, GroupStart] = {}
+        self._rows = 0
+
+    def scanned(self) -> int:
+        """Scan tasks done so far."""
+        for task in range(len(self._spec.tasks)):
+            if task not in self._scanned and os.path.exists(done_path(self._spec.scan_dir, task)):
+                done = read_done(self._spec.scan_dir, task)
+                if done is not None:
+                    self._scanned[task] = done
+        return len(self._scanned)
+
+    def loaded(self) -> int:
+        """Key groups loaded so far."""
+        for label in self._spec.labels:
+            if label not in self._loaded:
+                start = read_start(self._spec.layout, self._spec.generation, label)
+                if start is not None:
+                    self._loaded[label] = start
+        return len(self._loaded)
+
+    def begin_load(self, rows: int) -> None:
+        """The second stage begins, over so many rows."""
+        self._rows, self._begun = rows, self._clock()
+
+    def tick(self, stage: str) -> None:
+        """Tell how far the stage is."""
+        if self._progress is None:
+            return
+        seconds = (self._clock() - self._begun) / 1000
+        if stage == "scan":
+            done, total = self.scanned(), len(self._spec.tasks)
+            slices = [s for d in self._scanned.values() for s in d.slices]
+            size = sum(self._spec.plan.slices[s.number].file_slice.size for s in slices)
+            share = size / (self._spec.plan.size or 1)
+            self._progress(BootstrapProgress("scan", done, total, sum(s.live for s in slices), share, seconds))
+            return
+        done, total = self.loaded(), len(self._spec.labels)
+        keys = sum(s.live for s in self._loaded.values())
+        self._progress(BootstrapProgress("load", done, total, keys, min(1.0, keys / (self._rows or 1)), seconds))

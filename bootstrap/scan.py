@@ -1,0 +1,134 @@
+"""The keys of one file slice: which are live in it, and which its logs deleted, with their ordering values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bootstrap.plan import BootstrapPlan
+from table.errors import CorruptFileError
+from table.file_group import FileSlice
+from table.log.format import BlockType
+from table.log.reader import scan_log_file
+from table.merge import MergedLog, merge_base, merge_log
+from table.schema import RECORD_KEY
+from table.slice_reader import SliceReader
+from table.snapshot import snapshot_schema
+
+
+@dataclass(frozen=True)
+class SliceKeys:
+    """Some keys of a slice, all live or all deleted in its logs.
+
+    ``ordering`` has the ordering column's type, null where a row has no value; None for a table without the column. A
+    deleted key may come several times: the greatest of its ordering values counts. ``read``: rows read from the base file.
+    """
+
+    keys: pa.Array
+    ordering: pa.Array | None
+    deleted: bool
+    read: int = 0
+
+
+def key_reader(plan: BootstrapPlan, ordering_type: pa.DataType | None) -> SliceReader | None:
+    """Reader of the key and ordering columns, the latter in the stream's type; None when there is nothing to read."""
+    if plan.instant is None or not plan.slices:
+        return None
+    table = plan.table
+    schema = snapshot_schema(table, plan.timeline, table.view(plan.timeline, plan.instant))
+    field = table.config.ordering_field if ordering_type is not None else None
+    if field is None:
+        return SliceReader(table, plan.timeline, plan.instant, schema, (RECORD_KEY,))
+    place = schema.get_field_index(field)
+    if place < 0:
+        schema = schema.append(pa.field(field, ordering_type))
+    else:
+        schema = schema.set(place, pa.field(field, ordering_type))
+    return SliceReader(table, plan.timeline, plan.instant, schema, (RECORD_KEY, field), keep_orderings=True)
+
+
+def scan_slice(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys]:
+    """The keys of a slice in bounded batches; CorruptFileError names a file that cannot be read.
+
+    A delete without an ordering value takes the greatest that the slice knows of the key, from its base file or an
+    earlier log record: a late event is then still known for late.
+    """
+    try:
+        if file_slice.log_files:
+            yield from _merged(reader, file_slice)
+        else:
+            for batch in reader.base_batches(file_slice, reader.columns):
+                yield SliceKeys(_keys(batch, file_slice), _ordering(reader, batch), False, batch.num_rows)
+    except FileNotFoundError as e:
+        raise CorruptFileError(
+            f"{e.filename} is part of the table as of {reader.as_of} and is missing; restore it, or plan again if a "
+            "cleaner removed it just now"
+        ) from e
+
+
+def damaged_blocks(reader: SliceReader, file_slice: FileSlice) -> int:
+    """Blocks of the slice's logs that are cut or overwritten. Readers pass over them: a writer that died leaves such."""
+    paths = (reader.table.storage.path(rel) for rel in file_slice.log_paths)
+    return sum(block.type is BlockType.CORRUPT for path in paths for block in scan_log_file(path))
+
+
+def _merged(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys]:
+    batches = reader.log_batches(file_slice)
+    log = merge_log(batches, reader.event_time)
+    natural = _natural_deletes(log)
+    lost = np.zeros(len(log.keys), dtype=np.bool_)
+    for batch in reader.base_batches(file_slice, reader.columns):
+        keys, ordering = _keys(batch, file_slice), _ordering(reader, batch)
+        keep, lost = merge_base(keys, ordering if reader.event_time else None, log, lost)
+        yield SliceKeys(*_some(keys, ordering, keep), False, batch.num_rows)
+        if ordering is not None and not keep.all():
+            yield _tombstones(*_some(keys, ordering, ~keep), natural)
+    live = (log.row >= 0) & ~lost
+    yield SliceKeys(*_some(log.keys, log.winner_orderings, live), False)
+    if log.winner_orderings is not None:
+        yield SliceKeys(*_some(log.keys, log.winner_orderings, (log.row < 0) & ~lost), True)
+        for earlier in batches:
+            if len(natural) and earlier.orderings is not None:
+                yield _tombstones(earlier.keys, _flat(earlier.orderings), natural)
+
+
+def _natural_deletes(log: MergedLog) -> pa.Array:
+    """Keys whose last word is a delete without an ordering value."""
+    if log.winner_orderings is None:
+        return log.keys.slice(0, 0)
+    return log.keys.filter(pa.array((log.row < 0) & log.winner_orderings.is_null().to_numpy(zero_copy_only=False)))
+
+
+def _tombstones(keys: pa.Array, ordering: pa.Array, wanted: pa.Array) -> SliceKeys:
+    """Ordering values of the wanted keys, as those of deleted ones."""
+    mask = pc.and_(pc.is_in(keys, value_set=wanted), ordering.is_valid())
+    return SliceKeys(keys.filter(mask), ordering.filter(mask), True)
+
+
+def _some(keys: pa.Array, ordering: pa.Array | None, mask: npt.NDArray[np.bool_]) -> tuple[pa.Array, pa.Array | None]:
+    if mask.all():
+        return keys, ordering
+    chosen = pa.array(mask)
+    return keys.filter(chosen), ordering.filter(chosen) if ordering is not None else None
+
+
+def _keys(batch: pa.Table, file_slice: FileSlice) -> pa.Array:
+    keys = _flat(batch.column(RECORD_KEY))
+    if keys.null_count:
+        raise CorruptFileError(
+            f"base file {file_slice.base_path} has rows without {RECORD_KEY}; it was not written by Hudi"
+        )
+    return keys
+
+
+def _ordering(reader: SliceReader, batch: pa.Table) -> pa.Array | None:
+    return _flat(batch.column(reader.columns[1])) if len(reader.columns) > 1 else None
+
+
+def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,207 @@
+"""The two kinds of tasks of a bootstrap: scan slices into pieces by key group, and load one key group from them.
+
+Each writes its result durably under a name of its own and does nothing when it is there already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bootstrap.errors import BootstrapError
+from bootstrap.plan import BootstrapPlan
+from bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
+from bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema
+from state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
+from state.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
+from state.durable import write_new
+from state.generation import GroupStart, read_start
+from state.layout import StateLayout
+from state.ordering import encode_ordering
+from state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
+from table.errors import CorruptFileError
+from table.slice_reader import SliceReader
+
+CorruptPolicy = Literal["fail", "skip"]
+RUN_ROWS = 2_000_000  # 250 bytes each while they are sorted
+_SAMPLE = 10_000
+TWICE_SUFFIX = ".twice.jsonl"
+
+
+@dataclass(frozen=True)
+class BootstrapSpec:
+    """All that a task needs; sent to every task. `tasks` are numbers of the plan's slices, `minutes` the load's time."""
+
+    plan: BootstrapPlan
+    reader: SliceReader | None
+    layout: StateLayout
+    labels: tuple[int, ...]
+    generation: int
+    first_batch: int
+    minutes: int
+    corrupt: CorruptPolicy
+    tasks: tuple[tuple[int, ...], ...]
+
+    @property
+    def scan_dir(self) -> str:
+        """Where scanned keys wait to be loaded."""
+        return os.path.join(self.layout.generation_dir(self.generation), "scan")
+
+    def all_done(self) -> list[ScanDone]:
+        """Every scan task's account; BootstrapError when one is not done."""
+        found = []
+        for task in range(len(self.tasks)):
+            done = read_done(self.scan_dir, task)
+            if done is None:
+                raise BootstrapError(f"scan task {task} of {self.scan_dir} is not done; run the bootstrap again")
+            found.append(done)
+        return found
+
+
+def scan_task(spec: BootstrapSpec, task: int) -> ScanDone:
+    """Scan the slices of one task; a slice with a corrupt file fails the task or is skipped, as the policy says."""
+    done = read_done(spec.scan_dir, task)
+    if done is not None:
+        return done
+    assert spec.reader is not None
+    writer = SpillWriter(spec.scan_dir, task, spec.layout.ordering, spec.first_batch, fsync=spec.layout.durable_fsync)
+    try:
+        return writer.close([_scan(spec, spec.reader, number, writer) for number in spec.tasks[task]])
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def _scan(spec: BootstrapSpec, reader: SliceReader, number: int, writer: SpillWriter) -> SliceDone:
+    file_slice = spec.plan.slices[number].file_slice
+    rows = live = deleted = damaged = 0
+    try:
+        damaged = damaged_blocks(reader, file_slice)
+        for batch in scan_slice(reader, file_slice):
+            rows += batch.read
+            live += 0 if batch.deleted else len(batch.keys)
+            deleted += len(batch.keys) if batch.deleted else 0
+            writer.add(*_located(spec, batch, number, file_slice.partition_path))
+    except CorruptFileError as e:
+        if spec.corrupt == "fail":
+            raise
+        # What was passed on of the slice already is left out by the load, which knows the slice for skipped.
+        return SliceDone(number, 0, 0, 0, damaged, str(e))
+    return SliceDone(number, rows, live, deleted, damaged)
+
+
+def _located(
+    spec: BootstrapSpec, batch: SliceKeys, number: int, partition: str
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
+    """Rows to pass on, and the key group of each: `crc32` of the state's key without its first byte, as the stream's."""
+    layout = spec.layout
+    ordering = batch.ordering
+    if batch.deleted and ordering is not None and ordering.null_count:
+        # A tombstone is there for its ordering value; one without would say nothing.
+        known = ordering.is_valid()
+        batch = SliceKeys(batch.keys.filter(known), ordering.filter(known), True)
+        ordering = batch.ordering
+    keys = batch.keys.cast(pa.binary())
+    n = len(keys)
+    prefix = b"" if layout.global_index else partition.encode() + b"\x00"
+    sums = map(zlib.crc32, keys.to_numpy(zero_copy_only=False).tolist(), repeat(zlib.crc32(prefix)))
+    groups = (np.fromiter(sums, np.uint32, n) % np.uint32(len(spec.labels))).astype(np.int32)
+    start = (GLOBAL_KEY if layout.global_index else PARTITIONED_KEY) + prefix
+    flags = np.full(n, TOMBSTONE if batch.deleted else 0, np.uint8)
+    if ordering is None or layout.ordering == "none":
+        codes = pa.array(np.zeros(n, np.int64))
+        flags |= np.uint8(ORDERING_UNKNOWN)
+    else:
+        flags |= np.where(ordering.is_null().to_numpy(zero_copy_only=False), ORDERING_UNKNOWN, 0).astype(np.uint8)
+        if layout.ordering == "bytes":
+            codes = pc.fill_null(ordering.cast(pa.binary()), b"")
+        else:
+            codes = pa.array(encode_ordering(ordering))
+    skeys = pc.binary_join_element_wise(pa.scalar(start), keys, pa.scalar(b""))
+    columns = [skeys, pa.array(np.full(n, number, np.int32)), codes, pa.array(flags)]
+    return pa.RecordBatch.from_arrays(columns, schema=spill_schema(layout.ordering)), groups
+
+
+def load_task(spec: BootstrapSpec, group: int) -> GroupStart:
+    """Load one key group from the pieces of all scan tasks."""
+    label = spec.labels[group]
+    start = read_start(spec.layout, spec.generation, label)
+    if start is not None:
+        return start
+    done = spec.all_done()
+    places = LoadPlaces(
+        [(s.file_slice.partition_path, s.file_slice.file_id) for s in spec.plan.slices],
+        np.array([instant_number(s.file_slice.base_instant) for s in spec.plan.slices], np.int64),
+    )
+    runs = _runs(spec, done, group)
+    layout, generation = spec.layout, spec.generation
+    listed = os.path.join(layout.generation_dir(generation), f"{label}{TWICE_SUFFIX}")
+
+    def keep_list(twice: list[Twice]) -> None:
+        if twice:
+            text = "".join(_line(spec, places, t) for t in twice)
+            write_new(listed, text.encode(), spec.first_batch, layout.durable_fsync)
+
+    return bulk_load(layout, label, generation, spec.first_batch, spec.minutes, places, runs, keep_list)
+
+
+def _line(spec: BootstrapSpec, places: LoadPlaces, twice: Twice) -> str:
+    where = [(*places.places[i], spec.plan.slices[i].file_slice.base_instant) for i in twice.places]
+    return json.dumps({"key": twice.record_key, "kept": where[-1], "others": where[:-1]}, ensure_ascii=False) + "\n"
+
+
+def _runs(spec: BootstrapSpec, done: list[ScanDone], group: int) -> Iterator[KeyRun]:
+    """The group's rows in key ranges of about RUN_ROWS, so that memory does not grow with the table."""
+    skipped = pa.array([s.number for d in done for s in d.slices if s.skipped is not None], pa.int32())
+
+    def pieces() -> Iterator[pa.Table]:
+        for piece in read_pieces(spec.scan_dir, done, group):
+            yield piece.filter(pc.invert(pc.is_in(piece["slice"], value_set=skipped))) if len(skipped) else piece
+
+    total = sum(p.rows for d in done for p in d.pieces if p.group == group)
+    if total <= RUN_ROWS:
+        yield from _key_run(list(pieces()))
+        return
+    every = max(1, total // _SAMPLE)
+    sample = pa.concat_arrays([_flat(p["skey"]).take(pa.array(np.arange(0, p.num_rows, every))) for p in pieces()])
+    if len(sample) == 0:
+        return
+    ordered = sample.take(pc.sort_indices(sample))
+    cuts = [ordered[int(len(ordered) * i / (total / RUN_ROWS))] for i in range(1, -(-total // RUN_ROWS))]
+    for low, high in zip([None, *cuts], [*cuts, None], strict=True):
+        yield from _key_run([_between(piece, low, high) for piece in pieces()])
+
+
+def _between(piece: pa.Table, low: pa.Scalar | None, high: pa.Scalar | None) -> pa.Table:
+    """Rows with low <= key < high."""
+    keys = piece["skey"]
+    if low is not None:
+        piece = piece.filter(pc.greater_equal(keys, low))
+        keys = piece["skey"]
+    return piece if high is None else piece.filter(pc.less(keys, high))
+
+
+def _key_run(tables: list[pa.Table]) -> Iterator[KeyRun]:
+    if not tables:
+        return
+    rows = pa.concat_tables(tables)
+    yield KeyRun(
+        skeys=rows["skey"].to_numpy(),
+        place=rows["slice"].to_numpy(),
+        ordering=rows["ordering"].to_numpy(),
+        flags=rows["flags"].to_numpy(),
+    )
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()

@@ -1,0 +1,222 @@
+"""Load a key group's whole index at once: sorted runs of keys become the first snapshot of a generation.
+
+The records go into one sorted file, the store's own entries into another; a scratch store takes both in and is made
+durable as any snapshot is. Memory is that of one run, whatever the number of runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from state import codec
+from state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from state.dictionary import Place, intern
+from state.generation import GroupStart, write_start
+from state.key_order import sort_keys
+from state.layout import StateLayout
+from state.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
+from state.snapshot import take_snapshot
+from state.store_meta import StoreMeta
+from state.tag_batch import GLOBAL_KEY, INT64, OBJECTS
+
+_CHAIN_BYTES = 16
+
+
+@dataclass(frozen=True)
+class KeyRun:
+    """Rows of one key group in any order; every key of a run is greater than all keys of the run before.
+
+    `skeys`: the state's keys, objects of bytes. `place`: index into the load's places. `ordering`: int64, or objects of
+    bytes, zero/empty where unknown. `flags`: TOMBSTONE, ORDERING_UNKNOWN of the location record.
+    """
+
+    skeys: OBJECTS
+    place: npt.NDArray[np.int32]
+    ordering: npt.NDArray[Any]
+    flags: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class LoadPlaces:
+    """Where rows can be: (partition path, file id), and the base instant of the slice they were found in."""
+
+    places: Sequence[Place]
+    instants: INT64
+
+
+@dataclass(frozen=True)
+class Twice:
+    """A key found live more than once: the state's key, all places in order of rank, the last of which was kept."""
+
+    skey: bytes
+    places: tuple[int, ...]
+
+    @property
+    def record_key(self) -> str:
+        """The record key in the state's key."""
+        key = self.skey[1:] if self.skey[:1] == GLOBAL_KEY else self.skey.split(b"\x00", 1)[1]
+        return key.decode()
+
+
+@dataclass
+class _Totals:
+    live: int = 0
+    tombstones: int = 0
+    twice: list[Twice] = field(default_factory=list)
+
+
+def bulk_load(
+    layout: StateLayout,
+    label: int,
+    generation: int,
+    batch_id: int,
+    minutes: int,
+    places: LoadPlaces,
+    runs: Iterable[KeyRun],
+    on_twice: Callable[[list[Twice]], None] = lambda _: None,
+) -> GroupStart:
+    """Load a key group and write its start file, which makes it loaded.
+
+    `batch_id`: the first batch that will run on the generation (durable files are named by it). `minutes`: time of the
+    load, from which the time to live counts. `on_twice` is given the keys found twice before the start file is written.
+    """
+    scratch = _scratch(layout, label)
+    try:
+        totals, digest = _Totals(), blake2b(f"generation {generation}".encode(), digest_size=_CHAIN_BYTES)
+        codes = _Codes(places)
+        records = SortedFile(os.path.join(scratch, "records.sst"))
+        for run in runs:
+            _load_run(run, places, codes, minutes, layout, records, totals, digest)
+        _, entries, next_code = intern([places.places[i] for i in codes.used], _knows_nothing, 0)
+        for key, value in sorted(entries):
+            digest.update(b"%d %d " % (len(key), len(value)) + key + value)
+        chain = digest.hexdigest()
+        meta = StoreMeta(chain, next_code, totals.live, totals.tombstones)
+        own = sorted([*entries, (META_KEY, meta.to_bytes())])
+        own_path = os.path.join(scratch, "own.sst")
+        write_sorted_file(own_path, [k for k, _ in own], [v for _, v in own])
+        with RocksStore(os.path.join(scratch, "store")) as store:
+            store.ingest(own_path)
+            if records.finish():
+                store.ingest(records.path)
+            size = sum(f["size"] for f in store.live_files())
+            snapshot = take_snapshot(store, layout, label, batch_id, chain, None)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    start = GroupStart(label, generation, snapshot, totals.live, totals.tombstones, len(totals.twice), size)
+    on_twice(totals.twice)
+    return write_start(layout, start, batch_id)
+
+
+def _scratch(layout: StateLayout, label: int) -> str:
+    """An empty local folder; those that loads of this group left behind when they were killed are removed."""
+    prefix = f"{label}.load."
+    os.makedirs(layout.local_dir, exist_ok=True)
+    for name in os.listdir(layout.local_dir):
+        pid = name.removeprefix(prefix)
+        if name.startswith(prefix) and (pid == str(os.getpid()) or not _is_alive(int(pid))):
+            shutil.rmtree(os.path.join(layout.local_dir, name), ignore_errors=True)
+    scratch = f"{layout.group_dir(label)}.load.{os.getpid()}"
+    os.makedirs(scratch)
+    return scratch
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class _Codes:
+    """Location codes in the order in which places are first used, so that places without live keys take none."""
+
+    def __init__(self, places: LoadPlaces) -> None:
+        self._of_place = np.full(len(places.places), NO_LOCATION, np.uint32)
+        self.used: list[int] = []
+
+    def of(self, place: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
+        new = np.unique(place)
+        new = new[self._of_place[new] == NO_LOCATION]
+        self._of_place[new] = np.arange(len(self.used), len(self.used) + len(new), dtype=np.uint32)
+        self.used += new.tolist()
+        codes: npt.NDArray[np.uint32] = self._of_place[place]
+        return codes
+
+
+def _knows_nothing(keys: list[bytes]) -> list[bytes | None]:
+    return [None] * len(keys)
+
+
+def _load_run(
+    run: KeyRun,
+    places: LoadPlaces,
+    codes: _Codes,
+    minutes: int,
+    layout: StateLayout,
+    records: SortedFile,
+    totals: _Totals,
+    digest: Any,
+) -> None:
+    if len(run.skeys) == 0:
+        return
+    order, first = sort_keys(run.skeys)
+    chosen = order if first.all() else _choose(run, order, first, places, totals)
+    keys: list[bytes] = run.skeys[chosen].tolist()
+    place, flags = run.place[chosen], run.flags[chosen]
+    dead = (flags & TOMBSTONE) != 0
+    loc = np.full(len(keys), NO_LOCATION, np.uint32)
+    loc[~dead] = codes.of(place[~dead])
+    table = Records(loc, places.instants[place], np.full(len(keys), minutes, np.uint32), flags, run.ordering[chosen])
+    values, raw = codec.encode(table, layout.ordering)
+    digest.update(np.fromiter(map(len, keys), "<u4", len(keys)).tobytes())
+    digest.update(b"".join(keys))
+    digest.update(raw)
+    records.put(keys, values)
+    buried = int(np.count_nonzero(dead))
+    totals.tombstones += buried
+    totals.live += len(keys) - buried
+
+
+def _choose(run: KeyRun, order: INT64, first: npt.NDArray[np.bool_], places: LoadPlaces, totals: _Totals) -> INT64:
+    """The row that stands for each key, in key order; keys with several live rows are added to the totals.
+
+    A live row wins over tombstones: a move leaves a delete at the old place. Among live rows the newest slice wins
+    (then the greater ordering value), among tombstones the greatest ordering value.
+    """
+    group = np.cumsum(first) - 1
+    sizes = np.bincount(group)
+    crowded = sizes[group] > 1
+    rows, within = order[crowded], group[crowded]
+    live = (run.flags[rows] & TOMBSTONE) == 0
+    known = (run.flags[rows] & ORDERING_UNKNOWN) == 0
+    _, rank = np.unique(run.ordering[rows], return_inverse=True)
+    rank = np.where(known, rank, -1)
+    instant = places.instants[run.place[rows]]
+    by = np.lexsort((run.place[rows], np.where(live, rank, instant), np.where(live, instant, rank), live, within))
+    rows, within, live = rows[by], within[by], live[by]
+    last = np.append(np.flatnonzero(np.diff(within)), len(within) - 1)
+    chosen = order[first]
+    chosen[within[last]] = rows[last]
+    totals.twice += _twice(run, rows[live], within[live])
+    return chosen
+
+
+def _twice(run: KeyRun, rows: INT64, within: npt.NDArray[Any]) -> Iterator[Twice]:
+    starts = np.flatnonzero(np.diff(within, prepend=-1))
+    ends = np.append(starts, len(within))[1:]
+    several = ends - starts > 1
+    # A row loop: only over keys that are live in the table twice, which no sound table has.
+    for start, end in zip(starts[several].tolist(), ends[several].tolist(), strict=True):
+        yield Twice(run.skeys[rows[start]], tuple(run.place[rows[start:end]].tolist()))
