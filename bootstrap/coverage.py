@@ -8,6 +8,11 @@ from dataclasses import dataclass
 
 from bootstrap.errors import IndexCoverageError
 
+TAKE_OVER = (
+    "Or start with a new, empty checkpoint: the index is then loaded from the table, and a Kafka stream goes on where the "
+    "table's last commit of it ended"
+)
+
 
 @dataclass(frozen=True)
 class TableCommit:
@@ -46,21 +51,20 @@ def check_coverage(table: str, checkpoint: str, newest: TableCommit | None, stat
     if newest.query_id is None:
         raise IndexCoverageError(
             f"table {table}: commit {newest.instant} was made by another writer, and the index in {checkpoint} does "
-            "not know its rows. Loading the index from a table comes with the bootstrap, which this version does not "
-            "have yet; restore the table to the instant before, or stream into a new table"
+            f"not know its rows. {TAKE_OVER}"
         )
     if state.query_id is None or newest.query_id != state.query_id:
         raise IndexCoverageError(
             f"table {table} holds commits (newest {newest.instant}, query {newest.query_id}), but checkpoint "
             f"{checkpoint} belongs to {'no query yet' if state.query_id is None else 'query ' + state.query_id}: its "
-            "index is empty and would write every row a second time. Start with the checkpoint that wrote the table, "
-            "or with a new table path (loading the index from a table comes with the bootstrap)"
+            "index does not know the table's rows and would write them a second time. Start with the checkpoint that wrote "
+            f"the table. {TAKE_OVER}"
         )
     if not newest.alone:
         raise IndexCoverageError(
             f"table {table}: the commits before {newest.instant} are not those this job made it over: another "
-            "writer's commit was completed late, or instants were archived or removed. The index may lack rows; restore "
-            "the timeline, or stream into a new table"
+            "writer's commit was completed late, or instants were archived or removed. The index may lack rows. "
+            f"{TAKE_OVER}"
         )
     assert newest.batch_id is not None
     finished = -1 if state.finished is None else state.finished
@@ -69,10 +73,10 @@ def check_coverage(table: str, checkpoint: str, newest: TableCommit | None, stat
         raise IndexCoverageError(
             f"checkpoint {checkpoint} has finished batch {finished}, but the newest commit of table {table} is "
             f"{newest.instant} of batch {newest.batch_id}: commits are missing, the table was restored or a file of "
-            "its timeline was deleted. Put the missing instants back, or stream into a new table with a new checkpoint"
+            f"its timeline was deleted. Put the missing instants back. {TAKE_OVER}"
         )
     if newest.batch_id > planned:
         raise IndexCoverageError(
             f"table {table} holds batch {newest.batch_id} (commit {newest.instant}) of this query, but checkpoint "
-            f"{checkpoint} only knows batches up to {planned}: it is an older copy. Use the newest copy of the checkpoint"
+            f"{checkpoint} only knows batches up to {planned}: it is an older copy. Use the newest copy. {TAKE_OVER}"
         )

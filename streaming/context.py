@@ -30,7 +30,11 @@ SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs 
 
 @dataclass
 class JobContext:
-    """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats."""
+    """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats.
+
+    ``generation`` of the index: 0 began empty, others were loaded from the table. ``taken_over``: digest of the commits the
+    loaded index covers, while no batch of this query is committed. ``starting_offsets``: Spark's, for a new query.
+    """
 
     options: Options
     table: HoodieTable
@@ -48,6 +52,9 @@ class JobContext:
     clock_ms: Callable[[], int]
     retain_batches: int
     as_of: str | None = None
+    generation: int = 0
+    taken_over: str | None = None
+    starting_offsets: str | None = None
     last_records: int = 0
     last_file_groups: int = 0
 
@@ -139,6 +146,7 @@ class JobContext:
             instant=instant,
             batch_time_ms=self.clock_ms(),
             labels=self.meta.labels,
+            generation=self.generation,
             **more,
         )
         path = profile_path(self.profiles_dir, profile.batch_id, profile.run)

@@ -24,12 +24,13 @@ from streaming.monitor import Monitor
 from streaming.options import Options
 from streaming.preflight import check_source
 from streaming.progress import Progress
-from streaming.query import check_index, run_to_end, start_query
+from streaming.query import run_to_end, start_query
 from streaming.session import fix_state_settings, start_session
 from streaming.shutdown import StopFlag
 from streaming.sink import BatchSink
 from streaming.small_files import SmallFiles
 from streaming.table_match import open_or_create, stream_schema
+from streaming.takeover import cover_table
 from table.bloom import BloomParams
 from table.errors import ConfigError
 from table.hoodie_table import HoodieTable
@@ -89,7 +90,7 @@ def stream(
     try:
         lease.acquire(f"stream {options.stream_id}")
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
-        check_index(job)
+        cover_table(job, spark)
         if table.config.metadata_partitions:
             job.table = table = _drop_metadata_table(table, clock_ms())
         table.check_writable()

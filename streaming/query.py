@@ -7,10 +7,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from bootstrap.coverage import CheckpointState, TableCommit, check_coverage
-from streaming.commit_record import digest, newest_first
 from streaming.context import JobContext
-from streaming.epoch import newest_batch, query_id
+from streaming.epoch import newest_batch
 from streaming.errors import StopRequested
 from streaming.monitor import Monitor
 from streaming.sink import BatchSink
@@ -20,29 +18,9 @@ from streaming.tag import STATE_SCHEMA, TagSpec, located_schema, make_tag_functi
 POLL_S = 0.5
 
 
-def check_index(job: JobContext) -> None:
-    """Stop unless the index in the checkpoint covers the table (``bootstrap.coverage``)."""
-    timeline = job.table.timeline()
-    found = next(newest_first(job.table, timeline), None)
-    newest = None
-    if found is not None:
-        instant, record = found
-        earlier = digest(i.time for i in timeline.completed_writes if i.time != instant.time)
-        newest = TableCommit(
-            instant.time,
-            record and record.query_id,
-            record and record.batch_id,
-            alone=record is None or record.follows == earlier,
-        )
-    state = CheckpointState(
-        query_id(job.checkpoint), newest_batch(job.checkpoint, "offsets"), newest_batch(job.checkpoint, "commits")
-    )
-    check_coverage(job.table.storage.root, job.checkpoint, newest, state)
-
-
 def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> StreamingQuery:
     """Build the plan (source, keys, stateful tag) and start it; the sink is called with every batch."""
-    raw = raw_records(spark, job.options)
+    raw = raw_records(spark, job.options, job.starting_offsets)
     keyed = keyed_records(raw, job.decode, job.meta.labels)
     tag = make_tag_function(TagSpec(job.layout, job.profiles_dir, job.run, job.crash))
     located = keyed.groupBy("kg").applyInPandasWithState(

@@ -16,19 +16,19 @@ from streaming.tag import FLAG_BAD
 RAW_COLUMNS = ("key", "value", "src", "pos_hi", "pos_lo")
 
 
-def raw_records(spark: SparkSession, options: Options) -> DataFrame:
+def raw_records(spark: SparkSession, options: Options, starting_offsets: str | None = None) -> DataFrame:
     """Streaming frame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo`` and, for files, ``block_start``.
 
     Kafka: position = (partition, offset), ``src`` null. Files: (modification time in us, path, byte of the line).
     """
-    return _kafka(spark, options) if options.source_class == "kafka" else _files(spark, options)
+    return _kafka(spark, options, starting_offsets) if options.source_class == "kafka" else _files(spark, options)
 
 
-def _kafka(spark: SparkSession, options: Options) -> DataFrame:
+def _kafka(spark: SparkSession, options: Options, starting_offsets: str | None) -> DataFrame:
     reader = spark.readStream.format("kafka").options(**options.kafka_options)
     reader = (
         reader.option("subscribe", options.kafka_topic)
-        .option("startingOffsets", options.starting_offsets)
+        .option("startingOffsets", starting_offsets or options.starting_offsets)
         .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
         .option("maxOffsetsPerTrigger", options.source_limit)
     )

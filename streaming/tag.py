@@ -53,9 +53,17 @@ def profile_path(profiles_dir: str, batch_id: int, run: int) -> str:
     return os.path.join(profiles_dir, f"{batch_id:020d}.{run}.json")
 
 
-@lru_cache(maxsize=2)
 def read_profile(path: str) -> WriteProfile:
-    """The pinned profile; cached, since a worker serves several key groups of a batch and a profile never changes."""
+    """The pinned profile; cached, since a worker serves several key groups of a batch and a profile never changes.
+
+    A checkpoint that is made anew in the same folder begins with the same names: the file itself is part of the key.
+    """
+    stat = os.stat(path)
+    return _read_profile(path, stat.st_ino, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _read_profile(path: str, _inode: int, _changed_ns: int) -> WriteProfile:
     with open(path, encoding="utf-8") as f:
         return WriteProfile.from_json(f.read(), path)
 

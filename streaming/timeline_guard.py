@@ -14,6 +14,26 @@ from table.sweep import sweep
 from table.timeline import Timeline
 
 
+def settle(job: JobContext) -> None:
+    """Leave nothing unfinished on the timeline: finish begun rollbacks, take back pending writes, remove late files.
+
+    ForeignCommitError when a pending write's heartbeat says that its writer is alive.
+    """
+    resume_rollbacks(job.table)
+    for pending in job.table.timeline().pending_writes:
+        if is_alive(job.table.storage, pending.time, job.clock_ms()):
+            raise ForeignCommitError(
+                f"table {job.table.base_path}: another writer is at work (pending {pending.file_name()} has a fresh "
+                "heartbeat); one writer at a time: wait for it to end, then start again"
+            )
+        rollback(job.table, pending.time, _next_instant(job))
+    sweep(job.table)
+
+
+def _next_instant(job: JobContext) -> str:
+    return next_instant(job.clock_ms(), job.table.timeline().newest, job.table.config.timezone_utc)
+
+
 class TimelineGuard:
     """Knows the newest commit the index covers; whatever else appears on the timeline stops the job by name."""
 
@@ -36,8 +56,6 @@ class TimelineGuard:
         job.lease.check()
         job.table = job.table.reload()
         job.table.check_writable()
-        resume_rollbacks(job.table)
-        sweep(job.table)
         timeline = job.table.timeline()
         completed = frozenset(i.time for i in timeline.completed_writes)
         if self._covered is not None:  # at the first batch the start-up check has just looked at the whole timeline
@@ -45,13 +63,7 @@ class TimelineGuard:
         self._covered = completed
         job.as_of = timeline.newest_completed
         found = self._find(epoch, timeline)
-        for pending in timeline.pending_writes:
-            if is_alive(job.table.storage, pending.time, job.clock_ms()):
-                raise ForeignCommitError(
-                    f"table {job.table.base_path}: another writer is at work (pending {pending.file_name()} has a "
-                    "fresh heartbeat); one writer at a time: wait for it to end, then start again"
-                )
-            self.roll_back(pending.time)
+        settle(job)
         return found
 
     def _find(self, epoch: Epoch, timeline: Timeline) -> tuple[str, CommitRecord] | None:
@@ -59,6 +71,8 @@ class TimelineGuard:
         job = self._job
         for instant, record in newest_first(job.table, timeline):
             if record is None or record.query_id != epoch.query_id:
+                if job.taken_over == self.follows:  # the loaded index covers exactly these commits
+                    return None
                 raise self._foreign(instant.time)
             if record.same_batch(epoch):
                 return instant.time, record
@@ -73,12 +87,11 @@ class TimelineGuard:
 
     def next_instant(self) -> str:
         """An instant time after every other on the timeline, pending and completed, whatever the clock says."""
-        table = self._job.table
-        return next_instant(self._job.clock_ms(), table.timeline().newest, table.config.timezone_utc)
+        return _next_instant(self._job)
 
     def roll_back(self, instant: str) -> None:
         """Take back a pending write of ours or of a dead writer."""
-        rollback(self._job.table, instant, self.next_instant())
+        rollback(self._job.table, instant, _next_instant(self._job))
 
     def before_complete(self) -> None:
         """Last look before the commit becomes visible: still the one writer, table still ours, nothing in between."""

@@ -37,17 +37,21 @@ class Reports(list[BatchReport]):
 
 @dataclass
 class StreamCase:
-    """``conf`` is passed as ``--hoodie-conf``; the source is a folder of files unless ``conf`` names a topic."""
+    """``conf`` is passed as ``--hoodie-conf``; the source is a folder of files unless ``conf`` names a topic.
+
+    ``existing`` is a table that is there: its key, partition and ordering fields, type and schema are then its own.
+    """
 
     folder: Path
     spark: SparkSession
     table_type: str = "COPY_ON_WRITE"
     conf: Mapping[str, str] = field(default_factory=dict)
     schema: Mapping[str, object] = field(default_factory=lambda: ev.AVRO_SCHEMA)
+    existing: Path | None = None
 
     @property
     def table(self) -> Path:
-        return self.folder / "table"
+        return self.existing or self.folder / "table"
 
     @property
     def checkpoint(self) -> Path:
@@ -62,9 +66,9 @@ class StreamCase:
         self.source.mkdir(parents=True, exist_ok=True)
         schema = self.folder / "event.avsc"
         schema.write_text(json.dumps(self.schema))
+        new = {**ev.PROPERTIES, "hoodie.streamer.schemaprovider.source.schema.file": str(schema)}
         conf = {
-            **ev.PROPERTIES,
-            "hoodie.streamer.schemaprovider.source.schema.file": str(schema),
+            **({} if self.existing else new),
             "hoodie.index.bloom.num_entries": "1000",
             "index.local.dir": str(self.folder / "local"),
             "spark.sql.shuffle.partitions": "2",
@@ -75,8 +79,8 @@ class StreamCase:
             conf["hoodie.streamer.source.dfs.root"] = str(self.source)
         out = ["--source-class", "JsonKafkaSource" if kafka else "JsonDFSSource"]
         out += [] if kafka or "--source-limit" in more else ["--source-limit", "1"]  # one file a batch
-        out += ["--target-base-path", str(self.table), "--target-table", "events", "--table-type", self.table_type]
-        out += ["--checkpoint-dir", str(self.checkpoint), *more]
+        out += [] if self.existing else ["--target-table", "events", "--table-type", self.table_type]
+        out += ["--target-base-path", str(self.table), "--checkpoint-dir", str(self.checkpoint), *more]
         for key, value in conf.items():
             out += ["--hoodie-conf", f"{key}={value}"]
         return out

@@ -107,12 +107,6 @@ def test_a_metadata_table_that_is_not_maintained_is_dropped(case: StreamCase) ->
     assert not (case.table / ".hoodie" / "metadata").exists()
 
 
-def test_a_new_checkpoint_over_a_full_table(case: StreamCase) -> None:
-    shutil.rmtree(case.checkpoint)
-    with pytest.raises(IndexCoverageError, match="would write every row a second time"):
-        case.run()
-
-
 def test_an_older_copy_of_the_checkpoint(case: StreamCase) -> None:
     copy = case.folder / "copy"
     shutil.copytree(case.checkpoint, copy)

@@ -1,0 +1,184 @@
+"""Which index a run works on: the one in its checkpoint, or, at the first start over a table with rows, one loaded from it.
+
+``C/tagstream/takeover.json`` says which generation was loaded and the digest of the table's commits it covers. Until the
+first batch of the new query is committed, that digest is what proves that the index covers the table.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from bootstrap.coverage import CheckpointState, TableCommit, check_coverage
+from bootstrap.errors import IndexCoverageError
+from bootstrap.report import BootstrapProgress
+from bootstrap.run import bootstrap_index
+from streaming.commit_record import STREAMER_KEY, CommitRecord, digest, newest_first, parse
+from streaming.context import JobContext
+from streaming.epoch import newest_batch, query_id
+from streaming.errors import CheckpointError
+from streaming.timeline_guard import settle
+from table.storage import Storage
+from table.timeline import Timeline
+
+LOG = logging.getLogger("tagstream")
+_FILE = "takeover.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """``follows``: digest of the completed writes that generation ``generation`` covers. ``offsets``: Spark's
+    ``startingOffsets`` (JSON text) for the new query; None: where the options say.
+    """
+
+    generation: int
+    follows: str
+    offsets: str | None
+
+
+def cover_table(job: JobContext, spark: SparkSession) -> None:
+    """Make sure that the index covers the table, loading it where the checkpoint is new; IndexCoverageError otherwise."""
+    state = CheckpointState(
+        query_id(job.checkpoint), newest_batch(job.checkpoint, "offsets"), newest_batch(job.checkpoint, "commits")
+    )
+    timeline = job.table.timeline()
+    taken = read_takeover(job.checkpoint)
+    if state.finished is None and timeline.completed_writes and not _own_query(job, timeline, state.query_id):
+        if taken is None or taken.follows != _digest(timeline):
+            taken = _load(job, spark, state)
+        job.taken_over = taken.follows
+    else:
+        check_coverage(job.table.base_path, job.checkpoint, _newest_commit(job, timeline), state)
+    if taken is not None:
+        job.generation, job.starting_offsets = taken.generation, taken.offsets
+
+
+def read_takeover(checkpoint: str) -> Takeover | None:
+    """What the checkpoint took over; None when it began with an empty table."""
+    path = os.path.join(checkpoint, "tagstream", _FILE)
+    try:
+        with open(path, encoding="utf-8") as f:
+            doc: dict[str, Any] = json.load(f)
+        if doc.pop("version") == _VERSION:
+            return Takeover(**doc)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise CheckpointError(f"{path} is damaged ({e!r}); restore it, or start with a new checkpoint") from e
+    raise CheckpointError(f"{path} has another version than {_VERSION}; run the program version that wrote it")
+
+
+def _load(job: JobContext, spark: SparkSession, state: CheckpointState) -> Takeover:
+    """Load the index from the table as the next generation; nothing has been streamed on this checkpoint yet."""
+    path = job.table.base_path
+    if not job.options.index_bootstrap_enabled:
+        raise IndexCoverageError(
+            f"table {path} has rows that the index in {job.checkpoint} does not know, and index.bootstrap.enabled=false: "
+            "every one of them would be written a second time. Set it to true, or start with the checkpoint that wrote "
+            "the table"
+        )
+    if state.planned is not None:
+        raise IndexCoverageError(
+            f"table {path} has changed between the loading of the index and the first batch of checkpoint {job.checkpoint}; "
+            "start with a new checkpoint"
+        )
+    settle(job)
+    timeline = job.table.timeline()
+    before = read_takeover(job.checkpoint)
+    generation = 1 if before is None else before.generation + 1
+    LOG.info("table %s has rows that the index does not know: loading it", path)
+    report = bootstrap_index(
+        job.table,
+        job.layout,
+        job.meta.labels,
+        generation,
+        clock_ms=job.clock_ms,
+        ordering_type=job.decode.ordering_type,
+        spark=spark,
+        progress=_Progress(),
+    )
+    LOG.warning(
+        "deletes whose records no log of the table holds are not known any more: an event that is older than such a delete "
+        "brings the row back"
+    )
+    LOG.info(
+        "index loaded: %s keys and %s tombstones from %s files (%s rows) in %.1f s, %s keys/s, %.1f bytes a key; %s keys "
+        "were found in two places",
+        f"{report.live:,}",
+        f"{report.tombstones:,}",
+        f"{report.files:,}",
+        f"{report.rows:,}",
+        report.seconds,
+        f"{report.keys_per_second:,.0f}",
+        report.bytes_per_key,
+        f"{report.twice:,}",
+    )
+    taken = Takeover(generation, _digest(timeline), starting_offsets(job, timeline))
+    doc = json.dumps({"version": _VERSION, **asdict(taken)}, indent=1).encode()
+    Storage(os.path.join(job.checkpoint, "tagstream")).replace(_FILE, doc)
+    if taken.offsets is None and job.options.source_class == "kafka":
+        LOG.warning(
+            "no commit of table %s tells how far stream %s was read: reading from %s",
+            path,
+            job.meta.stream_id,
+            job.options.starting_offsets,
+        )
+    return taken
+
+
+def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
+    """Where the newest commit of this stream (ours or HoodieStreamer's) ended, as Spark's JSON; None for files."""
+    if job.options.source_class != "kafka":
+        return None
+    for instant in reversed(timeline.completed_writes):
+        extra = timeline.metadata(job.table.storage, instant).extra
+        record = parse(extra)
+        if record is not None and record.stream_id == job.meta.stream_id:
+            return json.dumps(record.end_offsets)
+        topic, *parts = extra.get(STREAMER_KEY, "").split(",")
+        if record is None and parts and topic == job.options.kafka_topic:
+            return json.dumps({topic: {p: int(o) for p, _, o in (part.partition(":") for part in parts)}})
+    return None
+
+
+def _own_query(job: JobContext, timeline: Timeline, query: str | None) -> bool:
+    record = _newest_record(job, timeline)
+    return record is not None and record.query_id == query
+
+
+def _newest_record(job: JobContext, timeline: Timeline) -> CommitRecord | None:
+    return next(newest_first(job.table, timeline), (None, None))[1]
+
+
+def _newest_commit(job: JobContext, timeline: Timeline) -> TableCommit | None:
+    for instant, record in newest_first(job.table, timeline):
+        if record is None:
+            return TableCommit(instant.time, None, None)
+        earlier = digest(i.time for i in timeline.completed_writes if i.time != instant.time)
+        return TableCommit(instant.time, record.query_id, record.batch_id, alone=record.follows == earlier)
+    return None
+
+
+def _digest(timeline: Timeline) -> str:
+    return digest(i.time for i in timeline.completed_writes)
+
+
+class _Progress:
+    """One log line for each tenth of a stage."""
+
+    def __init__(self) -> None:
+        self._said = ("", -1)
+
+    def __call__(self, at: BootstrapProgress) -> None:
+        step = (at.stage, int(at.share * 10))
+        if step == self._said:
+            return
+        self._said = step
+        left = "" if at.seconds_left is None else f", {at.seconds_left:.0f} s left"
+        LOG.info("loading the index: %s %.0f %%, %s keys%s", at.stage, at.share * 100, f"{at.keys:,}", left)

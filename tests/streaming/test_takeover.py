@@ -1,0 +1,141 @@
+"""A new checkpoint over a table with rows: the index is loaded from the table, and the stream goes on exactly."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bootstrap.errors import IndexCoverageError
+from table import commit as protocol
+from table.commit_metadata import CommitMetadata
+from table.hoodie_table import HoodieTable
+from table.validate import validate
+from tests.streaming.stream_case import StreamCase
+from tests.streaming.test_kafka_stream import kafka_case, send
+from tests.support import events as ev
+from tests.support.compare import compare
+from tests.support.hudi_rs import read_table
+from tests.support.kafka_broker import KafkaBroker
+from tests.table.reference import unpack
+
+pytestmark = pytest.mark.spark
+
+
+def is_oracles(case: StreamCase, events: list[ev.Event]) -> None:
+    expected = ev.rows(ev.oracle(events).values())
+    assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["id"])), wrong
+    assert validate(HoodieTable.open(str(case.table))) == []
+
+
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_i_lost_my_checkpoint(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
+    # Deletes leave no trace in a copy-on-write table, so events older than a delete stay out of this stream.
+    mix = ev.Mix(keys=80, late=0.0, late_deletes=0.0, duplicates=0.0, equal_ordering=0.0)
+    events = list(ev.generate(900, mix, seed=31))
+    case = StreamCase(tmp_path, spark, table_type)
+    ev.write_files(events[:600], case.source, 200)
+    case.run()
+    shutil.rmtree(case.checkpoint)
+    shutil.rmtree(case.source)
+    ev.write_files(events[600:], case.source, 100, first=3)
+    reports = case.run()
+    assert len(reports) == 3
+    assert sum(r.updates + r.moves for r in reports) > 100, "the loaded index knows no key"
+    is_oracles(case, events)
+    assert case.run() == []
+
+
+def test_a_topic_goes_on_where_its_last_commit_ended(
+    tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
+) -> None:
+    kafka_broker.create_topic("lost", partitions=2)
+    events = list(ev.generate(600, ev.Mix(keys=80, late=0.0, late_deletes=0.0), seed=33))
+    send(kafka_broker, "lost", events[:400], 2)
+    case = kafka_case(tmp_path, spark, kafka_broker, "lost")
+    case.run()
+    shutil.rmtree(case.checkpoint)
+    send(kafka_broker, "lost", events[400:], 2)
+    reports = case.run()
+    assert sum(r.records for r in reports) == 200
+    is_oracles(case, events)
+
+
+def test_i_wrote_to_the_table_with_another_engine_in_between(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark)
+    events = list(ev.generate(400, ev.Mix(keys=50), seed=35))
+    ev.write_files(events[:200], case.source, 100)
+    case.run()
+    table = HoodieTable.open(str(case.table))
+    protocol.request(table, "29990101000000000", "commit")
+    protocol.inflight(table, "29990101000000000", "commit")
+    foreign = CommitMetadata.build([], {}, json.dumps(ev.AVRO_SCHEMA))
+    protocol.complete(table, "29990101000000000", "commit", foreign)
+    with pytest.raises(IndexCoverageError, match="start with a new, empty checkpoint"):
+        case.run()
+    shutil.rmtree(case.checkpoint)
+    ev.write_files(events[200:], case.source, 100, first=2)
+    assert len(case.run()) == 4  # all files again: what the table has already is late or the same
+    is_oracles(case, events)
+
+
+def test_a_death_between_the_loading_and_the_first_commit(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark)
+    events = list(ev.generate(300, ev.Mix(keys=50), seed=37))
+    ev.write_files(events[:200], case.source, 100)
+    case.run()
+    shutil.rmtree(case.checkpoint)
+    shutil.rmtree(case.source)
+    ev.write_files(events[200:], case.source, 100, first=2)
+    case.run()
+    # The first batch of the new query is taken back, as if it had died before it was committed.
+    newest = max((case.table / ".hoodie").glob("*.commit"))
+    newest.unlink()
+    for name in ("0", ".0.crc"):
+        (case.checkpoint / "commits" / name).unlink(missing_ok=True)
+    (report,) = case.run()
+    assert (report.batch_id, report.replayed) == (0, False)
+    is_oracles(case, events)
+
+
+def test_without_leave_the_index_is_not_loaded(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark)
+    ev.write_files(ev.generate(100, seed=39), case.source, 100)
+    case.run()
+    shutil.rmtree(case.checkpoint)
+    with pytest.raises(IndexCoverageError, match="index.bootstrap.enabled=false"):
+        replace(case, conf={"index.bootstrap.enabled": "false"}).run()
+
+
+@pytest.mark.parametrize(
+    "name", ["cow_v6_global_bloom_moves", "mor_v6_avro_log_deletes", "mor_v6_global_simple_moves_015"]
+)
+def test_a_table_of_real_hudi_is_continued(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    case = StreamCase(tmp_path / "job", spark, existing=unpack(name, tmp_path))
+    before = {r["_hoodie_record_key"]: r for r in read_table(case.table).to_pylist()}
+    keys = sorted(before)
+    updated, moved = before[keys[0]], before[keys[-1]]
+    to = min({r["part"] for r in before.values()} - {moved["part"]})
+    events = [plain(updated) | {"ver": updated["ver"] + 1}, plain(moved) | {"ver": moved["ver"] + 1, "part": to}]
+    case.source.mkdir(parents=True)
+    ev.write_event_file(case.source, 0, "".join(json.dumps(e) + "\n" for e in events), modified=1_700_000_000)
+
+    (report,) = case.run()
+    assert (report.updates, report.moves, report.inserts) == (1, 1, 0)
+    found = read_table(case.table).to_pylist()
+    after = {r["_hoodie_record_key"]: r for r in found}
+    assert len(found) == len(after) == len(before)
+    assert after[keys[0]]["ver"] == updated["ver"] + 1
+    assert (after[keys[-1]]["part"], after[keys[-1]]["ver"]) == (to, moved["ver"] + 1)
+    assert all(plain(after[key]) == plain(before[key]) for key in keys[1:-1])
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """The user columns of types that JSON has: what is sent, and what is compared."""
+    kinds = str | int | float | bool
+    return {k: v for k, v in row.items() if not k.startswith("_hoodie_") and isinstance(v, kinds)}
