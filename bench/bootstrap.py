@@ -39,7 +39,7 @@ _SCHEMA = pa.schema([
 
 
 class PeakMemory:
-    """Samples the resident memory of this process and of its Python children every 50 ms, and the CPU time of all."""
+    """Samples the memory of this process and of its Python children four times a second, and the CPU time of all."""
 
     def __init__(self) -> None:
         self.own = self.worker = 0
@@ -57,7 +57,7 @@ class PeakMemory:
 
     def _watch(self) -> None:
         me = psutil.Process()
-        while not self._stop.wait(0.05):
+        while not self._stop.wait(0.25):
             self.own = max(self.own, me.memory_info().rss)
             self._note(me)
             for child in me.children(recursive=True):

@@ -24,7 +24,7 @@ from bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
 from bootstrap.report import BootstrapProgress, BootstrapReport, make_report
 from bootstrap.scan import key_reader
 from bootstrap.spill import ScanDone, done_path, read_done
-from bootstrap.tasks import BootstrapSpec, CorruptPolicy, load_task, scan_task
+from bootstrap.tasks import BootstrapSpec, CorruptPolicy, guarded, load_task, scan_task
 from state.durable import sync_file, temp_path
 from state.generation import GenerationMarker, GroupStart, complete_generation, read_marker, read_start
 from state.layout import StateLayout
@@ -159,7 +159,7 @@ def _run(spark: SparkSession | None, task: Callable[[int], Any], count: int, tic
     def job() -> None:
         try:
             context.setJobGroup(_JOB_GROUP, "loading the index from the table", interruptOnCancel=True)
-            found.append(context.parallelize(range(count), count).map(partial(_guarded, task)).collect())
+            found.append(context.parallelize(range(count), count).map(partial(guarded, task)).collect())
         except Exception as e:  # carried to the thread that waits
             found.append(e)
 
@@ -180,14 +180,6 @@ def _run(spark: SparkSession | None, task: Callable[[int], Any], count: int, tic
     if failed is not None:
         raise failed
     return list(outcome)
-
-
-def _guarded(task: Callable[[int], Any], number: int) -> Any:
-    """An error that a person must act on is a result: Spark would try again and bury its text in a stack trace."""
-    try:
-        return task(number)
-    except TagstreamError as e:
-        return e
 
 
 class _Watch:

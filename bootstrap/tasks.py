@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from state.generation import GroupStart, read_start
 from state.layout import StateLayout
 from state.ordering import encode_ordering
 from state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
-from table.errors import CorruptFileError
+from table.errors import CorruptFileError, TagstreamError
 from table.slice_reader import SliceReader
 
 CorruptPolicy = Literal["fail", "skip"]
@@ -66,6 +66,17 @@ class BootstrapSpec:
                 raise BootstrapError(f"scan task {task} of {self.scan_dir} is not done; run the bootstrap again")
             found.append(done)
         return found
+
+
+def guarded(task: Callable[[int], Any], number: int) -> Any:
+    """An error that a person must act on is a result: Spark would try again and bury its text in a stack trace.
+
+    It is here and not in `run`, so that a worker need not import Spark's SQL.
+    """
+    try:
+        return task(number)
+    except TagstreamError as e:
+        return e
 
 
 def scan_task(spec: BootstrapSpec, task: int) -> ScanDone:

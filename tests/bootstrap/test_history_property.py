@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
@@ -15,19 +15,22 @@ from tests.table.writer import CrashError, Writer, row
 
 UPSERTS = st.dictionaries(st.integers(0, 15), st.sampled_from(["p0", "p1", "p2"]), max_size=8)
 # Share of the known keys to delete, and whether the delete says its ordering value.
-DELETES = st.tuples(st.integers(0, 4), st.booleans())
+DELETES = st.tuples(st.integers(1, 4), st.booleans())
 STEPS = st.lists(
-    st.tuples(UPSERTS, DELETES, st.sampled_from([None, None, "inflight", "files"])), min_size=1, max_size=6
+    st.tuples(UPSERTS, DELETES, st.sampled_from([None, None, None, None, "inflight", "files"])), min_size=1, max_size=6
 )
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.sampled_from([COPY_ON_WRITE, MERGE_ON_READ]), st.booleans())
+@example([({}, (3, False), None)], MERGE_ON_READ, False)
+@example([({0: "p1", 1: "p2"}, (4, False), None), ({2: "p0"}, (2, True), None)], MERGE_ON_READ, False)
 def test_index_equals_the_oracle(steps: list[Any], table_type: str, inserts_to_base_files: bool) -> None:
     with TemporaryDirectory() as folder:
         writer = Writer.create(Path(folder), table_type).with_options(inserts_to_base_files=inserts_to_base_files)
+        writer.write([row(i, f"p{i % 3}", 1) for i in range(12)])
         dead: dict[str, int] = {}
-        for version, (upserts, (share, with_ordering), crash) in enumerate(steps, 1):
+        for version, (upserts, (share, with_ordering), crash) in enumerate(steps, 2):
             rows = [row(key, part, version) for key, part in sorted(upserts.items())]
             gone = [key for key in sorted(writer.live)[:share] if key not in {r["id"] for r in rows}]
             orderings = dict.fromkeys(gone, version) if with_ordering else {}

@@ -120,6 +120,17 @@ def test_deletes_leave_the_greatest_ordering_the_slice_knows(writer: Writer, tmp
     assert dead == {"k40": 3, "k41": 4, "k42": 1, "k43": 1, "k44": 1}
 
 
+def test_a_delete_without_ordering_takes_that_of_the_base_file(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, MERGE_ON_READ).with_options(inserts_to_base_files=True)
+    writer.write([row(i, "p0", i + 5) for i in range(9)])
+    writer.with_options(inserts_to_base_files=False).write(deletes=["k1", "k2"], orderings={"k2": 20})
+    table = table_of(writer)
+    assert all(s.file_slice.base_file is not None for s in plan_bootstrap(table).slices)
+    layout = make_layout(tmp_path, table)
+    load(table, layout)
+    assert {k: e.ordering for k, e in content(layout).items() if e.partition is None} == {"k1": 6, "k2": 20}
+
+
 def test_a_table_that_changed_after_the_kill_is_planned_anew(writer: Writer, tmp_path: Path) -> None:
     table = table_of(writer)
     layout = make_layout(tmp_path, table)
