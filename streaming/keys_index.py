@@ -36,8 +36,8 @@ INDEX_KEYS = (
         "index.bootstrap.enabled",
         Kind.BOOL,
         "Load the index from a table that has rows the index does not cover. Flink's default is false; an empty index "
-        "over a full table doubles its keys, so here it is true. This version cannot load it yet: with either value "
-        "such a table stops the job by name.",
+        "over a full table doubles its keys, so here it is true. It is loaded when a new checkpoint meets a table with "
+        "rows; with false such a table stops the job by name.",
         default=True,
         section=_INDEX,
     ),
@@ -61,7 +61,7 @@ INDEX_KEYS = (
     ConfigKey(
         "index.partition.regex",
         Kind.REGEX,
-        "Partitions the bootstrap loads (the whole path must match). This version has no bootstrap yet and takes `.*` only.",
+        "Partitions whose keys are loaded (the whole path must match).",
         default=".*",
         section=_INDEX,
     ),

@@ -116,7 +116,6 @@ def build_options(entries: Sequence[Entry]) -> Options:
     source = r.text("--source-class")
     source_class = "kafka" if source == "JsonKafkaSource" else "dfs"
     _check_source(r, source_class)
-    _check_bootstrap(r)
     return Options(
         target_base_path=base_path,
         target_table=r.opt_text("hoodie.table.name"),
@@ -282,15 +281,12 @@ def _index_warnings(r: Resolved) -> list[str]:
             f"{r.said('index.state.ttl')}: a key without a record for {days:g} days is forgotten; if it comes again it "
             "is written as a new row beside the old one, and a late event can overwrite a newer row"
         )
-    return warnings
-
-
-def _check_bootstrap(r: Resolved) -> None:
     if r.text("index.partition.regex") != ".*":
-        raise ConfigError(
-            f"{r.said('index.partition.regex')}: it chooses what a bootstrap loads, "
-            "which this version does not have; remove it"
+        warnings.append(
+            f"{r.said('index.partition.regex')}: when the index is loaded from a table, keys in partitions that do not "
+            "match stay unknown; a record with such a key is written as a new row beside the old one"
         )
+    return warnings
 
 
 def _described(r: Resolved) -> tuple[tuple[str, str, str], ...]:

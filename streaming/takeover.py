@@ -83,6 +83,11 @@ def _load(job: JobContext, spark: SparkSession, state: CheckpointState) -> Takeo
             "every one of them would be written a second time. Set it to true, or start with the checkpoint that wrote "
             "the table"
         )
+    if state.query_id is None and any(os.scandir(job.manifests_dir) if os.path.isdir(job.manifests_dir) else ()):
+        raise CheckpointError(
+            f"checkpoint {job.checkpoint} lacks Spark's part but has batches of an earlier query under tagstream/; "
+            "remove the whole folder: the index is then loaded from the table"
+        )
     if state.planned is not None:
         raise IndexCoverageError(
             f"table {path} has changed between the loading of the index and the first batch of checkpoint {job.checkpoint}; "
@@ -100,6 +105,7 @@ def _load(job: JobContext, spark: SparkSession, state: CheckpointState) -> Takeo
         generation,
         clock_ms=job.clock_ms,
         ordering_type=job.decode.ordering_type,
+        partition_regex=job.options.index_partition_regex,
         spark=spark,
         progress=_Progress(),
     )

@@ -126,8 +126,10 @@ def test_unknown_hoodie_keys_warn_with_the_nearest_and_harmless_ones_pass() -> N
     assert o.shuffle_partitions is None
 
 
-def test_what_a_ttl_risks_is_said() -> None:
-    assert "1.5 days" in "\n".join(load(*conf("index.state.ttl=1.5")).warnings)
+def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
+    told = "\n".join(load(*conf("index.state.ttl=1.5", "index.partition.regex=2024.*")).warnings)
+    assert "1.5 days" in told
+    assert "match stay unknown" in told
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,6 @@ def test_what_a_ttl_risks_is_said() -> None:
     [
         (conf("index.bootstrap.enbled=true"), "unknown key; did you mean index.bootstrap.enabled?"),
         (conf("tagstream.inserts=true"), "unknown key"),
-        (conf("index.partition.regex=2024.*"), "which this version does not have; remove it"),
         (conf("hoodie.index.type=BLOOM"), "hoodie.index.type = 'BLOOM' (--hoodie-conf): is known but not supported"),
         (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
         (conf("hoodie.clean.automatic=true"), "known but not supported (it may be false)"),

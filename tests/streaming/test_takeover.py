@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bootstrap.errors import IndexCoverageError
+from streaming.errors import CheckpointError
 from table import commit as protocol
 from table.commit_metadata import CommitMetadata
 from table.hoodie_table import HoodieTable
@@ -101,6 +102,17 @@ def test_a_death_between_the_loading_and_the_first_commit(tmp_path: Path, spark:
     (report,) = case.run()
     assert (report.batch_id, report.replayed) == (0, False)
     is_oracles(case, events)
+
+
+def test_half_a_checkpoint_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark)
+    ev.write_files(ev.generate(100, seed=39), case.source, 100)
+    case.run()
+    for path in case.checkpoint.iterdir():
+        if path.name != "tagstream":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(CheckpointError, match="remove the whole folder"):
+        case.run()
 
 
 def test_without_leave_the_index_is_not_loaded(tmp_path: Path, spark: SparkSession) -> None:
