@@ -83,7 +83,7 @@ def _load(job: JobContext, spark: SparkSession, state: CheckpointState) -> Takeo
             "every one of them would be written a second time. Set it to true, or start with the checkpoint that wrote "
             "the table"
         )
-    if state.query_id is None and any(os.scandir(job.manifests_dir) if os.path.isdir(job.manifests_dir) else ()):
+    if state.query_id is None and os.path.isdir(job.manifests_dir) and os.listdir(job.manifests_dir):
         raise CheckpointError(
             f"checkpoint {job.checkpoint} lacks Spark's part but has batches of an earlier query under tagstream/; "
             "remove the whole folder: the index is then loaded from the table"
