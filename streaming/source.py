@@ -8,10 +8,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streaming.decode.key_decoder import FLAG_BAD
 from streaming.decode_spec import DecodeSpec, cached_decoder
 from streaming.options import Options
 from streaming.position import LinePositions
-from streaming.tag import FLAG_BAD
 
 RAW_COLUMNS = ("key", "value", "src", "pos_hi", "pos_lo")
 

@@ -22,12 +22,12 @@ from state.layout import StateLayout
 from state.tag_batch import TagBatch, TagResult
 from state.tag_group import tag_key_group
 from streaming.crash import CrashPlan
+from streaming.decode.key_decoder import FLAG_BAD
 from table.write_profile import WriteProfile
 
 OP_STATUS = 3
 OP_BAD = 4
 OP_DELETE_NATURAL = 5  # a delete whose ordering value is not known
-FLAG_BAD = 8
 
 STATE_SCHEMA = "pointer binary"
 
