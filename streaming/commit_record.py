@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,9 @@ def parse(extra: Mapping[str, str]) -> CommitRecord | None:
     return CommitRecord(**{k: doc[k] for k in CommitRecord.__dataclass_fields__})
 
 
-def newest_first(table: HoodieTable, timeline: Timeline) -> Iterator[tuple[Instant, CommitRecord | None]]:
-    """Completed write instants, newest first, with our record of each (None: another writer's)."""
-    for instant in reversed(timeline.completed_writes):
-        yield instant, parse(timeline.metadata(table.storage, instant).extra)
+def newest_commit(table: HoodieTable, timeline: Timeline) -> tuple[Instant, CommitRecord | None] | None:
+    """The newest completed write and our record of it (None: another writer's); None for a table without commits."""
+    if not timeline.completed_writes:
+        return None
+    instant = timeline.completed_writes[-1]
+    return instant, parse(timeline.metadata(table.storage, instant).extra)

@@ -85,8 +85,6 @@ class JobContext:
             epoch,
             instant,
             lanes=self._lanes(),
-            avg_record_bytes=files.record_bytes,
-            max_file_bytes=self.options.parquet_max_file_size,
             records_per_new_file=min(
                 self.options.insert_split_size, max(1, self.options.parquet_max_file_size // files.record_bytes)
             ),

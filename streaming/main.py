@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from streaming.cli import load_options
 from streaming.failure import explain
 from streaming.job import run_job
-from streaming.options import Options
 from table.errors import ConfigError, TagstreamError
 
 
@@ -41,6 +40,3 @@ def console() -> int:
 def _fail(text: str, code: int) -> int:
     print(f"tagstream: error: {text}", file=sys.stderr)
     return code
-
-
-__all__ = ["Options", "console", "main"]

@@ -18,7 +18,8 @@ from bootstrap.coverage import CheckpointState, TableCommit, check_coverage
 from bootstrap.errors import IndexCoverageError
 from bootstrap.report import BootstrapProgress
 from bootstrap.run import bootstrap_index
-from streaming.commit_record import STREAMER_KEY, CommitRecord, digest, newest_first, parse
+from state.generation import next_generation
+from streaming.commit_record import STREAMER_KEY, digest, newest_commit, parse
 from streaming.context import JobContext
 from streaming.epoch import newest_batch, query_id
 from streaming.errors import CheckpointError
@@ -48,13 +49,15 @@ def cover_table(job: JobContext, spark: SparkSession) -> None:
         query_id(job.checkpoint), newest_batch(job.checkpoint, "offsets"), newest_batch(job.checkpoint, "commits")
     )
     timeline = job.table.timeline()
+    newest = _newest(job, timeline)
     taken = read_takeover(job.checkpoint)
-    if state.finished is None and timeline.completed_writes and not _own_query(job, timeline, state.query_id):
+    ours = newest is not None and newest.query_id is not None and newest.query_id == state.query_id
+    if state.finished is None and newest is not None and not ours:
         if taken is None or taken.follows != _digest(timeline):
             taken = _load(job, spark, state)
         job.taken_over = taken.follows
     else:
-        check_coverage(job.table.base_path, job.checkpoint, _newest_commit(job, timeline), state)
+        check_coverage(job.table.base_path, job.checkpoint, newest, state)
     if taken is not None:
         job.generation, job.starting_offsets = taken.generation, taken.offsets
 
@@ -95,8 +98,8 @@ def _load(job: JobContext, spark: SparkSession, state: CheckpointState) -> Takeo
         )
     settle(job)
     timeline = job.table.timeline()
-    before = read_takeover(job.checkpoint)
-    generation = 1 if before is None else before.generation + 1
+    # Not counted from the takeover file: a death before it was written leaves a generation that the table may have left.
+    generation = next_generation(job.layout)
     LOG.info("table %s has rows that the index does not know: loading it", path)
     report = bootstrap_index(
         job.table,
@@ -153,22 +156,15 @@ def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
     return None
 
 
-def _own_query(job: JobContext, timeline: Timeline, query: str | None) -> bool:
-    record = _newest_record(job, timeline)
-    return record is not None and record.query_id == query
-
-
-def _newest_record(job: JobContext, timeline: Timeline) -> CommitRecord | None:
-    return next(newest_first(job.table, timeline), (None, None))[1]
-
-
-def _newest_commit(job: JobContext, timeline: Timeline) -> TableCommit | None:
-    for instant, record in newest_first(job.table, timeline):
-        if record is None:
-            return TableCommit(instant.time, None, None)
-        earlier = digest(i.time for i in timeline.completed_writes if i.time != instant.time)
-        return TableCommit(instant.time, record.query_id, record.batch_id, alone=record.follows == earlier)
-    return None
+def _newest(job: JobContext, timeline: Timeline) -> TableCommit | None:
+    found = newest_commit(job.table, timeline)
+    if found is None:
+        return None
+    instant, record = found
+    if record is None:
+        return TableCommit(instant.time, None, None)
+    earlier = digest(i.time for i in timeline.completed_writes if i.time != instant.time)
+    return TableCommit(instant.time, record.query_id, record.batch_id, alone=record.follows == earlier)
 
 
 def _digest(timeline: Timeline) -> str:

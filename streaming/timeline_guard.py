@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.commit_record import CommitRecord, digest, newest_first
+from streaming.commit_record import CommitRecord, digest, newest_commit
 from streaming.context import JobContext
 from streaming.epoch import Epoch
 from streaming.errors import CheckpointError
@@ -69,20 +69,22 @@ class TimelineGuard:
     def _find(self, epoch: Epoch, timeline: Timeline) -> tuple[str, CommitRecord] | None:
         """The newest commit when it holds this batch; CheckpointError when it holds this number or a later one."""
         job = self._job
-        for instant, record in newest_first(job.table, timeline):
-            if record is None or record.query_id != epoch.query_id:
-                if job.taken_over == self.follows:  # the loaded index covers exactly these commits
-                    return None
-                raise self._foreign(instant.time)
-            if record.same_batch(epoch):
-                return instant.time, record
-            if record.batch_id >= epoch.batch_id:
-                raise CheckpointError(
-                    f"table {job.table.base_path}: commit {instant.time} holds batch {record.batch_id} of this query "
-                    f"with offsets {record.end_offsets}, but checkpoint {job.checkpoint} is about to run batch "
-                    f"{epoch.batch_id} up to {epoch.end_offsets}: the checkpoint is an older copy. Use the newest copy"
-                )
+        newest = newest_commit(job.table, timeline)
+        if newest is None:
             return None
+        instant, record = newest
+        if record is None or record.query_id != epoch.query_id:
+            if job.taken_over == self.follows:  # the loaded index covers exactly these commits
+                return None
+            raise self._foreign(instant.time)
+        if record.same_batch(epoch):
+            return instant.time, record
+        if record.batch_id >= epoch.batch_id:
+            raise CheckpointError(
+                f"table {job.table.base_path}: commit {instant.time} holds batch {record.batch_id} of this query "
+                f"with offsets {record.end_offsets}, but checkpoint {job.checkpoint} is about to run batch "
+                f"{epoch.batch_id} up to {epoch.end_offsets}: the checkpoint is an older copy. Use the newest copy"
+            )
         return None
 
     def next_instant(self) -> str:

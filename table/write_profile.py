@@ -43,8 +43,6 @@ class WriteProfile:
     generation: int = 0
     epoch: int = 0
     lanes: int = 1
-    avg_record_bytes: int = 1024
-    max_file_bytes: int = 125_829_120
     records_per_new_file: int = 122_880
     small_files: dict[str, tuple[SmallFile, ...]] = field(default_factory=dict)
     manifest: dict[int, str] = field(default_factory=dict)

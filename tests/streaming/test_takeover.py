@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 
 from bootstrap.errors import IndexCoverageError
 from streaming.errors import CheckpointError
-from table import commit as protocol
-from table.commit_metadata import CommitMetadata
 from table.hoodie_table import HoodieTable
 from table.validate import validate
 from tests.streaming.stream_case import StreamCase
+from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
 from tests.support.compare import compare
@@ -72,11 +71,7 @@ def test_i_wrote_to_the_table_with_another_engine_in_between(tmp_path: Path, spa
     events = list(ev.generate(400, ev.Mix(keys=50), seed=35))
     ev.write_files(events[:200], case.source, 100)
     case.run()
-    table = HoodieTable.open(str(case.table))
-    protocol.request(table, "29990101000000000", "commit")
-    protocol.inflight(table, "29990101000000000", "commit")
-    foreign = CommitMetadata.build([], {}, json.dumps(ev.AVRO_SCHEMA))
-    protocol.complete(table, "29990101000000000", "commit", foreign)
+    foreign_commit(case, "29990101000000000")
     with pytest.raises(IndexCoverageError, match="start with a new, empty checkpoint"):
         case.run()
     shutil.rmtree(case.checkpoint)
@@ -101,6 +96,24 @@ def test_a_death_between_the_loading_and_the_first_commit(tmp_path: Path, spark:
         (case.checkpoint / "commits" / name).unlink(missing_ok=True)
     (report,) = case.run()
     assert (report.batch_id, report.replayed) == (0, False)
+    is_oracles(case, events)
+
+
+def test_a_death_between_the_loading_and_its_record_while_the_table_goes_on(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    case = StreamCase(tmp_path, spark)
+    events = list(ev.generate(300, ev.Mix(keys=50), seed=41))
+    ev.write_files(events[:200], case.source, 100)
+    case.run()
+    shutil.rmtree(case.checkpoint)
+    shutil.rmtree(case.source)
+    assert case.run() == []  # the index is loaded, nothing is streamed
+    (case.checkpoint / "tagstream" / "takeover.json").unlink()
+    foreign_commit(case, "29990101000000000")
+    ev.write_files(events[200:], case.source, 100, first=2)
+    assert len(case.run()) == 1
+    assert json.loads((case.checkpoint / "tagstream" / "takeover.json").read_text())["generation"] == 2
     is_oracles(case, events)
 
 
