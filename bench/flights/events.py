@@ -55,7 +55,10 @@ def change_stream(flights: pa.Table) -> pd.DataFrame:
     """
     csv = flights.to_pandas()
     day = pd.to_datetime(csv[["year", "month", "day"]])
-    departure = day + pd.to_timedelta(csv.hour * 60 + csv.minute + csv.dep_delay, unit="min")
+    # A cancelled flight has no delay: as a number first, for a NaN among minutes leaves pandas rounding whatever
+    # lies in the memory it did not fill, which now and then overflows.
+    minute = csv.hour * 60 + csv.minute + csv.dep_delay.fillna(0)
+    departure = day + pd.to_timedelta(minute.astype("int64"), unit="min")
     hour = pd.to_datetime(csv.time_hour, utc=True).dt.tz_localize(None)
     sched_ms = hour.astype("datetime64[ms]").astype("int64") + csv.minute * MINUTE_MS
     flew = csv.dep_time.notna()
