@@ -95,7 +95,14 @@ def bootstrap_index(
     starts: list[GroupStart] = _run(spark, partial(load_task, spec), len(labels), partial(watch.tick, "load"))
     report = make_report(spec, scanned, starts, resumed, (clock_ms() - begun) / 1000)
     done = GenerationMarker(
-        generation, plan.instant, report.live, report.tombstones, dict.fromkeys(labels, 0), report.to_dict()
+        generation,
+        plan.instant,
+        report.live,
+        report.tombstones,
+        dict.fromkeys(labels, 0),
+        report.to_dict(),
+        covered=tuple(i.time for i in plan.timeline.completed_writes),
+        first_batch=first_batch,
     )
     complete_generation(layout, done, first_batch)
     shutil.rmtree(spec.scan_dir, ignore_errors=True)

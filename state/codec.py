@@ -16,7 +16,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -90,3 +91,22 @@ def decode(values: Sequence[bytes], kind: OrderingKind) -> Records:
     table = np.frombuffer(raw, dtype)
     ordering = table["ordering"] if kind == "int64" else np.zeros(n, np.int64)
     return Records(table["loc"], table["instant"], table["minutes"], table["flags"], ordering)
+
+
+def decode_some(values: Sequence[bytes | None], kind: OrderingKind) -> tuple[npt.NDArray[np.bool_], Records]:
+    """Which of the looked-up values are there, and the records of all, zeros where there is none."""
+    n = len(values)
+    hits = list(filter(None, values))  # a record is never empty
+    records = decode(hits, kind)
+    if len(hits) == n:
+        return np.ones(n, np.bool_), records
+    found = np.fromiter(map(is_not, values, repeat(None)), np.bool_, n)
+
+    def column(of_hits: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        wide = np.zeros(n, of_hits.dtype)
+        if of_hits.dtype == object:
+            wide[:] = b""
+        wide[found] = of_hits
+        return wide
+
+    return found, Records(*(column(getattr(records, f)) for f in ("loc", "instant", "minutes", "flags", "ordering")))

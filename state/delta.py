@@ -91,6 +91,13 @@ def apply_delta(store: RocksStore, layout: StateLayout, label: int, delta: FileR
     store.ingest(local)
 
 
+def ingest_change(store: RocksStore, change: Change) -> None:
+    """Bring a scratch store further by a change that nobody keeps."""
+    temp = f"{store.path}.change.{os.getpid()}"
+    write_sorted_file(temp, *_entries(change, change.meta))
+    store.ingest(temp)
+
+
 def _entries(change: Change, meta: StoreMeta) -> tuple[Iterable[bytes], Iterable[bytes | None]]:
     """Keys, ascending, and values: the store's own entries, then the records."""
     own = sorted([*change.entries, (META_KEY, meta.to_bytes())])

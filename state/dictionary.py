@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from state.codec import NO_LOCATION
-from state.errors import StateError
+from state.errors import IndexDamagedError, StateError
 
 CODE_PREFIX = b"\x00c"
 PLACE_PREFIX = b"\x00l"
@@ -40,7 +40,10 @@ def places_of(codes: npt.NDArray[np.uint32], get: MultiGet, label: int) -> list[
     places: list[Place] = []
     for code, value in zip(codes.tolist(), get(keys), strict=True):
         if value is None:
-            raise StateError(f"key group {label}: location code {code} is in no dictionary; the index is damaged")
+            raise IndexDamagedError(
+                f"key group {label}: location code {code} is in no dictionary; the index is damaged and has to be loaded "
+                "from the table again under a new generation"
+            )
         partition, file_id = value.split(b"\x00", 1)
         places.append((partition.decode(), file_id.decode()))
     return places
@@ -64,3 +67,11 @@ def intern(places: Sequence[Place], get: MultiGet, next_code: int) -> tuple[list
         entries.append((PLACE_PREFIX + raw, struct.pack(">I", next_code)))
         next_code += 1
     return codes, entries, next_code
+
+
+def codes_of(places: Sequence[Place], get: MultiGet) -> list[int | None]:
+    """Codes of places; None for one that the store does not know."""
+    if not places:
+        return []
+    values = get([PLACE_PREFIX + _place_bytes(p) for p in places])
+    return [None if v is None else int(struct.unpack(">I", v)[0]) for v in values]

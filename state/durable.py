@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Callable
 
-from state.errors import StateError
+from state.errors import IndexDamagedError
 
 _TEMP_PREFIX = ".tmp-"
 _counter = itertools.count()
@@ -60,17 +60,17 @@ def write_new(target: str, data: bytes, batch_id: int, fsync: bool) -> bool:
 
 
 def read_checked(path: str, size: int, crc: int, label: int, what: str) -> bytes:
-    """Bytes of a durable file; StateError when it is missing or not what its reference says."""
+    """Bytes of a durable file; IndexDamagedError when it is missing or not what its reference says."""
     try:
         with open(path, "rb") as f:
             data = f.read()
     except FileNotFoundError as e:
-        raise StateError(_text(path, label, what, "is missing")) from e
+        raise IndexDamagedError(_text(path, label, what, "is missing")) from e
     if len(data) != size:
-        raise StateError(_text(path, label, what, f"has {len(data)} bytes instead of {size}"))
+        raise IndexDamagedError(_text(path, label, what, f"has {len(data)} bytes instead of {size}"))
     found = zlib.crc32(data)
     if found != crc:
-        raise StateError(_text(path, label, what, f"has checksum {found:08x} instead of {crc:08x}"))
+        raise IndexDamagedError(_text(path, label, what, f"has checksum {found:08x} instead of {crc:08x}"))
     return data
 
 
@@ -88,6 +88,6 @@ def crc_of(path: str, sink: Callable[[bytes], object] | None = None) -> tuple[in
 
 def _text(path: str, label: int, what: str, problem: str) -> str:
     return (
-        f"{what} of key group {label} {problem}: {path}; put the file back from a copy of the checkpoint, or start "
-        "with a new checkpoint so that the index is built from the table again"
+        f"{what} of key group {label} {problem}: {path}; put the file back from a copy of the checkpoint, or let the "
+        "index be loaded from the table again under a new generation"
     )

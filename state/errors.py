@@ -9,6 +9,10 @@ class StateError(TagstreamError):
     """The index in the checkpoint cannot be used as it is; the text names file and key group."""
 
 
+class IndexDamagedError(StateError):
+    """A durable file of the index is missing or not what its reference says: the index has to be loaded again."""
+
+
 class LocalStoreError(StateError):
     """The local cache of a key group cannot be used; it is thrown away and restored, never fatal by itself."""
 

@@ -2,56 +2,81 @@
 
 Which files a pointer of a retained batch can name follows from the manifests of committed batches: a group's newest
 entry at or before the oldest retained batch tells the snapshot its pointer begins with, and everything that pointer or
-a later one names was written in that snapshot's batch or after it. Manifests are removed as well, so the newest entry
-of each group is kept in `floors.json`, written before anything is deleted.
+a later one names was written in that snapshot's batch or after it. The manifest with a group's newest entry stays, so
+that the index can be read from the manifests alone (state/heads.py).
 """
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 from collections.abc import Iterable
 
-from state.durable import batch_of, crc_of, sync_file, temp_path
-from state.errors import StateError
+from state.durable import batch_of, crc_of
+from state.epoch import complete_epochs, side_path
+from state.generation import generation_numbers, newest_generation
 from state.layout import StateLayout
 from state.manifest import BatchManifest, DeltaRef
-from state.pointer import FileRef
+from state.pointer import FileRef, Pointer
 from state.snapshot import MANIFEST_SUFFIX, snapshot_files
 
-_FLOORS = "floors.json"
 
-
-def collect_garbage(
-    layout: StateLayout, labels: Iterable[int], oldest_batch: int, manifests_dir: str | None = None
-) -> int:
+def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: int, manifests_dir: str) -> int:
     """Delete what no pointer of batch `oldest_batch` or later can name; returns the number of files deleted.
 
     `oldest_batch`: the oldest batch whose state Spark may still ask for; it must be committed. A group without any
     committed change until then keeps everything.
     """
-    manifests = manifests_dir or os.path.join(os.path.dirname(layout.durable_dir.rstrip("/")), "manifests")
-    floors_path = os.path.join(layout.durable_dir, _FLOORS)
     if not os.path.isdir(layout.durable_dir):
         return 0
-    floors = _read_floors(floors_path)
-    old = sorted((b, n) for n in _names(manifests) if (b := batch_of(n)) is not None and b <= oldest_batch)
-    for _, name in old:
-        if name.endswith(".json") and not name.startswith("."):
-            for label, text in BatchManifest.read(os.path.join(manifests, name)).deltas.items():
-                ref = DeltaRef.from_json(text)
-                floors[label] = ref.snapshot.batch if ref.snapshot else 0
-    if old:
-        _write_floors(floors_path, floors, oldest_batch, layout.durable_fsync)
+    labels = list(labels)
+    old = sorted((b, n) for n in _names(manifests_dir) if (b := batch_of(n)) is not None and b <= oldest_batch)
+    newest: dict[int, Pointer] = {}
+    needed: set[str] = set()
+    for batch, name in reversed(old):
+        if name.startswith(".") or not name.endswith(".json"):
+            continue
+        refs = BatchManifest.read(os.path.join(manifests_dir, name)).deltas
+        if batch == oldest_batch or any(label not in newest for label in refs):
+            needed.add(name)
+        for label, text in refs.items():
+            if label not in newest:
+                newest[label] = DeltaRef.from_json(text).pointer
     deleted = 0
     for label in labels:
-        if label in floors:
-            deleted += _collect_group(layout, label, floors[label], oldest_batch)
-    for batch, name in old:
-        # The oldest retained batch's own manifest stays: it may have to be replayed.
-        if batch < oldest_batch:
-            os.unlink(os.path.join(manifests, name))
+        if label in newest:
+            snapshot = newest[label].snapshot
+            deleted += _collect_group(layout, label, snapshot.batch if snapshot else 0, oldest_batch)
+    deleted += _collect_generations(layout, labels, newest, oldest_batch)
+    for _, name in old:
+        # A scratch file of the oldest retained batch itself may still be in use.
+        if name not in needed and not (name.startswith(".") and batch_of(name) == oldest_batch):
+            os.unlink(os.path.join(manifests_dir, name))
             deleted += 1
+    return deleted
+
+
+def _collect_generations(layout: StateLayout, labels: list[int], newest: dict[int, Pointer], oldest_batch: int) -> int:
+    """Start files of generations that are void for every retained batch, and rows of epochs that every group is past."""
+    current = newest_generation(layout)
+    number = current.generation if current is not None else 0
+    deleted = 0
+    if current is not None and current.first_batch <= oldest_batch:
+        for void in generation_numbers(layout):
+            if void < number:
+                folder = layout.generation_dir(void)
+                deleted += sum(len(files) for _, _, files in os.walk(folder))
+                shutil.rmtree(folder)
+    pointers = [newest.get(label) for label in labels]
+    if any(p is None or p.generation != number for p in pointers):
+        return deleted
+    past = min((p.epoch for p in pointers if p is not None), default=0)
+    for marker in complete_epochs(layout, number)[:past]:
+        for label in marker.files:
+            path = side_path(layout, number, marker.epoch, label)
+            if os.path.exists(path):
+                os.unlink(path)
+                deleted += 1
     return deleted
 
 
@@ -86,24 +111,3 @@ def _unchecked(layout: StateLayout, label: int, name: str, batch: int) -> FileRe
 
 def _names(folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-
-
-def _read_floors(path: str) -> dict[int, int]:
-    try:
-        with open(path, encoding="utf-8") as f:
-            return {int(label): int(batch) for label, batch in json.load(f)["floors"].items()}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise StateError(
-            f"{path} is damaged ({e!r}); remove it: old index files are then kept until the next snapshots"
-        ) from e
-
-
-def _write_floors(path: str, floors: dict[int, int], oldest_batch: int, fsync: bool) -> None:
-    temp = temp_path(os.path.dirname(path), oldest_batch)
-    with open(temp, "x", encoding="utf-8") as f:
-        json.dump({"oldest_batch": oldest_batch, "floors": {str(k): v for k, v in sorted(floors.items())}}, f)
-    sync_file(temp, fsync)
-    os.replace(temp, path)
-    sync_file(os.path.dirname(path), fsync)

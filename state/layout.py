@@ -41,9 +41,9 @@ class StateLayout:
         """Folder where a bootstrap leaves one start file per key group."""
         return os.path.join(self.durable_dir, f"gen-{generation}")
 
-    def epoch_dir(self, epoch: int) -> str:
-        """Folder where a catch-up leaves one side delta per key group it changes."""
-        return os.path.join(self.durable_dir, f"epoch-{epoch}")
+    def epoch_dir(self, generation: int, epoch: int) -> str:
+        """Folder where a catch-up of a generation leaves one file per key group it changes."""
+        return os.path.join(self.generation_dir(generation), f"epoch-{epoch}")
 
     def group_dir(self, label: int) -> str:
         """Local folder of a key group's store."""

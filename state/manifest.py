@@ -1,4 +1,4 @@
-"""Delta references and the batch manifest: which delta of every key group a commit was made with."""
+"""The batch manifest: what a commit did to every key group of the index."""
 
 from __future__ import annotations
 
@@ -9,54 +9,61 @@ from typing import Any
 
 from state.durable import temp_path
 from state.errors import StateError
-from state.pointer import FileRef, Pointer, ref_from, ref_list
+from state.pointer import FileRef, Pointer
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 
 
 @dataclass(frozen=True)
 class DeltaRef:
-    """A delta and where it stands: the chain before it, and the snapshot its pointer begins with."""
+    """What a batch did to a key group: the chain it began at, and the pointer it ended with."""
 
-    delta: FileRef
     before: str
-    snapshot: FileRef | None
+    pointer: Pointer
+
+    @property
+    def delta(self) -> FileRef | None:
+        """The newest delta; None when the batch only went past an epoch that did not concern the group."""
+        return self.pointer.deltas[-1] if self.pointer.deltas else None
 
     def to_json(self) -> str:
         """One line of JSON."""
-        doc = {"delta": ref_list(self.delta), "before": self.before, "snapshot": ref_list(self.snapshot)}
-        return json.dumps(doc, separators=(",", ":"))
+        return json.dumps({"before": self.before, "pointer": self.pointer.to_doc()}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> DeltaRef:
         """Parse `to_json`'s text; StateError when it is something else."""
         try:
             doc: dict[str, Any] = json.loads(text)
-            return cls(FileRef(*doc["delta"]), doc["before"], ref_from(doc["snapshot"]))
+            return cls(doc["before"], Pointer.from_doc(doc["pointer"]))
         except (ValueError, KeyError, TypeError) as e:
             raise StateError(f"batch manifest holds a damaged delta reference ({e!r}): {text[:200]}") from e
 
-    def adopt(self, pointer: Pointer, label: int) -> Pointer:
-        """The pointer after this delta, as the batch that made it left it."""
+    def adopt(self, pointer: Pointer, label: int, batch_id: int) -> Pointer:
+        """The pointer after the batch, as the run that committed it left it."""
         if pointer.chain != self.before:
             raise StateError(
                 f"key group {label}: the state of Spark's checkpoint stands at {pointer.chain or 'the beginning'!r}, "
-                f"the commit of batch {self.delta.batch} was made from {self.before or 'the beginning'!r}; this "
+                f"the commit of batch {batch_id} was made from {self.before or 'the beginning'!r}; this "
                 "checkpoint is not the one that wrote the table, restore the right one or start with a new one"
             )
-        if self.snapshot == pointer.snapshot:
-            return Pointer(pointer.generation, pointer.epoch, pointer.snapshot, (*pointer.deltas, self.delta))
-        return Pointer(pointer.generation, pointer.epoch, self.snapshot, (self.delta,))
+        return self.pointer
 
 
 @dataclass(frozen=True)
 class BatchManifest:
-    """`deltas`: key group label -> DeltaRef JSON, for the groups the batch changed."""
+    """`deltas`: key group label -> DeltaRef JSON, for the groups the batch changed. `instant`: of its commit.
+
+    `generation` and `epoch`: what the index was at when the batch ran; a replay is done at the same.
+    """
 
     query_id: str
     batch_id: int
     run: int
     deltas: dict[int, str]
+    instant: str = ""
+    generation: int = 0
+    epoch: int = 0
 
     @property
     def name(self) -> str:
@@ -71,6 +78,9 @@ class BatchManifest:
             "query_id": self.query_id,
             "batch_id": self.batch_id,
             "run": self.run,
+            "instant": self.instant,
+            "generation": self.generation,
+            "epoch": self.epoch,
             "deltas": {str(label): ref for label, ref in sorted(self.deltas.items())},
         }
         temp = temp_path(folder, self.batch_id)

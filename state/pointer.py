@@ -58,16 +58,27 @@ class Pointer:
                 return self.deltas[i + 1 :]
         return None
 
-    def to_bytes(self) -> bytes:
-        """Compact JSON."""
-        doc = {
+    def to_doc(self) -> dict[str, Any]:
+        """The pointer as JSON's types."""
+        return {
             "v": POINTER_VERSION,
             "g": self.generation,
             "e": self.epoch,
             "s": ref_list(self.snapshot),
             "d": [ref_list(d) for d in self.deltas],
         }
-        return json.dumps(doc, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_doc(cls, doc: dict[str, Any]) -> Pointer:
+        """The pointer of `to_doc`'s form; ValueError, KeyError or TypeError for something else."""
+        if doc["v"] != POINTER_VERSION:
+            raise ValueError(f"pointer version {doc['v']!r}, this program knows {POINTER_VERSION}")
+        deltas = tuple(FileRef(*d) for d in doc["d"])
+        return cls(int(doc["g"]), int(doc["e"]), ref_from(doc["s"]), deltas)
+
+    def to_bytes(self) -> bytes:
+        """Compact JSON."""
+        return json.dumps(self.to_doc(), separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, label: int) -> Pointer:
@@ -76,8 +87,7 @@ class Pointer:
             doc = json.loads(data)
             version = doc.get("v")
             if version == POINTER_VERSION:
-                deltas = tuple(FileRef(*d) for d in doc["d"])
-                return cls(int(doc["g"]), int(doc["e"]), ref_from(doc["s"]), deltas)
+                return cls.from_doc(doc)
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise StateError(f"state of key group {label} is not a pointer ({e!r}); the checkpoint is damaged") from e
         raise StateError(

@@ -19,11 +19,13 @@ STAT_NAMES = (
     "live_keys",
     "tombstones",
     "bytes",
+    "caught_up",
+    "twice",
 )
 
 
 def empty_stats() -> dict[str, int]:
-    """All counts at zero."""
+    """All counts at zero. `caught_up` and `twice`: keys that epochs changed, and that they found in two places."""
     return dict.fromkeys(STAT_NAMES, 0)
 
 

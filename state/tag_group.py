@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from itertools import repeat
-from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from state import codec, stats
+from state.catch_up import catch_up
 from state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from state.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
 from state.delta import Change, write_delta
@@ -57,14 +56,14 @@ def tag_key_group(
 
 def _pointer(data: bytes | None, label: int, profile: WriteProfile, layout: StateLayout) -> Pointer:
     """Where the group stands; one that stands nowhere, or in a generation that is void, starts at the profile's."""
-    at = Pointer.from_bytes(data, label) if data is not None else Pointer(epoch=profile.epoch)
+    at = Pointer.from_bytes(data, label) if data is not None else Pointer()
     if at.generation < profile.generation:
         at = starting_pointer(layout, profile.generation, label)
-    if (at.generation, at.epoch) != (profile.generation, profile.epoch):
+    if at.generation > profile.generation or at.epoch > profile.epoch:
         raise StateError(
             f"key group {label} stands at generation {at.generation}, epoch {at.epoch} of the index, batch "
-            f"{profile.batch_id} is at {profile.generation} and {profile.epoch}; the checkpoint's index was built anew "
-            "by a newer program version, run that one"
+            f"{profile.batch_id} is at {profile.generation} and {profile.epoch}; the checkpoint is not all of one age, "
+            "restore the whole of it from one copy, or start with a new one"
         )
     return at
 
@@ -75,54 +74,37 @@ def _process(
     keys = distinct_keys(batch)
     names: OBJECTS = batch.skeys[keys.rows[keys.starts]]
     wanted: list[bytes] = names.tolist()
+    before = at.chain
     store, meta = open_at(layout, label, at)
     with store:
+        caught = catch_up(store, layout, label, at, meta, profile.epoch, profile.batch_id)
+        new, meta = caught.at, caught.meta
         known = _look_up(store, wanted, profile, layout)
         winners = choose_winners(batch, keys, known)
         located = _locate(store, label, batch, winners, known, profile, meta)
-        change = _change(store, at, wanted, winners, known, located, profile, layout)
+        change = _change(store, new, wanted, winners, known, located, profile, layout)
         result = _result(names, winners, located)
         size = sum(f["size"] for f in store.live_files())
         counts = stats.count(len(batch), located.decision, meta if change is None else change.meta, size)
-        if change is None:
-            return replace(result, pointer=pointer, stats=counts)
-        snapshot, deltas = at.snapshot, at.deltas
-        if len(deltas) >= layout.snapshot_every:
-            store.finish_compaction()
-            snapshot = take_snapshot(store, layout, label, profile.batch_id, at.chain, at.snapshot)
-            deltas = ()
-        delta = write_delta(layout, label, profile.batch_id, change, at.chain)
-    new = Pointer(at.generation, at.epoch, snapshot, (*deltas, delta))
-    ref = DeltaRef(delta, at.chain, snapshot).to_json()
-    return replace(result, pointer=new.to_bytes(), delta=ref, stats=counts)
+        counts |= {"caught_up": caught.changed, "twice": caught.twice}
+        if change is not None:
+            snapshot, deltas = new.snapshot, new.deltas
+            if len(deltas) >= layout.snapshot_every:
+                store.finish_compaction()
+                snapshot = take_snapshot(store, layout, label, profile.batch_id, new.chain, new.snapshot)
+                deltas = ()
+            delta = write_delta(layout, label, profile.batch_id, change, new.chain)
+            new = Pointer(new.generation, new.epoch, snapshot, (*deltas, delta))
+    if new == at:
+        return replace(result, pointer=pointer, stats=counts)
+    return replace(result, pointer=new.to_bytes(), delta=DeltaRef(before, new).to_json(), stats=counts)
 
 
 def _look_up(store: RocksStore, wanted: list[bytes], profile: WriteProfile, layout: StateLayout) -> Known:
-    values = store.get(wanted)
-    n = len(values)
-    hits = list(filter(None, values))  # a record is never empty
-    records = codec.decode(hits, layout.ordering)
-    if len(hits) == n:
-        found = np.ones(n, np.bool_)
-    else:
-        found = np.fromiter(map(is_not, values, repeat(None)), np.bool_, n)
-        records = _spread(records, found)
+    found, records = codec.decode_some(store.get(wanted), layout.ordering)
     if not layout.ttl_ms:
         return Known(found, found, records)
     return Known(found, found & ~expired(records.minutes, profile.batch_time_ms, layout.ttl_ms), records)
-
-
-def _spread(records: Records, found: npt.NDArray[np.bool_]) -> Records:
-    """Records of the keys found, with zeros between them for the others."""
-
-    def column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        wide = np.zeros(len(found), values.dtype)
-        if values.dtype == object:
-            wide[:] = b""
-        wide[found] = values
-        return wide
-
-    return Records(*(column(getattr(records, f)) for f in ("loc", "instant", "minutes", "flags", "ordering")))
 
 
 @dataclass(frozen=True)
@@ -273,14 +255,18 @@ def _result(names: OBJECTS, winners: Winners, located: _Located) -> TagResult:
 def _replay(
     label: int, pointer: bytes | None, at: Pointer, batch: TagBatch, profile: WriteProfile, layout: StateLayout
 ) -> TagResult:
-    """Adopt the delta the commit on the timeline was made with; the store is not needed."""
+    """Adopt what the commit on the timeline was made with; the store is not needed.
+
+    Under a generation that was loaded after that commit the profile has nothing to adopt: the pointer is void anyway.
+    """
     text = profile.manifest.get(label)
     if text is None:
         return _nothing(batch, layout, pointer)
-    ref = DeltaRef.from_json(text)
-    new = ref.adopt(at, label)
-    path = os.path.join(layout.deltas_dir(label), ref.delta.file)
-    read_checked(path, ref.delta.size, ref.delta.crc, label, f"delta of batch {ref.delta.batch}")
+    new = DeltaRef.from_json(text).adopt(at, label, profile.batch_id)
+    for delta in new.deltas:
+        if delta not in at.deltas:
+            path = os.path.join(layout.deltas_dir(label), delta.file)
+            read_checked(path, delta.size, delta.crc, label, f"delta of batch {delta.batch}")
     return replace(_nothing(batch, layout, new.to_bytes()), delta=text)
 
 

@@ -32,7 +32,7 @@ SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs 
 class JobContext:
     """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats.
 
-    ``generation`` of the index: 0 began empty, others were loaded from the table. ``taken_over``: digest of the commits the
+    ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups since. ``taken_over``: digest of the commits the
     loaded index covers, while no batch of this query is committed. ``starting_offsets``: Spark's, for a new query.
     """
 
@@ -53,6 +53,7 @@ class JobContext:
     retain_batches: int
     as_of: str | None = None
     generation: int = 0
+    index_epoch: int = 0
     taken_over: str | None = None
     starting_offsets: str | None = None
     last_records: int = 0
@@ -93,8 +94,10 @@ class JobContext:
 
     def pin_replay(self, epoch: Epoch, instant: str, manifest: str) -> None:
         """Write the profile that makes the tag step adopt the deltas of a batch the table already holds."""
-        deltas = BatchManifest.read(os.path.join(self.manifests_dir, manifest)).deltas
-        self._pin(epoch, instant, mode="replay", manifest=deltas)
+        made = BatchManifest.read(os.path.join(self.manifests_dir, manifest))
+        self._pin(
+            epoch, instant, mode="replay", manifest=made.deltas, generation=made.generation, index_epoch=made.epoch
+        )
 
     def write_spec(self, batch_id: int, instant: str, *, replay: bool) -> WriteSpec:
         """The constants of the batch's write tasks."""
@@ -135,7 +138,9 @@ class JobContext:
         many = self.last_file_groups >= 2 * self.meta.shuffle_partitions
         return 1 if many or self.last_records < SMALL_BATCH_RECORDS else self.meta.shuffle_partitions
 
-    def _pin(self, epoch: Epoch, instant: str, **more: Any) -> None:
+    def _pin(
+        self, epoch: Epoch, instant: str, *, generation: int | None = None, index_epoch: int | None = None, **more: Any
+    ) -> None:
         profile = WriteProfile(
             table_name=self.table.config.name,
             query_id=epoch.query_id,
@@ -144,7 +149,8 @@ class JobContext:
             instant=instant,
             batch_time_ms=self.clock_ms(),
             labels=self.meta.labels,
-            generation=self.generation,
+            generation=self.generation if generation is None else generation,
+            epoch=self.index_epoch if index_epoch is None else index_epoch,
             **more,
         )
         path = profile_path(self.profiles_dir, profile.batch_id, profile.run)

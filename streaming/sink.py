@@ -130,7 +130,9 @@ class BatchSink:
         clock.append(time.monotonic())
         crash.reach("files_written", batch)
         self._check_bad_records(outcome, epoch, instant)
-        manifest = BatchManifest(epoch.query_id, batch, job.run, outcome.deltas)
+        manifest = BatchManifest(
+            epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
+        )
         name = manifest.write(job.manifests_dir)
         crash.reach("manifest_durable", batch)
         protocol.reconcile(job.table, instant, outcome.statuses)

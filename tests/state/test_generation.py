@@ -244,7 +244,7 @@ def test_garbage_collection_keeps_what_a_generation_starts_from(layout: StateLay
     result = tag_key_group(
         LABEL, None, make_batch([Event("b", "p1", 1)], layout), make_profile(0, generation=1), layout
     )
-    assert result.delta is not None and DeltaRef.from_json(result.delta).snapshot is not None
+    assert result.delta is not None and DeltaRef.from_json(result.delta).pointer.snapshot is not None
     BatchManifest("q", 0, 1, {LABEL: result.delta}).write(manifests)
     load(layout, [Row("c", 2, 1)], generation=2, batch_id=1)
     collect_garbage(layout, [LABEL], 0, manifests)

@@ -1,0 +1,165 @@
+"""Epochs: catch-ups of the index with commits of other writers, within a generation.
+
+    gen-<g>/epoch-<e>/<label>.arrow    what the key group must hold of the file groups those commits touched, by key
+    gen-<g>/epoch-<e>/complete.json    written last and once: the commits, the file groups, the files' checksums
+
+A key group that is behind applies the epochs it lacks before its next records (state/catch_up.py).
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from state.durable import write_new
+from state.errors import StateError
+from state.layout import OrderingKind, StateLayout
+from state.sealed import damaged, read_sealed, sealed
+from state.tag_batch import OBJECTS
+
+EPOCH_VERSION = 1
+_MARKER = "complete.json"
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A file group that a commit wrote to or replaced; `instant`: base instant of its newest slice ("0": replaced)."""
+
+    partition: str
+    file_id: str
+    instant: str
+
+
+@dataclass(frozen=True)
+class SideRows:
+    """Keys of one key group in the touched file groups, ascending and unique.
+
+    `place`: index into the touched groups. `flags`: of the location record; a TOMBSTONE stands for a delete that the
+    logs hold. `ordering`: int64, or objects of bytes, zero/empty where unknown.
+    """
+
+    skeys: OBJECTS
+    place: npt.NDArray[np.int32]
+    ordering: npt.NDArray[Any]
+    flags: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class EpochMarker:
+    """A complete epoch. `instants`: the commits it catches up with. `minutes`: time of the catch-up, since 1970.
+
+    `removals`: these commits may have removed keys from the touched groups, so each key group looks its own keys
+    through; else they only added. `files`: label -> CRC-32 of its file; a label without keys there has none.
+    """
+
+    generation: int
+    epoch: int
+    instants: tuple[str, ...]
+    touched: tuple[Touched, ...]
+    removals: bool
+    minutes: int
+    files: dict[int, int] = field(default_factory=dict)
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+def side_path(layout: StateLayout, generation: int, epoch: int, label: int) -> str:
+    """A key group's file of an epoch."""
+    return os.path.join(layout.epoch_dir(generation, epoch), f"{label}.arrow")
+
+
+def write_side(layout: StateLayout, generation: int, epoch: int, label: int, rows: SideRows, batch_id: int) -> None:
+    """Make a key group's rows durable; an earlier attempt's stay."""
+    columns = [
+        pa.array(rows.skeys, pa.binary()),
+        pa.array(rows.place),
+        pa.array(rows.ordering, _schema(layout.ordering).field("ordering").type),
+        pa.array(rows.flags),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=_schema(layout.ordering))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    data = sink.getvalue().to_pybytes()
+    write_new(side_path(layout, generation, epoch, label), data, batch_id, layout.durable_fsync)
+
+
+def read_side(layout: StateLayout, marker: EpochMarker, label: int) -> SideRows | None:
+    """A key group's rows of a complete epoch; None when it has none, IndexDamagedError when the file is not the one."""
+    if label not in marker.files:
+        return None
+    path = side_path(layout, marker.generation, marker.epoch, label)
+    try:
+        with open(path, "rb") as f:
+            data = f.read()
+    except FileNotFoundError as e:
+        raise damaged(path, "it is missing") from e
+    if zlib.crc32(data) != marker.files[label]:
+        raise damaged(path, "it is not the one that the epoch ended with")
+    table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    return SideRows(*(table[name].to_numpy() for name in ("skey", "place", "ordering", "flags")))
+
+
+def complete_epoch(layout: StateLayout, marker: EpochMarker, batch_id: int) -> EpochMarker:
+    """Declare an epoch complete, with the checksums of the files that are there; the first declaration counts."""
+    files = {}
+    folder = layout.epoch_dir(marker.generation, marker.epoch)
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        label, _, kind = name.partition(".")
+        if kind == "arrow" and label.isdigit():
+            with open(os.path.join(folder, name), "rb") as f:
+                files[int(label)] = zlib.crc32(f.read())
+    doc = {
+        **asdict(marker),
+        "touched": [[t.partition, t.file_id, t.instant] for t in marker.touched],
+        "files": {str(label): crc for label, crc in sorted(files.items())},
+    }
+    path = os.path.join(folder, _MARKER)
+    write_new(path, sealed(doc, EPOCH_VERSION), batch_id, layout.durable_fsync)
+    return read_epoch_marker(layout, marker.generation, marker.epoch)
+
+
+def find_epoch_marker(layout: StateLayout, generation: int, epoch: int) -> EpochMarker | None:
+    """The marker of an epoch; None when it is not complete, IndexDamagedError when the file is damaged."""
+    path = os.path.join(layout.epoch_dir(generation, epoch), _MARKER)
+    found = read_sealed(path, EPOCH_VERSION)
+    if found is None:
+        return None
+    try:
+        doc = dict(found[0])
+        doc["touched"] = tuple(Touched(*t) for t in doc["touched"])
+        doc["files"] = {int(label): int(crc) for label, crc in doc["files"].items()}
+        doc["instants"] = tuple(doc["instants"])
+        return EpochMarker(**doc)
+    except (TypeError, KeyError, ValueError, AttributeError) as e:
+        raise damaged(path, repr(e)) from e
+
+
+def read_epoch_marker(layout: StateLayout, generation: int, epoch: int) -> EpochMarker:
+    """The marker of an epoch that must be complete; StateError when it is not."""
+    marker = find_epoch_marker(layout, generation, epoch)
+    if marker is None:
+        raise StateError(
+            f"epoch {epoch} of generation {generation} of the index in {layout.durable_dir} is not complete; start the job "
+            "again, which catches up with the table"
+        )
+    return marker
+
+
+def complete_epochs(layout: StateLayout, generation: int) -> list[EpochMarker]:
+    """All complete epochs of a generation, from 1 without a gap."""
+    found: list[EpochMarker] = []
+    while (marker := find_epoch_marker(layout, generation, len(found) + 1)) is not None:
+        found.append(marker)
+    return found
+
+
+def _schema(kind: OrderingKind) -> pa.Schema:
+    ordering = pa.binary() if kind == "bytes" else pa.int64()
+    return pa.schema([("skey", pa.binary()), ("place", pa.int32()), ("ordering", ordering), ("flags", pa.uint8())])

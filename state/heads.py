@@ -1,0 +1,86 @@
+"""The index as of the newest committed batch, read from the checkpoint's own files: no Spark, no lock, nothing changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from state.durable import batch_of
+from state.epoch import complete_epochs
+from state.generation import newest_generation, starting_pointer
+from state.layout import StateLayout
+from state.manifest import BatchManifest, DeltaRef
+from state.meta import CheckpointMeta, read_meta
+from state.pointer import Pointer
+
+
+@dataclass(frozen=True)
+class IndexHeads:
+    """Where every key group stands. `epoch`: the catch-up that each must be past (:func:`state.view.open_view`).
+
+    `batch_id` and `instant`: of the newest committed batch; None before the first.
+    """
+
+    meta: CheckpointMeta
+    layout: StateLayout
+    pointers: dict[int, Pointer]
+    generation: int
+    epoch: int
+    batch_id: int | None
+    instant: str | None
+
+
+def read_heads(checkpoint: str, local_dir: str, committed: Collection[str] | None = None) -> IndexHeads:
+    """The heads of the index in `checkpoint`; `local_dir` is a scratch folder for whoever opens key groups.
+
+    `committed`: names of the manifests that commits of the table name; by default all batches in Spark's commit log,
+    which may lack the very newest. StateError when the checkpoint has no index or one of its files is damaged.
+    """
+    meta = read_meta(checkpoint)
+    durable = os.path.join(checkpoint, "tagstream", "index")
+    layout = StateLayout(durable, local_dir, ordering=meta.ordering, global_index=meta.global_index)
+    marker = newest_generation(layout)
+    generation = marker.generation if marker is not None else 0
+    pointers: dict[int, Pointer] = {}
+    newest: BatchManifest | None = None
+    for path in reversed(_committed(checkpoint, committed)):
+        manifest = BatchManifest.read(path)
+        newest = newest or manifest
+        if manifest.generation < generation or len(pointers) == len(meta.labels):
+            break
+        for label, text in manifest.deltas.items():
+            pointers.setdefault(label, DeltaRef.from_json(text).pointer)
+    for label in meta.labels:
+        if label not in pointers:
+            pointers[label] = starting_pointer(layout, generation, label) if generation else Pointer()
+    return IndexHeads(
+        meta=meta,
+        layout=layout,
+        pointers=pointers,
+        generation=generation,
+        epoch=len(complete_epochs(layout, generation)),
+        batch_id=newest.batch_id if newest is not None else None,
+        instant=newest.instant if newest is not None else None,
+    )
+
+
+def _committed(checkpoint: str, names: Collection[str] | None) -> list[str]:
+    folder = os.path.join(checkpoint, "tagstream", "manifests")
+    found = (
+        sorted(n for n in os.listdir(folder) if n.endswith(".json") and not n.startswith("."))
+        if os.path.isdir(folder)
+        else []
+    )
+    if names is not None:
+        return [os.path.join(folder, n) for n in found if n in names or _older(n, names)]
+    log = os.path.join(checkpoint, "commits")
+    done = max((int(n) for n in os.listdir(log) if n.isdigit()), default=-1) if os.path.isdir(log) else -1
+    return [os.path.join(folder, n) for n in found if (batch_of(n) or 0) <= done]
+
+
+def _older(name: str, names: Collection[str]) -> bool:
+    """A manifest of an archived commit: older than all that are named."""
+    batches = [b for n in names if (b := batch_of(n)) is not None]
+    batch = batch_of(name)
+    return bool(batches) and batch is not None and batch < min(batches)

@@ -1,0 +1,60 @@
+"""Read a key group as a job that starts now would see it, in a scratch folder and without touching the checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from state import codec
+from state.catch_up import epoch_change
+from state.codec import Records
+from state.delta import ingest_change
+from state.dictionary import Place, places_of
+from state.epoch import read_epoch_marker
+from state.layout import StateLayout
+from state.pointer import Pointer
+from state.restore import open_at
+from state.rocks_store import RocksStore
+
+_CHUNK = 100_000
+
+
+def open_view(layout: StateLayout, label: int, pointer: Pointer, epoch: int) -> RocksStore:
+    """The key group's store at `pointer`, brought past the epochs it lacks, under `layout.local_dir` (a scratch folder).
+
+    Close it, or use it as a context manager. IndexDamagedError when a durable file is missing or damaged.
+    """
+    os.makedirs(layout.local_dir, exist_ok=True)
+    store, meta = open_at(layout, label, pointer)
+    try:
+        for number in range(pointer.epoch + 1, epoch + 1):
+            marker = read_epoch_marker(layout, pointer.generation, number)
+            change, _ = epoch_change(store, layout, label, meta, marker, list_doubled=False)
+            if change is not None:
+                ingest_change(store, change)
+                meta = replace(change.meta, chain=meta.chain)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def records_of(store: RocksStore, layout: StateLayout) -> Iterator[tuple[list[bytes], Records]]:
+    """All keys of a store with their location records, in key order and in bounded pieces."""
+    items = iter(store.items())
+    while chunk := list(islice(items, _CHUNK)):
+        keys, values = zip(*chunk, strict=True)
+        yield list(keys), codec.decode(values, layout.ordering)
+
+
+def places_of_records(store: RocksStore, records: Records, label: int) -> tuple[list[Place], np.ndarray]:
+    """(distinct places, index into them per record, -1 for a tombstone)."""
+    dead = records.loc == codec.NO_LOCATION
+    codes, index = np.unique(records.loc[~dead], return_inverse=True)
+    at = np.full(len(dead), -1, np.int64)
+    at[~dead] = index
+    return places_of(codes, store.get, label), at
