@@ -32,7 +32,8 @@ SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs 
 class JobContext:
     """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats.
 
-    ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups since. ``taken_over``: digest of the commits the
+    ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups
+    since. ``taken_over``: digest of the commits the
     loaded index covers, while no batch of this query is committed. ``starting_offsets``: Spark's, for a new query.
     """
 
