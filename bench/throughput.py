@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.keyed_events import KeyedEvents
+from bootstrap.report import BootstrapProgress
 from streaming.cli import load_options
 from streaming.crash import CrashPlan
 from streaming.job import open_table, stream
@@ -36,6 +37,9 @@ class Collected(list[BatchReport]):
         self.append(report)
 
     def lag(self, lag: int | None) -> None:
+        """Not asked for."""
+
+    def loading(self, at: BootstrapProgress) -> None:
         """Not asked for."""
 
 

@@ -24,10 +24,20 @@ _LEAST_TASKS = 8  # where there are as many slices: a few cores have work, and a
 
 @dataclass(frozen=True)
 class PlannedSlice:
-    """A slice to scan. `expected_rows`: what the commit of its base file says is in it, None where none tells."""
+    """A slice to scan. `expected_rows`: what the commit of its base file says is in it, None where none tells.
+
+    `log_writes`, `log_deletes`: records in its log files by their commits, as far as these are active.
+    """
 
     file_slice: FileSlice
     expected_rows: int | None
+    log_writes: int = 0
+    log_deletes: int = 0
+
+    @property
+    def files(self) -> int:
+        """Base and log files."""
+        return (self.file_slice.base_file is not None) + len(self.file_slice.log_files)
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ class BootstrapPlan:
     slices: tuple[PlannedSlice, ...]
     left_out: tuple[LeftOut, ...]
     missing: tuple[str, ...] = ()
+    partition_regex: str = ".*"
 
     @property
     def size(self) -> int:
@@ -60,12 +71,17 @@ class BootstrapPlan:
     @property
     def files(self) -> int:
         """Base and log files to scan."""
-        return sum((s.file_slice.base_file is not None) + len(s.file_slice.log_files) for s in self.slices)
+        return sum(s.files for s in self.slices)
 
     @property
     def expected_rows(self) -> int:
         """Rows of base files by their commits; rows of logs and of archived commits are not among them."""
         return sum(s.expected_rows or 0 for s in self.slices)
+
+    @property
+    def uncounted(self) -> int:
+        """Base files whose rows no active commit tells."""
+        return sum(s.expected_rows is None and s.file_slice.base_file is not None for s in self.slices)
 
     def fingerprint(self, *choices: object) -> str:
         """Hash of everything to scan and of the choices given: equal ones may go on with each other's work."""
@@ -103,8 +119,8 @@ def plan_bootstrap(table: HoodieTable, partition_regex: str = ".*") -> Bootstrap
         LeftOut(f"instant {i.time} ({i.action})", f"it is {i.state.lower()}, not completed") for i in timeline.pending
     ]
     if view.as_of is None:
-        return BootstrapPlan(table, timeline, None, (), tuple(left_out))
-    counts = _rows_by_file(table, timeline)
+        return BootstrapPlan(table, timeline, None, (), tuple(left_out), partition_regex=partition_regex)
+    stats = _stats_by_file(table, timeline)
     listed: dict[tuple[str, str], FileSlice] = {}
     slices: list[PlannedSlice] = []
     for partition in view.partitions():
@@ -118,11 +134,14 @@ def plan_bootstrap(table: HoodieTable, partition_regex: str = ".*") -> Bootstrap
             kept, empty = _without_empty_files(found)
             left_out += empty
             if kept is not None:
-                slices.append(PlannedSlice(kept, counts.get(kept.base_path or "")))
+                base = stats.get(kept.base_path or "")
+                logs = [stats[path] for path in kept.log_paths if path in stats]
+                writes, deletes = sum(log.all_writes for log in logs), sum(log.all_deletes for log in logs)
+                slices.append(PlannedSlice(kept, base.rows if base else None, writes, deletes))
     for (partition, file_id), instant in sorted(timeline.replaced.items()):
         left_out.append(LeftOut(f"file group {partition}/{file_id}", f"replaced by instant {instant}"))
-    missing = missing_files(timeline, listed, counts, wanted, by_name=table.config.version < 8)
-    return BootstrapPlan(table, timeline, view.as_of, tuple(slices), tuple(left_out), missing)
+    missing = missing_files(timeline, listed, stats, wanted, by_name=table.config.version < 8)
+    return BootstrapPlan(table, timeline, view.as_of, tuple(slices), tuple(left_out), missing, partition_regex)
 
 
 def _without_empty_files(found: FileSlice) -> tuple[FileSlice | None, list[LeftOut]]:
@@ -135,14 +154,25 @@ def _without_empty_files(found: FileSlice) -> tuple[FileSlice | None, list[LeftO
     return (kept if kept.base_file is not None or kept.log_files else None), left_out
 
 
-def _rows_by_file(table: HoodieTable, timeline: Timeline) -> Mapping[str, int]:
-    """Rows of every file that an active commit wrote, by its path."""
-    rows: dict[str, int] = {}
+@dataclass(frozen=True)
+class _FileStat:
+    """Rows written by the newest commit of a file, and the records of all its commits: a log may be appended to."""
+
+    rows: int
+    all_writes: int
+    all_deletes: int
+
+
+def _stats_by_file(table: HoodieTable, timeline: Timeline) -> Mapping[str, _FileStat]:
+    """What the active commits say of every file they wrote, by its path."""
+    found: dict[str, _FileStat] = {}
+    none = _FileStat(0, 0, 0)
     for instant in timeline.completed_writes:
         for stat in timeline.metadata(table.storage, instant).all_stats():
-            if stat.path is not None:
-                rows[stat.path] = stat.num_writes
-    return rows
+            before, rows = found.get(stat.path, none), stat.num_writes
+            found[stat.path] = _FileStat(rows, before.all_writes + rows, before.all_deletes + stat.num_deletes)
+    found.pop("", None)  # a stat without a file
+    return found
 
 
 def check_labels(labels: Sequence[int]) -> None:

@@ -19,7 +19,10 @@ _EXAMPLES = 100
 
 @dataclass(frozen=True)
 class BootstrapProgress:
-    """`done` of `total` tasks of a stage; `keys` and `share` (of all bytes, or keys) so far."""
+    """`done` of `total` tasks of a stage; `keys` and `share` (of all bytes, or keys) so far.
+
+    `files` of `total_files` are scanned. `seconds` is the time of the stage, of which `resumed_share` was there before.
+    """
 
     stage: Literal["scan", "load"]
     done: int
@@ -27,22 +30,38 @@ class BootstrapProgress:
     keys: int
     share: float
     seconds: float
+    files: int
+    total_files: int
+    resumed_share: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Keys a second of the stage, those of an earlier run left out."""
+        fresh = self.keys * (1 - self.resumed_share / self.share) if self.share else 0.0
+        return fresh / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Time the stage will still take at its speed so far; None before there is one."""
-        return self.seconds / self.share - self.seconds if self.share > 0 else None
+        """Time until the index is loaded, at the stage's speed so far; None before there is one.
+
+        The second stage is counted as long as the first, which it is for tables of base files.
+        """
+        fresh = self.share - self.resumed_share
+        if fresh <= 0:
+            return None
+        whole = self.seconds / fresh
+        return whole * (1 - self.share) + (whole if self.stage == "scan" else 0.0)
 
 
 @dataclass(frozen=True)
 class BootstrapReport:
     """The account of a complete generation; kept in its marker.
 
-    `rows` were read from base files, `expected_rows` is what commits say these hold, `mismatched` names files that hold
-    another number. `twice` keys were found live in several places (`twice_examples` has some, the generation's
-    ``*.twice.jsonl`` files all). `skipped` are slices with a corrupt file and missing files, `left_out` what was not
-    planned, both with the reason. `resumed`: tasks that an earlier, interrupted run had done. `index_bytes`: of all
-    first snapshots.
+    `rows` were read from base files, `expected_rows` is what commits say these hold (all but `uncounted` files, whose
+    commits are archived), `mismatched` names files that hold another number. `twice` keys were found live in several
+    places (`twice_examples` has some, the generation's ``*.twice.jsonl`` files all). `skipped` are slices with a corrupt
+    file and missing files, `left_out` what was not planned, both with the reason. `resumed`: tasks that an earlier,
+    interrupted run had done. `index_bytes`: of all first snapshots.
     """
 
     table: str
@@ -65,6 +84,8 @@ class BootstrapReport:
     resumed: int
     index_bytes: int
     seconds: float
+    partition_regex: str = ".*"
+    uncounted: int = 0
 
     @property
     def keys_per_second(self) -> float:
@@ -114,6 +135,8 @@ def make_report(
         resumed=resumed,
         index_bytes=sum(s.size for s in starts),
         seconds=seconds,
+        partition_regex=plan.partition_regex,
+        uncounted=plan.uncounted,
     )
 
 

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark import InheritableThread
@@ -54,19 +54,21 @@ def bootstrap_index(
     first_batch: int = 0,
     spark: SparkSession | None = None,
     progress: OnProgress | None = None,
+    plan: BootstrapPlan | None = None,
 ) -> BootstrapReport:
     """Make `generation` (1 or greater) of the index in `layout` cover the table's newest completed instant.
 
     The caller holds the table's lease and has settled pending instants. `labels` are the checkpoint's; `ordering_type`
-    is the stream's type of the ordering column; `first_batch` is the first batch that will run on the generation. A
-    generation that is complete already is reported again if it covers the same instant, else BootstrapError: take the
-    next number. CorruptFileError names the first corrupt file unless the policy is "skip".
+    is the stream's type of the ordering column; `first_batch` is the first batch that will run on the generation; `plan`,
+    if given, is `plan_bootstrap`'s with the same regex. A generation that is complete already is reported again if it
+    covers the same instant, else BootstrapError: take the next number. CorruptFileError names the first corrupt file
+    unless the policy is "skip".
     """
     if generation < 1:
         raise ValueError("generation 0 is the empty index; a bootstrap makes 1 or a greater one")
     check_labels(labels)
     _check_ordering(table, layout, ordering_type)
-    plan = plan_bootstrap(table, partition_regex)
+    plan = plan_bootstrap(table, partition_regex) if plan is None else plan
     marker = read_marker(layout, generation)
     if marker is not None:
         return _again(marker, plan)
@@ -89,7 +91,7 @@ def bootstrap_index(
         tasks=plan.tasks(),
     )
     watch = _Watch(spec, progress, clock_ms)
-    resumed = watch.scanned() + watch.loaded()
+    resumed = watch.resumed()
     scanned: list[ScanDone] = _run(spark, partial(scan_task, spec), len(spec.tasks), partial(watch.tick, "scan"))
     watch.begin_load(sum(p.rows for done in scanned for p in done.pieces))
     starts: list[GroupStart] = _run(spark, partial(load_task, spec), len(labels), partial(watch.tick, "load"))
@@ -198,6 +200,7 @@ class _Watch:
         self._scanned: dict[int, ScanDone] = {}
         self._loaded: dict[int, GroupStart] = {}
         self._rows = 0
+        self._resumed: dict[str, float] = {}
 
     def scanned(self) -> int:
         """Scan tasks done so far."""
@@ -217,22 +220,38 @@ class _Watch:
                     self._loaded[label] = start
         return len(self._loaded)
 
+    def resumed(self) -> int:
+        """Tasks that are done before this run begins its own; they do not count for its speed."""
+        done = self.scanned() + self.loaded()
+        self._resumed = {"scan": self._scan_share(), "load": float(self._loaded_keys())}
+        return done
+
     def begin_load(self, rows: int) -> None:
         """The second stage begins, over so many rows."""
         self._rows, self._begun = rows, self._clock()
+        self._resumed["load"] = min(1.0, self._resumed["load"] / (rows or 1))
 
-    def tick(self, stage: str) -> None:
+    def tick(self, stage: Literal["scan", "load"]) -> None:
         """Tell how far the stage is."""
         if self._progress is None:
             return
-        seconds = (self._clock() - self._begun) / 1000
+        plan = self._spec.plan
         if stage == "scan":
-            done, total = self.scanned(), len(self._spec.tasks)
+            done, total, share = self.scanned(), len(self._spec.tasks), self._scan_share()
             slices = [s for d in self._scanned.values() for s in d.slices]
-            size = sum(self._spec.plan.slices[s.number].file_slice.size for s in slices)
-            share = size / (self._spec.plan.size or 1)
-            self._progress(BootstrapProgress("scan", done, total, sum(s.live for s in slices), share, seconds))
-            return
-        done, total = self.loaded(), len(self._spec.labels)
-        keys = sum(s.live for s in self._loaded.values())
-        self._progress(BootstrapProgress("load", done, total, keys, min(1.0, keys / (self._rows or 1)), seconds))
+            keys, files = sum(s.live for s in slices), sum(plan.slices[s.number].files for s in slices)
+        else:
+            done, total, files = self.loaded(), len(self._spec.labels), plan.files
+            keys = self._loaded_keys()
+            share = 1.0 if done == total else min(1.0, keys / (self._rows or 1))
+        seconds = (self._clock() - self._begun) / 1000
+        resumed = self._resumed.get(stage, 0.0)
+        self._progress(BootstrapProgress(stage, done, total, keys, share, seconds, files, plan.files, resumed))
+
+    def _scan_share(self) -> float:
+        slices = (s for d in self._scanned.values() for s in d.slices)
+        size = sum(self._spec.plan.slices[s.number].file_slice.size for s in slices)
+        return size / (self._spec.plan.size or 1)
+
+    def _loaded_keys(self) -> int:
+        return sum(s.live for s in self._loaded.values())

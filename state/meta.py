@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from state.codec import FORMAT_VERSION
@@ -30,7 +30,10 @@ _DEFAULTED = ("shuffle_partitions", "key_groups")
 
 @dataclass(frozen=True)
 class CheckpointMeta:
-    """The fixed choices of a checkpoint. `labels[i]` is the label of the keys with `crc32(key) % key_groups == i`."""
+    """The fixed choices of a checkpoint. `labels[i]` is the label of the keys with `crc32(key) % key_groups == i`.
+
+    `stream_id` is empty while only an index was loaded: the first stream on the checkpoint gives it its name.
+    """
 
     key_groups: int
     labels: tuple[int, ...]
@@ -80,6 +83,7 @@ def open_or_create_meta(
 
     `explicit` names the options that the user gave: a number of key groups or shuffle partitions that is only a
     default of this machine gives way to the checkpoint's. Everything else must agree; StateError names what does not.
+    An empty `stream_id` agrees with every one, and a checkpoint without one takes the first that is given.
     """
     path = meta_path(checkpoint)
     if not os.path.exists(path):
@@ -91,7 +95,8 @@ def open_or_create_meta(
             ordering,
             global_index,
         )
-        _create(path, wanted)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _write(path, wanted, _link_new)
     found = read_meta(checkpoint)
     given = {
         "shuffle_partitions": shuffle_partitions,
@@ -101,6 +106,8 @@ def open_or_create_meta(
         "global_index": global_index,
     }
     for name, value in given.items():
+        if name == "stream_id" and "" in (value, found.stream_id):
+            continue
         option = _OPTION[name]
         if name in _DEFAULTED and option not in explicit:
             continue
@@ -109,21 +116,27 @@ def open_or_create_meta(
                 f"{path} fixes {name} as {getattr(found, name)!r}, but {option or 'the table'} now says {value!r}; "
                 "go back to that value, or start with a new checkpoint"
             )
+    if stream_id and not found.stream_id:
+        found = replace(found, stream_id=stream_id)
+        _write(path, found, os.replace)  # the caller holds the table's lease: no other start does the same
     return found
 
 
-def _create(path: str, meta: CheckpointMeta) -> None:
+def _write(path: str, meta: CheckpointMeta, publish: Callable[[str, str], None]) -> None:
     folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
     temp = temp_path(folder, 0)
     with open(temp, "x", encoding="utf-8") as f:
         json.dump({"version": META_VERSION, **asdict(meta)}, f, indent=1)
         f.flush()
         os.fsync(f.fileno())
+    publish(temp, path)
+    sync_file(folder, True)
+
+
+def _link_new(temp: str, path: str) -> None:
     try:
         os.link(temp, path)
     except FileExistsError:
         pass  # another start was first: its choices hold, and are compared by the caller
     finally:
         os.unlink(temp)
-    sync_file(folder, True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from bootstrap.report import BootstrapProgress
 from state.gc import collect_garbage
 from state.layout import StateLayout
 from state.manifest import BatchManifest
 from state.meta import CheckpointMeta
+from streaming.bootstrap_progress import LoadLog
 from streaming.crash import CrashPlan
 from streaming.decode_spec import DecodeSpec
 from streaming.epoch import Epoch, newest_batch
@@ -35,6 +37,7 @@ class JobContext:
     ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups
     since. ``taken_over``: digest of the commits the
     loaded index covers, while no batch of this query is committed. ``starting_offsets``: Spark's, for a new query.
+    ``loading`` is told how far the loading of the index is.
     """
 
     options: Options
@@ -57,6 +60,7 @@ class JobContext:
     index_epoch: int = 0
     taken_over: str | None = None
     starting_offsets: str | None = None
+    loading: Callable[[BootstrapProgress], None] = field(default_factory=LoadLog)
     last_records: int = 0
     last_file_groups: int = 0
 

@@ -32,6 +32,7 @@ from streaming.small_files import SmallFiles
 from streaming.table_match import open_or_create, stream_schema
 from streaming.takeover import cover_table
 from table.bloom import BloomParams
+from table.buckets import check_not_bucketed
 from table.errors import ConfigError
 from table.hoodie_table import HoodieTable
 from table.write_context import WriterOptions
@@ -50,7 +51,7 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         table = open_table(options, clock_ms())
         stream_schema(options, table)  # what is wrong with it is said before Spark takes its seconds to start
         jars = [str(jar) for jar in connector_jars()] if options.source_class == "kafka" else []
-        spark = start_session(f"tagstream {table.config.name}", jars=jars, conf=_spark_conf(options), env=env)
+        spark = start_session(f"tagstream {table.config.name}", jars=jars, conf=spark_conf(options), env=env)
         stop = StopFlag()
         stop.install()
         try:
@@ -69,8 +70,9 @@ def open_table(options: Options, now_ms: int) -> HoodieTable:
             "then dropped, and Hudi builds it again when it writes)"
         )
     table = open_or_create(options, now_ms)
-    if not table.config.metadata_partitions:  # these are dropped once it is certain that the job can run
-        table.check_writable()
+    # A metadata table is dropped, but only once it is certain that the job can run.
+    table.without_metadata_table().check_writable()
+    check_not_bucketed(table)
     return table
 
 
@@ -90,6 +92,7 @@ def stream(
     try:
         lease.acquire(f"stream {options.stream_id}")
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
+        job.loading = progress.loading
         cover_table(job, spark)
         if table.config.metadata_partitions:
             job.table = table = _drop_metadata_table(table, clock_ms())
@@ -222,7 +225,8 @@ def _drop_metadata_table(table: HoodieTable, now_ms: int) -> HoodieTable:
     return table.reload()
 
 
-def _spark_conf(options: Options) -> dict[str, str]:
+def spark_conf(options: Options) -> dict[str, str]:
+    """What the options set of Spark's own settings."""
     conf = dict(options.spark_conf)
     if options.spark_master:
         conf["spark.master"] = options.spark_master

@@ -42,6 +42,16 @@ INDEX_KEYS = (
         section=_INDEX,
     ),
     ConfigKey(
+        "index.bootstrap.corrupt.files",
+        Kind.CHOICE,
+        "What loading the index does with a file that cannot be read, or that a commit names and is not there: `fail` ends "
+        "the job and names it; `skip` leaves its slice out, and lists and counts it. Keys of a skipped slice stay "
+        "unknown: a record with one is written as a new row beside the old one. Files of no bytes are always passed over.",
+        default="fail",
+        section=_INDEX,
+        values={"FAIL": "fail", "SKIP": "skip"},
+    ),
+    ConfigKey(
         "index.global.enabled",
         Kind.BOOL,
         "The record key alone identifies a row, in the whole table: a record with "

@@ -28,6 +28,24 @@ JOB_KEYS = (
         section=_JOB,
     ),
     ConfigKey(
+        "--bootstrap-only",
+        Kind.BOOL,
+        "Load the index from the table and end. Only the table and the checkpoint are needed: the rest is in the table's "
+        "properties. The stream started afterwards on this checkpoint goes on with that index.",
+        default=False,
+        flag="--bootstrap-only",
+        section=_JOB,
+    ),
+    ConfigKey(
+        "--dry-run",
+        Kind.BOOL,
+        "Say what a start would do (which index it works on; what loading one would read, and what it would leave out) "
+        "and end. Nothing is changed and Spark is not started.",
+        default=False,
+        flag="--dry-run",
+        section=_JOB,
+    ),
+    ConfigKey(
         "--min-sync-interval-seconds",
         Kind.INT,
         "Least time from the start of one batch to the start of the next.",

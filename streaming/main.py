@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from streaming.bootstrap_explain import explain_start
+from streaming.bootstrap_only import run_bootstrap
 from streaming.cli import load_options
 from streaming.failure import explain
 from streaming.job import run_job
@@ -20,7 +22,10 @@ def main(argv: Sequence[str]) -> int:
     except ConfigError as e:
         return _fail(str(e), 2)
     try:
-        run_job(options, env=os.environ, clock_ms=lambda: time.time_ns() // 1_000_000)
+        if options.dry_run:
+            return 0 if explain_start(options, sys.stdout) else 1
+        run = run_bootstrap if options.bootstrap_only else run_job
+        run(options, env=os.environ, clock_ms=lambda: time.time_ns() // 1_000_000)
     except ConfigError as e:
         return _fail(str(e), 2)
     except TagstreamError as e:

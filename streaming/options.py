@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Literal, cast
 
 from streaming import kafka_keys
 from streaming.keys import REGISTRY
@@ -38,6 +39,8 @@ class Options:
 
     checkpoint_dir: str
     continuous: bool
+    bootstrap_only: bool
+    dry_run: bool
     min_sync_interval_seconds: int
     source_limit: int
     commit_on_errors: bool
@@ -59,6 +62,7 @@ class Options:
 
     index_type: str
     index_bootstrap_enabled: bool
+    index_bootstrap_corrupt: Literal["fail", "skip"]
     index_global_enabled: bool
     index_state_ttl_days: float
     index_partition_regex: str
@@ -87,7 +91,7 @@ class Options:
 
     @property
     def stream_id(self) -> str:
-        """Name of this stream in the table's commits."""
+        """Name of this stream in the table's commits; empty with ``--bootstrap-only`` where nothing tells it yet."""
         return self.streaming_checkpoint_identifier or self.kafka_topic or self.dfs_root or ""
 
     def is_set(self, key: str) -> bool:
@@ -115,7 +119,11 @@ def build_options(entries: Sequence[Entry]) -> Options:
     ordering = _ordering_field(r)
     source = r.text("--source-class")
     source_class = "kafka" if source == "JsonKafkaSource" else "dfs"
-    _check_source(r, source_class)
+    bootstrap_only = r.flag("--bootstrap-only")
+    if bootstrap_only:
+        _check_bootstrap_only(r)
+    else:
+        _check_source(r, source_class)
     return Options(
         target_base_path=base_path,
         target_table=r.opt_text("hoodie.table.name"),
@@ -132,6 +140,8 @@ def build_options(entries: Sequence[Entry]) -> Options:
         merge_mode=_merge_mode(r, ordering),
         checkpoint_dir=checkpoint,
         continuous=r.flag("--continuous"),
+        bootstrap_only=bootstrap_only,
+        dry_run=r.flag("--dry-run"),
         min_sync_interval_seconds=r.number("--min-sync-interval-seconds"),
         source_limit=_source_limit(r, source_class),
         commit_on_errors=r.flag("--commit-on-errors"),
@@ -151,6 +161,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
         index_type=r.text("hoodie.index.type"),
         index_bootstrap_enabled=r.flag("index.bootstrap.enabled"),
+        index_bootstrap_corrupt=cast("Literal['fail', 'skip']", r.text("index.bootstrap.corrupt.files")),
         index_global_enabled=r.flag("index.global.enabled"),
         index_state_ttl_days=r.real("index.state.ttl"),
         index_partition_regex=r.text("index.partition.regex"),
@@ -256,6 +267,12 @@ def _check_source(r: Resolved, source_class: str) -> None:
     topic = r.opt_text("hoodie.streamer.source.kafka.topic")
     if source_class == "kafka" and topic is not None and "," in topic:
         raise ConfigError(f"{r.said('hoodie.streamer.source.kafka.topic')}: one topic is read by one job")
+
+
+def _check_bootstrap_only(r: Resolved) -> None:
+    for name, value in (("--continuous", True), ("index.bootstrap.enabled", False)):
+        if r.flag(name) is value:
+            raise ConfigError(f"--bootstrap-only contradicts {r.said(name)}; remove one of the two")
 
 
 def _source_limit(r: Resolved, source_class: str) -> int:

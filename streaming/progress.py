@@ -9,13 +9,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.highlighter import NullHighlighter
 from rich.live import Live
 from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
+from bootstrap.report import BootstrapProgress
+from streaming.bootstrap_progress import LoadLog, bar
 from streaming.options import Options
 from streaming.report import BatchReport, RunTotals, line, size, summary
 
@@ -36,6 +38,9 @@ class Progress:
         self._started = clock()
         self._committed: float | None = None
         self._lag: int | None = None
+        self._load: BootstrapProgress | None = None
+        self._load_log = LoadLog()
+        self._ends_with_summary = True
         self._level = LOG.level
         terminal = stream.isatty() if live is None else live
         self._console = Console(file=stream, force_terminal=terminal) if terminal else None
@@ -57,7 +62,7 @@ class Progress:
         if LOG.getEffectiveLevel() > logging.INFO:
             LOG.setLevel(logging.INFO)
         if self._console is not None:
-            self._live = Live(get_renderable=self._line, console=self._console, refresh_per_second=4, transient=True)
+            self._live = Live(get_renderable=self._shown, console=self._console, refresh_per_second=4, transient=True)
             self._live.start()
         return self
 
@@ -66,7 +71,7 @@ class Progress:
     ) -> None:
         if self._live is not None:
             self._live.stop()
-        if self.totals.batches or self.totals.replayed or kind is None:
+        if self._ends_with_summary and (self.totals.batches or self.totals.replayed or kind is None):
             self._summarise()
         LOG.removeHandler(self._handler)
         LOG.setLevel(self._level)
@@ -85,6 +90,19 @@ class Progress:
     def lag(self, records: int | None) -> None:
         """Records the source holds that no batch has taken; None: unknown."""
         self._lag = records
+
+    def loading(self, at: BootstrapProgress) -> None:
+        """How far the loading of the index is, before the first batch or between two."""
+        if self._console is None:
+            self._load_log(at)
+        self._load = None if at.stage == "load" and at.done == at.total else at
+
+    def without_batches(self) -> None:
+        """No batch will come: nothing is to be summed up at the end."""
+        self._ends_with_summary = False
+
+    def _shown(self) -> RenderableType:
+        return self._line() if self._load is None else bar(self._title, self._load)
 
     def _line(self) -> Text:
         last = self.totals.last

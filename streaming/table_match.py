@@ -25,11 +25,16 @@ def open_or_create(options: Options, now_ms: int) -> HoodieTable:
         table = HoodieTable.open(options.target_base_path)
     except TableNotFoundError:
         return _create(options, now_ms)
-    _check(options, table.config)
+    check_options(options, table.config)
     return table
 
 
 def _create(options: Options, now_ms: int) -> HoodieTable:
+    return HoodieTable.create(options.target_base_path, new_config(options), now_ms)
+
+
+def new_config(options: Options) -> TableConfig:
+    """The properties of the table that is to be made; ConfigError or TableError when it can't be."""
     folder = Path(options.target_base_path.removeprefix("file://"))
     if folder.is_dir() and any(folder.iterdir()):
         raise TableNotFoundError(
@@ -61,10 +66,10 @@ def _create(options: Options, now_ms: int) -> HoodieTable:
         merge_mode=MergeMode.EVENT_TIME if options.ordering_field else MergeMode.COMMIT_TIME,
     )
     _check_fields(read_schema_file(options)[0], config, options)  # a table is only made when its schema can be used
-    return HoodieTable.create(options.target_base_path, config, now_ms)
+    return config
 
 
-def _check(options: Options, config: TableConfig) -> None:
+def check_options(options: Options, config: TableConfig) -> None:
     """Every setting the user gave must be the table's own."""
     given = (
         ("hoodie.table.name", options.target_table, config.name),

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import logging
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from bootstrap.coverage import CheckpointState, TableCommit, check_coverage
 from bootstrap.errors import IndexCoverageError
-from bootstrap.report import BootstrapProgress
-from bootstrap.run import bootstrap_index
 from state.generation import next_generation
+from streaming.bootstrap_load import is_as_asked, load_index
 from streaming.commit_record import STREAMER_KEY, digest, newest_commit, parse
 from streaming.context import JobContext
 from streaming.epoch import newest_batch, query_id
@@ -53,8 +52,15 @@ def cover_table(job: JobContext, spark: SparkSession) -> None:
     taken = read_takeover(job.checkpoint)
     ours = newest is not None and newest.query_id is not None and newest.query_id == state.query_id
     if state.finished is None and newest is not None and not ours:
-        if taken is None or taken.follows != _digest(timeline):
+        new = state.planned is None
+        if (
+            taken is None
+            or taken.follows != _digest(timeline)
+            or (new and not is_as_asked(job.layout, job.options, taken.generation))
+        ):
             taken = _load(job, spark, state)
+        if new:  # the index may have been loaded by a run that had no source
+            taken = replace(taken, offsets=starting_offsets(job, timeline))
         job.taken_over = taken.follows
     else:
         check_coverage(job.table.base_path, job.checkpoint, newest, state)
@@ -96,54 +102,25 @@ def _load(job: JobContext, spark: SparkSession, state: CheckpointState) -> Takeo
             f"table {path} has changed between the loading of the index and the first batch of checkpoint {job.checkpoint}; "
             "start with a new checkpoint"
         )
-    settle(job)
+    if not job.options.bootstrap_only:  # which leaves the table as it is, also one that cannot be written
+        settle(job)
     timeline = job.table.timeline()
     # Not counted from the takeover file: a death before it was written leaves a generation that the table may have left.
     generation = next_generation(job.layout)
-    LOG.info("table %s has rows that the index does not know: loading it", path)
-    report = bootstrap_index(
-        job.table,
-        job.layout,
-        job.meta.labels,
-        generation,
-        clock_ms=job.clock_ms,
-        ordering_type=job.decode.ordering_type,
-        partition_regex=job.options.index_partition_regex,
-        spark=spark,
-        progress=_Progress(),
-    )
-    LOG.warning(
-        "deletes whose records no log of the table holds are not known any more: an event that is older than such a delete "
-        "brings the row back"
-    )
-    LOG.info(
-        "index loaded: %s keys and %s tombstones from %s files (%s rows) in %.1f s, %s keys/s, %.1f bytes a key; %s keys "
-        "were found in two places",
-        f"{report.live:,}",
-        f"{report.tombstones:,}",
-        f"{report.files:,}",
-        f"{report.rows:,}",
-        report.seconds,
-        f"{report.keys_per_second:,.0f}",
-        report.bytes_per_key,
-        f"{report.twice:,}",
-    )
-    taken = Takeover(generation, _digest(timeline), starting_offsets(job, timeline))
+    LOG.info("table %s has rows that the index does not know", path)
+    load_index(job, spark, generation)
+    taken = Takeover(generation, _digest(timeline), None)
     doc = json.dumps({"version": _VERSION, **asdict(taken)}, indent=1).encode()
     Storage(os.path.join(job.checkpoint, "tagstream")).replace(_FILE, doc)
-    if taken.offsets is None and job.options.source_class == "kafka":
-        LOG.warning(
-            "no commit of table %s tells how far stream %s was read: reading from %s",
-            path,
-            job.meta.stream_id,
-            job.options.starting_offsets,
-        )
     return taken
 
 
 def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
-    """Where the newest commit of this stream (ours or HoodieStreamer's) ended, as Spark's JSON; None for files."""
-    if job.options.source_class != "kafka":
+    """Where the newest commit of this stream (ours or HoodieStreamer's) ended, as Spark's JSON; None for files.
+
+    None, too, where no commit tells, with a warning.
+    """
+    if job.options.source_class != "kafka" or job.options.bootstrap_only:
         return None
     for instant in reversed(timeline.completed_writes):
         extra = timeline.metadata(job.table.storage, instant).extra
@@ -153,6 +130,12 @@ def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
         topic, *parts = extra.get(STREAMER_KEY, "").split(",")
         if record is None and parts and topic == job.options.kafka_topic:
             return json.dumps({topic: {p: int(o) for p, _, o in (part.partition(":") for part in parts)}})
+    LOG.warning(
+        "no commit of table %s tells how far stream %s was read: reading from %s",
+        job.table.base_path,
+        job.meta.stream_id,
+        job.options.starting_offsets,
+    )
     return None
 
 
@@ -169,18 +152,3 @@ def _newest(job: JobContext, timeline: Timeline) -> TableCommit | None:
 
 def _digest(timeline: Timeline) -> str:
     return digest(i.time for i in timeline.completed_writes)
-
-
-class _Progress:
-    """One log line for each tenth of a stage."""
-
-    def __init__(self) -> None:
-        self._said = ("", -1)
-
-    def __call__(self, at: BootstrapProgress) -> None:
-        step = (at.stage, int(at.share * 10))
-        if step == self._said:
-            return
-        self._said = step
-        left = "" if at.seconds_left is None else f", {at.seconds_left:.0f} s left"
-        LOG.info("loading the index: %s %.0f %%, %s keys%s", at.stage, at.share * 100, f"{at.keys:,}", left)

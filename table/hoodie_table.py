@@ -93,6 +93,10 @@ class HoodieTable:
         if problem is not None:
             raise UnsupportedTableError(f"cannot write table {self.config.name} at {self.storage.root}: {problem}")
 
+    def without_metadata_table(self) -> HoodieTable:
+        """The same table as if its metadata table had been dropped; nothing is changed on disk."""
+        return replace(self, config=replace(self.config, metadata_partitions=()))
+
     def drop_metadata_table(self, at_ms: int) -> tuple[str, ...]:
         """Remove the metadata table, first from the properties, then from disk; returns the partitions it had.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,17 @@ def test_made_once_then_read(tmp_path: Path) -> None:
     made = open_or_create_meta(str(tmp_path), **GIVEN)
     assert len(made.labels) == made.key_groups == 8
     assert open_or_create_meta(str(tmp_path), **GIVEN) == made == read_meta(str(tmp_path))
+
+
+def test_a_stream_names_a_checkpoint_that_has_no_name_yet(tmp_path: Path) -> None:
+    made = open_or_create_meta(str(tmp_path), **GIVEN | {"stream_id": ""})
+    assert made.stream_id == ""
+    named = open_or_create_meta(str(tmp_path), **GIVEN | {"stream_id": "orders"})
+    assert named == replace(made, stream_id="orders") == read_meta(str(tmp_path))
+    assert open_or_create_meta(str(tmp_path), **GIVEN | {"stream_id": ""}) == named
+    with pytest.raises(StateError, match="fixes stream_id as 'orders'"):
+        open_or_create_meta(str(tmp_path), **GIVEN | {"stream_id": "others"})
+    assert [p.name for p in (tmp_path / "tagstream").iterdir()] == ["meta.json"]
 
 
 def test_defaults_of_another_machine_give_way(tmp_path: Path) -> None:

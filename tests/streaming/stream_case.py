@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from bootstrap.report import BootstrapProgress
+from streaming.bootstrap_only import load_only, open_existing
 from streaming.cli import load_options
 from streaming.crash import CrashPlan
 from streaming.job import open_table, stream
@@ -32,6 +34,9 @@ class Reports(list[BatchReport]):
         self._on_batch(report)
 
     def lag(self, lag: int | None) -> None:
+        """Shown by the real one."""
+
+    def loading(self, at: BootstrapProgress) -> None:
         """Shown by the real one."""
 
 
@@ -94,6 +99,26 @@ class StreamCase:
         table = open_table(options, now())
         stream(self.spark, options, table, reports, StopFlag(), CrashPlan(), now)  # type: ignore[arg-type]
         return list(reports)
+
+    def bootstrap(self, *more: str, **conf: str) -> None:
+        """`--bootstrap-only`: nothing but the table, the checkpoint and ``conf`` (``_`` for ``.``) is given."""
+        options = load_options(self.bootstrap_arguments(*more, **conf))
+        table, reports = open_existing(options), Reports(lambda _: None)
+        now = lambda: time.time_ns() // 1_000_000  # noqa: E731
+        load_only(self.spark, options, table, reports, StopFlag(), now)  # type: ignore[arg-type]
+
+    def bootstrap_arguments(self, *more: str, **conf: str) -> list[str]:
+        """The command line of `--bootstrap-only`."""
+        out = [
+            "--bootstrap-only",
+            "--target-base-path",
+            str(self.table),
+            "--checkpoint-dir",
+            str(self.checkpoint),
+            *more,
+        ]
+        pairs = {"index.local.dir": str(self.folder / "local"), **{k.replace("_", "."): v for k, v in conf.items()}}
+        return [*out, *(word for key, value in pairs.items() for word in ("--hoodie-conf", f"{key}={value}"))]
 
     def files(self) -> dict[str, tuple[int, int]]:
         """Size and modification time (ns) of every file of the table but the writer's lease."""

@@ -1,0 +1,157 @@
+"""``--dry-run``: what a start would do, said without Spark and without changing anything."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TextIO
+
+from bootstrap.coverage import CheckpointState, TableCommit, check_coverage
+from bootstrap.errors import IndexCoverageError
+from bootstrap.plan import BootstrapPlan, plan_bootstrap
+from state.generation import read_marker
+from state.layout import StateLayout
+from state.meta import meta_path, read_meta
+from streaming.bootstrap_load import is_as_asked
+from streaming.bootstrap_only import stream_problem
+from streaming.commit_record import digest, newest_commit
+from streaming.dry_run_page import Page
+from streaming.epoch import newest_batch, query_id
+from streaming.options import Options
+from streaming.report import size
+from streaming.table_match import check_options, new_config, stream_schema
+from streaming.takeover import read_takeover
+from table.errors import TableNotFoundError
+from table.hoodie_table import HoodieTable
+from table.instant import Instant
+from table.timeline import Timeline
+
+
+def explain_start(options: Options, out: TextIO) -> bool:
+    """Write what a start with these options would do; False when it would end with an error.
+
+    What is wrong with the options or the table's format is raised, as a start would raise it.
+    """
+    checkpoint = str(Path(options.checkpoint_dir.removeprefix("file://")).absolute())
+    try:
+        table = HoodieTable.open(options.target_base_path)
+    except TableNotFoundError:
+        if options.bootstrap_only:
+            raise
+        config = new_config(options)
+        page = Page(f"table {config.name} at {options.target_base_path}")
+        page.row("would do", f"make the table ({config.table_type}), and stream into it with an empty index")
+        page.write(out)
+        return True
+    check_options(options, table.config)
+    stream_schema(options, table)
+    page = Page(f"table {table.config.name} at {table.base_path}")
+    timeline = table.timeline()
+    _table_rows(page, table, timeline)
+    _checkpoint_rows(page, checkpoint)
+    would, fine = _decide(page, options, table, timeline, checkpoint)
+    page.row("would do", would)
+    page.write(out)
+    return fine
+
+
+def _table_rows(page: Page, table: HoodieTable, timeline: Timeline) -> None:
+    config = table.config
+    page.row("type", f"{config.table_type}, table version {config.version}")
+    page.row("record key", ", ".join(config.record_key_fields) or "(not in the properties)")
+    page.row("partitioned by", ", ".join(config.partition_fields) or "nothing")
+    page.row("ordered by", ", ".join(config.ordering_fields) or f"nothing ({config.merge_mode.value})")
+    page.row("newest commit", timeline.newest_completed or "none")
+    if timeline.pending:
+        shown = ", ".join(_instant(i) for i in timeline.pending[:3])
+        page.row("pending instants", f"{len(timeline.pending):,} ({shown}{', ...' if timeline.pending[3:] else ''})")
+    if config.metadata_partitions:
+        page.row("metadata table", f"{', '.join(config.metadata_partitions)} (not used; a stream drops it)")
+    problem = stream_problem(table)
+    if problem is not None:
+        page.row("a stream", f"will not start: {problem}")
+
+
+def _instant(instant: Instant) -> str:
+    return f"{instant.time} {instant.action} {instant.state.lower()}"
+
+
+def _checkpoint_rows(page: Page, checkpoint: str) -> None:
+    page.row("checkpoint", checkpoint)
+    if os.path.exists(meta_path(checkpoint)):
+        meta = read_meta(checkpoint)
+        page.row("fixed in it", f"{meta.key_groups} key groups, {meta.shuffle_partitions} shuffle partitions, "
+                                f"stream {meta.stream_id or '(still to be named)'}")  # fmt: skip
+
+
+def _decide(page: Page, options: Options, table: HoodieTable, timeline: Timeline, checkpoint: str) -> tuple[str, bool]:
+    """What a start would do, and whether it would go well; what a load would read is added to the page."""
+    problem = None if options.bootstrap_only else stream_problem(table)
+    if problem is not None:
+        return f"end with an error: {problem}", False
+    then = "end" if options.bootstrap_only else "stream"
+    found = newest_commit(table, timeline)
+    if found is None:
+        return f"nothing needs to be loaded, the table has no rows; {then}", True
+    instant, record = found
+    state = CheckpointState(
+        query_id(checkpoint), newest_batch(checkpoint, "offsets"), newest_batch(checkpoint, "commits")
+    )
+    ours = record is not None and record.query_id == state.query_id
+    if state.finished is not None or ours:
+        earlier = digest(i.time for i in timeline.completed_writes if i.time != instant.time)
+        newest = TableCommit(instant.time, None, None)
+        if record is not None:
+            newest = TableCommit(instant.time, record.query_id, record.batch_id, alone=record.follows == earlier)
+        try:
+            check_coverage(table.base_path, checkpoint, newest, state)
+        except IndexCoverageError as e:
+            return f"not go on as it is: {e}", False
+        return (
+            f"go on: the index in the checkpoint covers the table (batch {newest.batch_id} is its newest); {then}",
+            True,
+        )
+    layout = StateLayout(os.path.join(checkpoint, "tagstream", "index"), "")
+    taken = read_takeover(checkpoint)
+    if taken is not None and taken.follows == digest(i.time for i in timeline.completed_writes):
+        marker = read_marker(layout, taken.generation)
+        if marker is not None and is_as_asked(layout, options, taken.generation):
+            return f"use the index that was loaded as of {marker.instant} ({marker.live:,} keys); {then}", True
+    if not options.index_bootstrap_enabled:
+        return "end with an error: the index does not know the table's rows, and index.bootstrap.enabled=false", False
+    plan = plan_bootstrap(table, options.index_partition_regex)
+    _plan_rows(page, plan)
+    if plan.missing and options.index_bootstrap_corrupt == "fail":
+        return (
+            "end with an error: files that commits name are missing (index.bootstrap.corrupt.files=skip passes over them)",
+            False,
+        )
+    return f"load the index from the table, then {then}", True
+
+
+def _plan_rows(page: Page, plan: BootstrapPlan) -> None:
+    slices = [planned.file_slice for planned in plan.slices]
+    bases = sum(s.base_file is not None for s in slices)
+    logs = sum(len(s.log_files) for s in slices)
+    only_logs = len(slices) - bases
+    expected = f"{plan.expected_rows:,} in base files"
+    expected += f", and those of {plan.uncounted:,} files whose commits are archived" if plan.uncounted else ""
+    if logs:
+        writes, deletes = (sum(getattr(s, name) for s in plan.slices) for name in ("log_writes", "log_deletes"))
+        expected += f"; logs have {writes:,} records and {deletes:,} deletes over them"
+    page.row("as of", plan.instant or "-")
+    page.row("file slices", f"{len(slices):,}" + (f" ({only_logs:,} of log files only)" if only_logs else ""))
+    page.row("files to read", f"{plan.files:,} ({bases:,} base, {logs:,} log)")
+    page.row("bytes", f"{size(plan.size)} (of base files only the key and ordering columns are read)")
+    page.row("keys expected", expected)
+    page.row("partitions", f"{len({s.partition_path for s in slices}):,}")
+    page.row("scan tasks", f"{len(plan.tasks()):,}")
+    kinds = Counter(re.sub(r"\s.*", "", item.what) for item in plan.left_out)
+    if kinds:
+        page.row("left out", ", ".join(f"{n:,} {kind}s" for kind, n in sorted(kinds.items())))
+        page.list("left out", [f"{item.what}: {item.why}" for item in plan.left_out])
+    if plan.missing:
+        page.row("missing files", f"{len(plan.missing):,}")
+        page.list("missing files (a commit names them)", list(plan.missing))

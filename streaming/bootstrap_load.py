@@ -1,0 +1,111 @@
+"""Load the index from the table for a job: which of the options count, and what is said at the end."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from bootstrap.plan import plan_bootstrap
+from bootstrap.report import BootstrapProgress, BootstrapReport
+from bootstrap.run import bootstrap_index
+from bootstrap.tasks import TWICE_SUFFIX
+from state.generation import read_marker
+from state.layout import StateLayout
+from streaming.context import JobContext
+from streaming.errors import StopRequested
+from streaming.options import Options
+from streaming.report import size
+
+LOG = logging.getLogger("tagstream")
+_SHOWN = 20  # lines of one kind; all are in the generation's complete.json
+
+
+def load_index(job: JobContext, spark: SparkSession, generation: int) -> BootstrapReport:
+    """Load `generation` as the job's options say. A stop that is asked for ends it; the next start goes on there."""
+    options = job.options
+    plan = plan_bootstrap(job.table, options.index_partition_regex)
+    LOG.info(
+        "loading the index from table %s as of %s: %s slices, %s files, %s",
+        job.table.base_path,
+        plan.instant,
+        f"{len(plan.slices):,}",
+        f"{plan.files:,}",
+        size(plan.size),
+    )
+
+    def progress(at: BootstrapProgress) -> None:
+        if job.stop.requested:
+            raise StopRequested(
+                f"stopped by {job.stop.signal_name} while the index was loaded; the next start goes on there"
+            )
+        job.loading(at)
+
+    report = bootstrap_index(
+        job.table,
+        job.layout,
+        job.meta.labels,
+        generation,
+        clock_ms=job.clock_ms,
+        ordering_type=job.decode.ordering_type,
+        partition_regex=options.index_partition_regex,
+        corrupt=options.index_bootstrap_corrupt,
+        spark=spark,
+        progress=progress,
+        plan=plan,
+    )
+    tell(report, job.layout)
+    return report
+
+
+def tell(report: BootstrapReport, layout: StateLayout) -> None:
+    """Log what came of a load: what is odd first, then everything in one line."""
+    folder = layout.generation_dir(report.generation)
+    _list("left out", report.left_out, logging.INFO)
+    _list("skipped", report.skipped, logging.WARNING)
+    _list("other rows than its commit says", report.mismatched, logging.WARNING)
+    if report.damaged_blocks:
+        LOG.warning(
+            "loading the index: passed over %d damaged log blocks, as readers do (a writer that died leaves such)",
+            report.damaged_blocks,
+        )
+    LOG.warning(
+        "deletes whose records no log of the table holds are not known any more: an event that is older than such a delete "
+        "brings the row back"
+    )
+    LOG.info("%s", summary_line(report, folder))
+
+
+def summary_line(report: BootstrapReport, folder: str) -> str:
+    """The one line at the end; ``folder`` is the generation's."""
+    where = os.path.join(folder, f"*{TWICE_SUFFIX}")
+    twice = f" ({report.twice_policy}; listed with all places in {where})" if report.twice else ""
+    archived = f", those of {report.uncounted:,} files are archived" if report.uncounted else ""
+    resumed = f"; {report.resumed:,} tasks were done by an earlier run" if report.resumed else ""
+    skipped = f"; {len(report.skipped):,} files skipped" if report.skipped else ""
+    return (
+        f"index loaded in {report.seconds:.1f} s: {report.live:,} keys ({report.keys_per_second:,.0f} keys/s) and "
+        f"{report.tombstones:,} tombstones, {size(report.index_bytes)}, {report.bytes_per_key:.1f} bytes a key; "
+        f"{report.rows:,} rows scanned in {report.files:,} files ({report.expected_rows:,} by the commits{archived}); "
+        f"{report.twice:,} keys found twice{twice}{skipped}{resumed}"
+    )
+
+
+def is_as_asked(layout: StateLayout, options: Options, generation: int) -> bool:
+    """Whether a loaded generation is what the options would load: same partitions, no corrupt file passed over."""
+    marker = read_marker(layout, generation)
+    if marker is None:
+        return False
+    report = BootstrapReport.from_dict(marker.report)
+    if report.partition_regex != options.index_partition_regex:
+        return False
+    return not report.skipped or options.index_bootstrap_corrupt == "skip"
+
+
+def _list(what: str, items: Sequence[str], level: int) -> None:
+    for item in items[:_SHOWN]:
+        LOG.log(level, "loading the index: %s: %s", what, item)
+    if len(items) > _SHOWN:
+        LOG.log(level, "loading the index: %s: and %d more", what, len(items) - _SHOWN)

@@ -1,0 +1,100 @@
+"""``--bootstrap-only``: load the index from a table into a checkpoint, for a stream that is started later.
+
+Nothing of the table is changed but its lease is taken, so a table that this version reads and does not write will do, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, MutableMapping
+
+from pyspark.sql import SparkSession
+
+from state.generation import read_marker
+from streaming.crash import CrashPlan
+from streaming.job import make_context, spark_conf
+from streaming.lease_keeper import LeaseKeeper
+from streaming.options import Options
+from streaming.progress import Progress
+from streaming.session import start_session
+from streaming.shutdown import StopFlag
+from streaming.table_match import check_options, stream_schema
+from streaming.takeover import cover_table, read_takeover
+from table.buckets import check_not_bucketed
+from table.errors import UnsupportedTableError
+from table.hoodie_table import HoodieTable
+
+LOG = logging.getLogger("tagstream")
+
+
+def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
+    """Load the index and end; raises what made it fail."""
+    with Progress.open(options) as progress:
+        progress.without_batches()
+        for warning in options.warnings:
+            LOG.warning(warning)
+        LOG.info("options:\n  %s", "\n  ".join(options.describe()))
+        table = open_existing(options)
+        if table.timeline().newest_completed is None:
+            LOG.info("table %s has no commit: there is nothing to load", table.base_path)
+            return
+        stream_schema(options, table)
+        spark = start_session(f"tagstream {table.config.name}", jars=[], conf=spark_conf(options), env=env)
+        stop = StopFlag()
+        stop.install()
+        try:
+            load_only(spark, options, table, progress, stop, clock_ms)
+        finally:
+            spark.stop()
+
+
+def open_existing(options: Options) -> HoodieTable:
+    """The table that the options name, held against them; warns when a stream into it will be refused."""
+    table = HoodieTable.open(options.target_base_path)
+    check_options(options, table.config)
+    problem = stream_problem(table)
+    if problem is not None:
+        LOG.warning("the index can be loaded, but a stream will not start: %s", problem)
+    return table
+
+
+def stream_problem(table: HoodieTable) -> str | None:
+    """Why a stream would not write this table; None when it would. A metadata table is no reason: it is dropped."""
+    try:
+        table.without_metadata_table().check_writable()
+        check_not_bucketed(table)
+    except UnsupportedTableError as e:
+        return str(e)
+    return None
+
+
+def load_only(
+    spark: SparkSession,
+    options: Options,
+    table: HoodieTable,
+    progress: Progress,
+    stop: StopFlag,
+    clock_ms: Callable[[], int],
+) -> None:
+    """Load the index on an existing session, unless the checkpoint has one that covers the table."""
+    lease = LeaseKeeper(table.storage, clock_ms)
+    try:
+        lease.acquire("loading of an index")
+        job = make_context(options, table, spark, lease, stop, CrashPlan(), clock_ms)
+        job.loading = progress.loading
+        before = read_takeover(job.checkpoint)
+        cover_table(job, spark)
+        taken = read_takeover(job.checkpoint)
+        if taken is None or taken == before:
+            marker = None if taken is None else read_marker(job.layout, taken.generation)
+            what = "" if marker is None else f" (loaded as of {marker.instant}: {marker.live:,} keys)"
+            LOG.info("the index in %s covers table %s already%s", job.checkpoint, table.base_path, what)
+            return
+        LOG.info(
+            "the stream started on %s goes on with this index (%d key groups, %d shuffle partitions)",
+            job.checkpoint,
+            job.meta.key_groups,
+            job.meta.shuffle_partitions,
+        )
+    finally:
+        lease.release()

@@ -1,0 +1,42 @@
+"""Bucketed tables: rows lie where a hash of their key says, which no table property tells.
+
+File ids of a bucket index begin with the bucket's number in eight digits (BucketIdentifier.newBucketFileIdPrefix); the
+consistent-hashing engine keeps its buckets in ``.hoodie/.bucket_index``. A random id that looks like a number under
+10,000 has odds of 1 in 450,000.
+"""
+
+from __future__ import annotations
+
+import re
+
+from table.errors import UnsupportedTableError
+from table.hoodie_table import HoodieTable
+from table.names import parse_base_file_name, parse_log_file_name
+from table.storage import META_FOLDER
+from table.timeline import Timeline
+
+_BUCKET_ID = re.compile(r"0000\d{4}-")
+_CONSISTENT = ".bucket_index"
+
+
+def bucket_evidence(table: HoodieTable, timeline: Timeline) -> str | None:
+    """What shows that the table is bucketed: a file id of its newest write, or the engine's folder; None: it is not."""
+    if any(entry.name == _CONSISTENT and entry.is_dir for entry in table.storage.list(META_FOLDER)):
+        return f"{META_FOLDER}/{_CONSISTENT}"
+    for instant in reversed(timeline.completed_writes):
+        names = [s.path.rpartition("/")[2] for s in timeline.metadata(table.storage, instant).all_stats() if s.path]
+        found = [part.file_id for name in names if (part := parse_base_file_name(name) or parse_log_file_name(name))]
+        if found:
+            return found[0] if all(_BUCKET_ID.match(file_id) for file_id in found) else None
+    return None
+
+
+def check_not_bucketed(table: HoodieTable) -> None:
+    """UnsupportedTableError for a bucketed table: a writer with a bucket index would not find rows put elsewhere."""
+    evidence = bucket_evidence(table, table.timeline())
+    if evidence is not None:
+        raise UnsupportedTableError(
+            f"cannot write table {table.config.name} at {table.base_path}: it is bucketed (hoodie.index.type=BUCKET; "
+            f"seen by {evidence}), and this version does not place rows by the bucket of their key, where its readers and "
+            "writers look for them; stream into a table of another index"
+        )
