@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from table.storage import META_FOLDER, Storage
 
 PARTITION_METAFILE = ".hoodie_partition_metadata"
-_METAFILE_NAMES = frozenset({PARTITION_METAFILE, f"{PARTITION_METAFILE}.parquet", f"{PARTITION_METAFILE}.orc"})
+METAFILE_NAMES = frozenset({PARTITION_METAFILE, f"{PARTITION_METAFILE}.parquet", f"{PARTITION_METAFILE}.orc"})
 
 
 def ensure_partition(storage: Storage, partition_path: str, instant: str) -> None:
@@ -32,7 +32,7 @@ def list_partitions(storage: Storage) -> list[str]:
     while folders:
         folder = folders.pop()
         entries = storage.list(folder)
-        if any(not e.is_dir and e.name in _METAFILE_NAMES for e in entries):
+        if any(not e.is_dir and e.name in METAFILE_NAMES for e in entries):
             found.append(folder)
         folders.extend(join(folder, e.name) for e in entries if e.is_dir and e.name != META_FOLDER)
     return sorted(found)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from table.base_file import read_footer, read_keys
+from table.duplicate_keys import DuplicateKeys
 from table.errors import TableError
 from table.fs_view import FileSystemView
 from table.hoodie_table import HoodieTable
@@ -16,10 +17,8 @@ from table.log.format import BlockType
 from table.log.reader import scan_log_file
 from table.markers import TEMP_FOLDER
 from table.names import parse_base_file_name, parse_log_file_name
-from table.partition_metadata import join
-from table.schema import PARTITION_PATH, RECORD_KEY
+from table.partition_metadata import METAFILE_NAMES, join
 from table.slice_reader import RECORD_BLOCKS
-from table.snapshot import scan_snapshot
 from table.storage import META_FOLDER, Storage
 from table.timeline import Timeline
 from table.write_status import WriteStat
@@ -29,26 +28,70 @@ _Stats = Mapping[str, WriteStat]
 
 def validate(table: HoodieTable) -> list[str]:
     """Problems found, each one sentence; empty for a sound table. Reads every key and every log header."""
-    timeline = table.timeline()
-    view = table.view(timeline)
-    stats = _newest_stats(table, timeline)
-    # A pending compaction or clustering is a plan, not a fault.
-    unfinished = (*timeline.pending_writes, *timeline.pending_rollbacks)
-    problems = [f"unfinished {i.action} {i.time} ({i.state})" for i in unfinished]
-    problems += _stale_markers(table.storage, timeline)
-    problems += _invisible_folders(table.storage, set(view.partitions()))
-    for partition in view.partitions():
-        names = [(e.name, e.size) for e in table.storage.list(partition) if not e.is_dir]
-        files = [(join(partition, name), size) for name, size in names]
-        for rel, size in files:
+    return list(Validation(table).problems())
+
+
+class Validation:
+    """One check of a table, partition by partition; the counters tell what was looked at.
+
+    ``global_keys``: a record key may be in one partition only. Memory is that of the commits' write stats, of one file's
+    keys and of 8 bytes a live row (of the whole table with ``global_keys``, else of one partition).
+    """
+
+    def __init__(self, table: HoodieTable, *, global_keys: bool = False) -> None:
+        self._table = table
+        self._global_keys = global_keys
+        self.partitions = 0
+        self.files = 0
+        self.file_bytes = 0
+        self.keys = 0
+
+    def problems(self) -> Iterator[str]:
+        """Problems as they are found, each one sentence."""
+        table = self._table
+        timeline = table.timeline()
+        view = table.view(timeline)
+        stats = _newest_stats(table, timeline)
+        by_partition: dict[str, list[WriteStat]] = {}
+        for stat in stats.values():
+            by_partition.setdefault(stat.partition_path, []).append(stat)
+        # A pending compaction or clustering is a plan, not a fault.
+        unfinished = (*timeline.pending_writes, *timeline.pending_rollbacks)
+        yield from (f"unfinished {i.action} {i.time} ({i.state})" for i in unfinished)
+        yield from _stale_markers(table.storage, timeline)
+        partitions = view.partitions()
+        yield from _invisible_folders(table.storage, set(partitions))
+        keys = DuplicateKeys(view, table, global_keys=self._global_keys)
+        for partition in partitions:
+            self.partitions += 1
+            yield from self._files(timeline, partition, stats)
+            present = {join(partition, e.name) for e in table.storage.list(partition) if not e.is_dir}
+            yield from _missing_files(view, partition, by_partition.get(partition, ()), present)
+            yield from keys.check(partition)
+            self.keys = keys.rows
+        yield from keys.check_between()
+
+    def _files(self, timeline: Timeline, partition: str, stats: _Stats) -> Iterator[str]:
+        table = self._table
+        files: list[str] = []
+        for entry in table.storage.list(partition):
+            if entry.is_dir:
+                continue
+            rel = join(partition, entry.name)
+            files.append(rel)
+            self.files += 1
+            self.file_bytes += entry.size
             stat = stats.get(rel)
-            if stat is not None and stat.file_size and stat.file_size != size:
-                problems.append(f"{rel} has {size} bytes, its commit says {stat.file_size}")
-        problems += _check_bases(table, timeline, stats, [rel for rel, _ in files])
-        problems += _check_logs(table, timeline, stats, [rel for rel, _ in files])
-        problems += _missing_files(view, partition, stats, {rel for rel, _ in files})
-    problems += _keys_twice(table)
-    return problems
+            if stat is not None and stat.file_size and stat.file_size != entry.size:
+                yield f"{rel} has {entry.size} bytes, its commit says {stat.file_size}"
+            if not _is_hudis(entry.name):
+                yield f"{rel} is no file of a Hudi table"
+        yield from _check_bases(table, timeline, stats, files)
+        yield from _check_logs(table, timeline, stats, files)
+
+
+def _is_hudis(name: str) -> bool:
+    return bool(name in METAFILE_NAMES or parse_base_file_name(name) or parse_log_file_name(name))
 
 
 def _newest_stats(table: HoodieTable, timeline: Timeline) -> dict[str, WriteStat]:
@@ -137,40 +180,25 @@ def _is_pending(timeline: Timeline, time: str) -> bool:
     return any(instant.time == time for instant in timeline.pending)
 
 
-def _missing_files(view: FileSystemView, partition: str, stats: _Stats, present: set[str]) -> Iterator[str]:
-    """Files of the newest slices that a commit wrote and that are gone."""
-    for file_slice in view.latest_merged_slices(partition):
-        newest = file_slice.base_instant
-        for path, stat in stats.items():
-            if stat.partition_path != partition or stat.file_id != file_slice.file_id or path in present:
-                continue
-            log = parse_log_file_name(stat.file_name)
-            if log is not None and log.base_instant >= newest:
-                yield f"{path} is gone, and the newest slice of its file group needs it"
+def _missing_files(
+    view: FileSystemView, partition: str, stats: Sequence[WriteStat], present: set[str]
+) -> Iterator[str]:
+    """Files of the newest slices that a commit wrote and that are gone. ``stats`` are the partition's, oldest first."""
+    logs: dict[str, list[WriteStat]] = {}
     newest_base: dict[str, WriteStat] = {}
-    for stat in stats.values():
-        if stat.partition_path == partition and stat.log_version is None:
+    for stat in stats:
+        if parse_log_file_name(stat.file_name) is not None:
+            logs.setdefault(stat.file_id, []).append(stat)
+        if stat.log_version is None:
             newest_base[stat.file_id] = stat
+    for file_slice in view.latest_merged_slices(partition):
+        for stat in logs.get(file_slice.file_id, ()):
+            log = parse_log_file_name(stat.file_name)
+            if stat.path not in present and log is not None and log.base_instant >= file_slice.base_instant:
+                yield f"{stat.path} is gone, and the newest slice of its file group needs it"
     for file_id, stat in newest_base.items():
         if stat.path not in present and (partition, file_id) not in view.timeline.replaced:
             yield f"{stat.path} is gone, the newest base file of its file group"
-
-
-def _keys_twice(table: HoodieTable) -> Iterator[str]:
-    if not table.config.populate_meta_fields:
-        return
-    try:
-        schema, batches = scan_snapshot(table, [RECORD_KEY, PARTITION_PATH])
-        rows = pa.concat_tables([schema.empty_table(), *batches])
-    except TableError as error:
-        yield str(error)
-        return
-    counts = rows.group_by([RECORD_KEY, PARTITION_PATH]).aggregate([([], "count_all")])
-    twice = counts.filter(pc.greater(counts.column("count_all"), 1))
-    for row in twice.slice(0, 20).to_pylist():
-        yield f"key {row[RECORD_KEY]!r} of partition {row[PARTITION_PATH]!r} is there {row['count_all']} times"
-    if twice.num_rows > 20:
-        yield f"{twice.num_rows - 20} more keys are there several times"
 
 
 def _all_in(found: object) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-TOP_LEVEL = ("bench", "bootstrap", "index", "state", "streaming", "table")
+TOP_LEVEL = ("admin", "bench", "bootstrap", "index", "state", "streaming", "table")
 
 
 def requirements() -> list[str]:

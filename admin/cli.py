@@ -1,0 +1,132 @@
+"""The command line of the admin commands."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from table.errors import ConfigError
+
+GROUPS = ("index", "table", "rescale")
+OVERVIEW = """\
+commands:
+  tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
+  tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint
+  tagstream table  ...    timeline, commits, files, rows, validate: a Hudi table
+  tagstream rescale ...   a new checkpoint with another number of key groups
+  `tagstream COMMAND --help` tells more; docs/admin.md has examples"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises ConfigError in place of printing the usage and leaving, so that there is one way to report an error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of everything behind ``tagstream`` that is not the stream."""
+    out = _Parser(prog="tagstream", allow_abbrev=False, description="Looks into an index and a table, without Spark.")
+    groups = out.add_subparsers(dest="group", required=True, metavar="COMMAND", parser_class=_Parser)
+    index = groups.add_parser("index", help="the index in a checkpoint", allow_abbrev=False)
+    _add_index(index.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser))
+    table = groups.add_parser("table", help="a Hudi table", allow_abbrev=False)
+    _add_table(table.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser))
+    rescale = _leaf(groups, "rescale", "make a checkpoint with another number of key groups, offsets and index kept")
+    _checkpoint(rescale)
+    _table(rescale)
+    rescale.add_argument(
+        "--to-checkpoint-dir", metavar="PATH", required=True, help="the new checkpoint; must not exist"
+    )
+    _sizes(rescale, required=True)
+    return out
+
+
+def _add_index(commands: argparse._SubParsersAction[_Parser]) -> None:
+    get = _leaf(commands, "get", "where a record key is; exit code 1 when the index does not know it")
+    get.add_argument("key", metavar="KEY", help="record key, as in the column _hoodie_record_key")
+    _checkpoint(get)
+    get.add_argument("--partition", metavar="PATH", help="partition path; for an index with index.global.enabled=false")
+    _checkpoint(_leaf(commands, "stats", "keys, tombstones and bytes of every key group"))
+    export = _leaf(commands, "export", "write the index to a Parquet file")
+    _checkpoint(export)
+    export.add_argument("--out", metavar="FILE", required=True, help="Parquet file to write; must not exist")
+    export.add_argument("--all", action="store_true", help="tombstones, too, told apart by the column deleted")
+    load = _leaf(commands, "import", "make a new checkpoint with the index of an exported Parquet file")
+    load.add_argument("--from", dest="source", metavar="FILE", required=True, help="Parquet file by index export")
+    load.add_argument("--to-checkpoint-dir", metavar="PATH", required=True, help="the new checkpoint; must not exist")
+    _table(load)
+    _sizes(load, required=False)
+    verify = _leaf(commands, "verify", "compare the index with the table; exit code 1 when they differ")
+    _checkpoint(verify)
+    _table(verify)
+    _limit(verify, 100, "differences to list (0: all); the counts are whole in any case")
+
+
+def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
+    timeline = _leaf(commands, "timeline", "the actions on the active timeline, newest first")
+    _table(timeline)
+    _limit(timeline, 0, "newest actions to list (0: all)")
+    commits = _leaf(commands, "commits", "completed writes with their counts, newest first")
+    _table(commits)
+    _limit(commits, 0, "newest commits to list (0: all)")
+    files = _leaf(commands, "files", "the newest slice of every file group")
+    _table(files)
+    _partition(files)
+    rows = _leaf(commands, "rows", "live rows")
+    _table(rows)
+    _partition(rows)
+    rows.add_argument("--key", metavar="KEY", help="record key, as in the column _hoodie_record_key")
+    rows.add_argument("--columns", metavar="NAME,...", help="columns to show (default: all of the user's)")
+    rows.add_argument("--meta", action="store_true", help="Hudi's meta columns, too")
+    _limit(rows, 20, "rows to show (0: all)")
+    validate = _leaf(
+        commands, "validate", "check files, commits, footers and keys; exit code 1 when something is wrong"
+    )
+    _table(validate)
+    validate.add_argument(
+        "--global-keys", action="store_true", help="a record key may be in one partition only (index.global.enabled)"
+    )
+
+
+def _leaf(commands: argparse._SubParsersAction[_Parser], name: str, text: str) -> argparse.ArgumentParser:
+    out = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    out.add_argument("--json", action="store_true", help="one JSON document in place of text")
+    return out
+
+
+def _checkpoint(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--checkpoint-dir", metavar="PATH", required=True, help="checkpoint of the stream")
+
+
+def _table(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--target-base-path", metavar="PATH", required=True, help="folder of the table")
+
+
+def _partition(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--partition", metavar="PATH", help="only this partition path")
+
+
+def _limit(out: argparse.ArgumentParser, default: int, text: str) -> None:
+    out.add_argument("--limit", metavar="N", type=_count, default=default, help=f"{text} (default: {default})")
+
+
+def _sizes(out: argparse.ArgumentParser, *, required: bool) -> None:
+    before = "" if required else " (default: as exported)"
+    out.add_argument("--key-groups", metavar="N", type=_size, required=required, help=f"key groups{before}")
+    before = " (default: as before)" if required else before
+    out.add_argument("--shuffle-partitions", metavar="M", type=_size, help=f"shuffle partitions{before}")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number
+
+
+def _size(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number

@@ -1,0 +1,162 @@
+"""The index as a Parquet file: ``tagstream index export``, and reading such a file back.
+
+Columns: ``record_key``, ``partition_path``, ``file_id``, ``instant`` (text), ``ordering`` (int64 or text, as the index
+keeps it; left out for an index without ordering values), and with ``--all`` also ``deleted``. The file's metadata has
+the fixed choices of the checkpoint under ``tagstream.index``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from admin.entries import Entries, entries_of, record_keys
+from admin.errors import AdminError
+from admin.index_files import open_index
+from admin.output import Fact, Output
+from state.layout import OrderingKind, StateLayout
+from state.meta import CheckpointMeta
+
+METADATA_KEY = b"tagstream.index"
+_VERSION = 1
+_READ_ROWS = 250_000
+
+
+@dataclass(frozen=True)
+class ExportInfo:
+    """What an exported file says about itself. ``batch_id``, ``instant``: of the newest batch in it."""
+
+    key_groups: int
+    shuffle_partitions: int
+    stream_id: str
+    ordering: OrderingKind
+    global_index: bool
+    tombstones: bool
+    batch_id: int | None
+    instant: str | None
+
+    @classmethod
+    def of(cls, meta: CheckpointMeta, batch_id: int | None, instant: str | None, *, tombstones: bool) -> ExportInfo:
+        """The choices of a checkpoint."""
+        sizes = (meta.key_groups, meta.shuffle_partitions)
+        return cls(*sizes, meta.stream_id, meta.ordering, meta.global_index, tombstones, batch_id, instant)
+
+    def schema(self) -> pa.Schema:
+        """Columns of the file."""
+        fields = [(name, pa.string()) for name in ("record_key", "partition_path", "file_id", "instant")]
+        if self.ordering != "none":
+            fields.append(("ordering", pa.string() if self.ordering == "bytes" else pa.int64()))
+        if self.tombstones:
+            fields.append(("deleted", pa.bool_()))
+        return pa.schema(fields)
+
+
+def run_export(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
+    """Write the index to a new file, a row group at a time."""
+    path = os.path.abspath(arguments.out)
+    if os.path.lexists(path):
+        raise AdminError(f"{path} exists; give another --out, or remove it")
+    begun = clock_ms()
+    live = dead = 0
+    temp = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open_index(arguments.checkpoint_dir) as index:
+            heads = index.heads
+            info = ExportInfo.of(heads.meta, heads.batch_id, heads.instant, tombstones=arguments.all)
+            with pq.ParquetWriter(temp, info.schema(), compression="zstd") as writer:
+                writer.add_key_value_metadata(
+                    {METADATA_KEY: json.dumps({"version": _VERSION, **asdict(info)}).encode()}
+                )
+                for label in index.labels:
+                    with index.group(label) as store:
+                        for entries in entries_of(store, index.layout, label):
+                            rows = _rows(entries, index.layout, info)
+                            writer.write_batch(rows)
+                            dead += len(entries.place) - rows.num_rows if not arguments.all else 0
+                            dead += pc.sum(rows["deleted"]).as_py() or 0 if arguments.all else 0
+                            live += rows.num_rows
+            live -= dead if arguments.all else 0
+        os.link(temp, path)
+    except FileExistsError as e:
+        raise AdminError(f"{path} was made in the meantime; give another --out") from e
+    finally:
+        if os.path.exists(temp):
+            os.unlink(temp)
+    out.facts(
+        [
+            *index.facts(),
+            Fact("out", "written", path),
+            Fact("bytes", "bytes", os.path.getsize(path), "bytes"),
+            Fact("keys", "keys", live, "count"),
+            Fact("tombstones", "tombstones" if arguments.all else "tombstones left out", dead, "count"),
+            Fact("seconds", "seconds", round((clock_ms() - begun) / 1000, 1)),
+        ]
+    )
+    return 0
+
+
+def _rows(entries: Entries, layout: StateLayout, info: ExportInfo) -> pa.RecordBatch:
+    keys, partitions = record_keys(entries.skeys, layout)
+    columns: list[pa.Array] = [keys, entries.partition_paths() if partitions is None else partitions]
+    columns += [entries.file_ids(), entries.instants()]
+    if info.ordering != "none":
+        columns.append(entries.ordering(layout))
+    deleted = pa.array(entries.deleted)
+    if info.tombstones:
+        return pa.RecordBatch.from_arrays([*columns, deleted], schema=info.schema())
+    rows = pa.RecordBatch.from_arrays(columns, schema=info.schema())
+    return rows.filter(pc.invert(deleted)) if entries.deleted.any() else rows
+
+
+def read_info(path: str) -> ExportInfo:
+    """What an exported file says about itself; AdminError when it is none, or its columns are not those it must have."""
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            metadata: dict[bytes, bytes] = file.metadata.metadata or {}
+    except FileNotFoundError as e:
+        raise AdminError(f"{path} does not exist; check --from") from e
+    except (pa.ArrowInvalid, OSError) as e:
+        raise AdminError(f"{path} is no readable Parquet file ({e}); export the index again") from e
+    try:
+        doc: dict[str, Any] = json.loads(metadata[METADATA_KEY])
+        version = doc.pop("version")
+        if version != _VERSION:
+            raise AdminError(f"{path} is an export of version {version!r}, this program knows {_VERSION}")
+        info = ExportInfo(**doc)
+    except (KeyError, TypeError, ValueError) as e:
+        raise AdminError(f"{path} was not made by `tagstream index export` (its metadata lacks tagstream.index)") from e
+    wanted = info.schema()
+    for field in wanted:
+        found = schema.field(field.name).type if field.name in schema.names else None
+        if found is None or not (found == field.type or (pa.types.is_string(field.type) and _is_text(found))):
+            raise AdminError(
+                f"{path}: column {field.name} is {'missing' if found is None else found}; {field.type} is needed"
+            )
+    return info
+
+
+def read_rows(path: str, info: ExportInfo) -> Iterator[pa.RecordBatch]:
+    """The file's rows in bounded pieces, in the columns of ``info.schema()``."""
+    schema = info.schema()
+    with pq.ParquetFile(path) as file:
+        try:
+            for batch in file.iter_batches(_READ_ROWS, columns=schema.names):
+                columns = [batch.column(f.name).cast(f.type) for f in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        except (pa.ArrowInvalid, OSError) as e:
+            raise AdminError(f"{path} cannot be read to its end ({e}); export the index again") from e
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -1,0 +1,118 @@
+"""A checkpoint's index opened for reading: which state it is at, and its key groups one by one in scratch folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from admin.errors import AdminError
+from admin.output import Fact
+from state.delta import apply_delta
+from state.errors import StateError
+from state.generation import read_marker, read_start
+from state.heads import IndexHeads, read_heads
+from state.layout import StateLayout
+from state.meta import meta_path
+from state.pointer import Pointer
+from state.rocks_store import META_KEY, RocksStore
+from state.snapshot import snapshot_files
+from state.store_meta import StoreMeta
+from state.view import open_view
+
+
+@dataclass(frozen=True)
+class Index:
+    """The index of a checkpoint as of its newest committed batch. ``layout.local_dir`` is a scratch folder."""
+
+    checkpoint: str
+    heads: IndexHeads
+
+    @property
+    def layout(self) -> StateLayout:
+        """Folders and kinds of the index."""
+        return self.heads.layout
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """Labels of the key groups; the place of a label is the number of its key group."""
+        return self.heads.meta.labels
+
+    def facts(self) -> list[Fact]:
+        """What every command on an index says first."""
+        heads = self.heads
+        marker = read_marker(self.layout, heads.generation) if heads.generation else None
+        instant = heads.instant or (marker.instant if marker is not None else None)
+        return [
+            Fact("checkpoint", "checkpoint", self.checkpoint),
+            Fact("batch_id", "newest batch", heads.batch_id),
+            Fact("instant", "index as of", instant),
+        ]
+
+    @contextmanager
+    def group(self, label: int) -> Iterator[RocksStore]:
+        """A key group's store, gone again afterwards."""
+        try:
+            with open_view(self.layout, label, self.heads.pointers[label], self.heads.epoch) as store:
+                yield store
+        finally:
+            shutil.rmtree(self.layout.group_dir(label), ignore_errors=True)
+
+    def counts(self, label: int) -> StoreMeta:
+        """A key group's counters, read from its newest delta alone where that is enough."""
+        pointer = self.heads.pointers[label]
+        if pointer.epoch == self.heads.epoch:
+            if pointer.deltas:
+                return self._counts_of_delta(label, pointer)
+            start = read_start(self.layout, self.heads.generation, label) if self.heads.generation else None
+            if start is not None and start.snapshot == pointer.snapshot:
+                return StoreMeta(pointer.chain, 0, start.live, start.tombstones)
+            if pointer.snapshot is None:
+                return StoreMeta()
+        with self.group(label) as store:
+            return StoreMeta.from_bytes(store.get([META_KEY])[0], label)
+
+    def _counts_of_delta(self, label: int, pointer: Pointer) -> StoreMeta:
+        folder = self.layout.group_dir(label)
+        try:
+            with RocksStore(os.path.join(folder, "newest")) as store:
+                apply_delta(store, self.layout, label, pointer.deltas[-1])
+                return StoreMeta.from_bytes(store.get([META_KEY])[0], label)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def sizes(self, label: int) -> tuple[int, int]:
+        """Bytes of a key group's snapshot and of the deltas after it."""
+        pointer = self.heads.pointers[label]
+        files = snapshot_files(self.layout, label, pointer.snapshot) if pointer.snapshot is not None else []
+        return sum(f.size for f in files), sum(d.size for d in pointer.deltas)
+
+
+def checkpoint_path(url: str) -> str:
+    """The absolute path of a checkpoint folder."""
+    return os.path.abspath(url.removeprefix("file://").removeprefix("file:"))
+
+
+@contextmanager
+def open_index(checkpoint_dir: str, committed: Collection[str] | None = None) -> Iterator[Index]:
+    """The index in a checkpoint; AdminError when there is none. Nothing of the checkpoint is locked or changed.
+
+    ``committed``: names of the batch manifests that count; by default those of the batches that Spark has committed.
+    """
+    path = checkpoint_path(checkpoint_dir)
+    if not os.path.isdir(path):
+        raise AdminError(f"{path} does not exist; check --checkpoint-dir")
+    if not os.path.exists(meta_path(path)):
+        raise AdminError(f"{path} is no checkpoint of Tagstream: it has no tagstream/meta.json; check --checkpoint-dir")
+    scratch = tempfile.mkdtemp(prefix="tagstream-index-")
+    try:
+        try:
+            heads = read_heads(path, scratch, committed)
+        except FileNotFoundError as e:  # a job that is at work has removed what it does not need any more
+            raise StateError(f"{e.filename} has just been removed; read again") from e
+        yield Index(path, replace(heads, layout=replace(heads.layout, lock_wait_s=0.0)))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,195 @@
+"""A new checkpoint's index from records of an old one: cut by key group on disk, then loaded group by group.
+
+Every record keeps its instant, ordering value and time of change, which the loading from a table
+(``state.bulk_load``) gives to all records of a place alike. Memory is that of one key range of a group.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from admin.entries import Entries, key_groups_of
+from admin.errors import AdminError
+from bootstrap.spill import ScanDone, SpillWriter, read_pieces
+from state import codec
+from state.codec import NO_LOCATION, TOMBSTONE, Records
+from state.dictionary import Place, intern
+from state.generation import GenerationMarker, GroupStart, complete_generation, write_start
+from state.key_order import sort_keys
+from state.layout import OrderingKind, StateLayout
+from state.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
+from state.snapshot import take_snapshot
+from state.store_meta import StoreMeta
+
+RUN_ROWS = 1_000_000
+_SAMPLE = 10_000
+_CHAIN_BYTES = 16
+_GENERATION = 1
+
+
+def schema(kind: OrderingKind) -> pa.Schema:
+    """Columns of the records on their way: ``place`` is -1 for a tombstone."""
+    return pa.schema(
+        [
+            ("skey", pa.binary()),
+            ("place", pa.int32()),
+            ("ordering", pa.binary() if kind == "bytes" else pa.int64()),
+            ("flags", pa.uint8()),
+            ("instant", pa.int64()),
+            ("minutes", pa.uint32()),
+        ]
+    )
+
+
+@dataclass
+class Places:
+    """Distinct (partition path, file id) pairs, numbered as they come."""
+
+    numbers: dict[Place, int] = field(default_factory=dict)
+
+    def of(self, places: list[Place]) -> npt.NDArray[np.int32]:
+        """Their numbers."""
+        numbers = self.numbers
+        return np.array([numbers.setdefault(place, len(numbers)) for place in places], np.int32)
+
+    def names(self) -> list[Place]:
+        """The pairs by number."""
+        return list(self.numbers)
+
+
+class Carrier:
+    """Takes records in any order, then loads them as generation 1 of a new index; ``folder`` is for scratch."""
+
+    def __init__(self, layout: StateLayout, labels: tuple[int, ...], folder: str) -> None:
+        self._layout = layout
+        self._labels = labels
+        self._folder = folder
+        self._places = Places()
+        self._writer = SpillWriter(folder, 0, layout.ordering, 0, fsync=False)
+
+    def add(self, entries: Entries) -> None:
+        """Take records."""
+        numbers = self._places.of(entries.places)
+        place = np.full(len(entries.place), -1, np.int32)
+        live = entries.place >= 0
+        place[live] = numbers[entries.place[live]]
+        records = entries.records
+        columns = [
+            entries.skeys,
+            pa.array(place),
+            pa.array(records.ordering, schema(self._layout.ordering).field("ordering").type),
+            pa.array(records.flags),
+            pa.array(records.instant),
+            pa.array(records.minutes),
+        ]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema(self._layout.ordering))
+        self._writer.add(rows, key_groups_of(entries.skeys, len(self._labels)))
+
+    def load(self, instant: str | None, covered: tuple[str, ...], report: dict[str, Any]) -> GenerationMarker:
+        """Load every key group and declare the generation complete; AdminError names a key that came twice."""
+        done = self._writer.close([])
+        places = self._places.names()
+        starts = [self._load(done, group, label, places) for group, label in enumerate(self._labels)]
+        marker = GenerationMarker(
+            generation=_GENERATION,
+            instant=instant,
+            live=sum(s.live for s in starts),
+            tombstones=sum(s.tombstones for s in starts),
+            starts={s.label: 0 for s in starts},
+            report=report,
+            covered=covered,
+        )
+        return complete_generation(self._layout, marker, 0)
+
+    def _load(self, done: ScanDone, group: int, label: int, places: list[Place]) -> GroupStart:
+        scratch = os.path.join(self._folder, f"load-{label}")
+        os.makedirs(scratch)
+        try:
+            return self._load_in(scratch, done, group, label, places)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _load_in(self, scratch: str, done: ScanDone, group: int, label: int, places: list[Place]) -> GroupStart:
+        layout = self._layout
+        digest = blake2b(f"generation {_GENERATION}".encode(), digest_size=_CHAIN_BYTES)
+        records = SortedFile(os.path.join(scratch, "records.sst"))
+        codes = np.full(len(places), NO_LOCATION, np.uint32)
+        used: list[int] = []
+        live = dead = 0
+        for run in _runs(self._folder, done, group):
+            keys, table = _sorted(run, codes, used)
+            values, raw = codec.encode(table, layout.ordering)
+            digest.update(np.fromiter(map(len, keys), "<u4", len(keys)).tobytes())
+            digest.update(b"".join(keys))
+            digest.update(raw)
+            records.put(keys, values)
+            buried = int(np.count_nonzero(table.flags & TOMBSTONE))
+            dead, live = dead + buried, live + len(keys) - buried
+        _, entries, next_code = intern([places[i] for i in used], lambda names: [None] * len(names), 0)
+        for key, value in sorted(entries):
+            digest.update(b"%d %d " % (len(key), len(value)) + key + value)
+        chain = digest.hexdigest()
+        own = sorted([*entries, (META_KEY, StoreMeta(chain, next_code, live, dead).to_bytes())])
+        own_path = os.path.join(scratch, "own.sst")
+        write_sorted_file(own_path, [k for k, _ in own], [v for _, v in own])
+        with RocksStore(os.path.join(scratch, "store")) as store:
+            store.ingest(own_path)
+            if records.finish():
+                store.ingest(records.path)
+            size = sum(f["size"] for f in store.live_files())
+            snapshot = take_snapshot(store, layout, label, 0, chain, None)
+        return write_start(layout, GroupStart(label, _GENERATION, snapshot, live, dead, 0, size), 0)
+
+
+def _sorted(run: pa.Table, codes: npt.NDArray[np.uint32], used: list[int]) -> tuple[list[bytes], Records]:
+    """A key range in key order; new places get the next codes."""
+    skeys = run["skey"].to_numpy()
+    order, first = sort_keys(skeys)
+    if not first.all():
+        key = skeys[order[int(np.flatnonzero(~first)[0])]]
+        raise AdminError(f"record key {key[1:].decode(errors='replace')!r} is there twice; an index has each key once")
+    place = run["place"].to_numpy()[order]
+    live = place >= 0
+    new = np.unique(place[live])
+    new = new[codes[new] == NO_LOCATION]
+    codes[new] = np.arange(len(used), len(used) + len(new), dtype=np.uint32)
+    used += new.tolist()
+    loc = np.full(len(place), NO_LOCATION, np.uint32)
+    loc[live] = codes[place[live]]
+    columns = [run[name].to_numpy()[order] for name in ("instant", "minutes", "flags", "ordering")]
+    return skeys[order].tolist(), Records(loc, *columns)
+
+
+def _runs(folder: str, done: ScanDone, group: int) -> Iterator[pa.Table]:
+    """A key group's rows in key ranges of about RUN_ROWS."""
+    total = sum(p.rows for p in done.pieces if p.group == group)
+    if total == 0:
+        return
+    if total <= RUN_ROWS:
+        yield pa.concat_tables(list(read_pieces(folder, [done], group)))
+        return
+    every = max(1, total // _SAMPLE)
+    sample = [p["skey"].combine_chunks()[::every] for p in read_pieces(folder, [done], group)]
+    ordered = pa.concat_arrays(sample)
+    ordered = ordered.take(pc.sort_indices(ordered))
+    count = -(-total // RUN_ROWS)
+    cuts = [ordered[len(ordered) * i // count] for i in range(1, count)]
+    for low, high in zip([None, *cuts], [*cuts, None], strict=True):
+        yield pa.concat_tables([_between(p, low, high) for p in read_pieces(folder, [done], group)])
+
+
+def _between(rows: pa.Table, low: pa.Scalar | None, high: pa.Scalar | None) -> pa.Table:
+    """Rows with low <= key < high."""
+    if low is not None:
+        rows = rows.filter(pc.greater_equal(rows["skey"], low))
+    return rows if high is None else rows.filter(pc.less(rows["skey"], high))

@@ -1,0 +1,100 @@
+"""Entry of ``tagstream``: the admin commands here, everything else is the stream's.
+
+Exit codes: 0 done, 1 an error, or what was looked for was not found or not right, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import TextIO
+
+from admin.cli import GROUPS, OVERVIEW, parser
+from admin.output import JsonOutput, Output
+from table.errors import ConfigError, TagstreamError
+
+
+def main(argv: Sequence[str], stdout: TextIO | None = None) -> int:
+    """Run the command line behind ``tagstream``."""
+    if argv and argv[0] in GROUPS:
+        return _admin(argv, stdout or sys.stdout)
+    from streaming.main import main as stream  # Spark's import takes a second that the admin commands need not pay
+
+    if not argv:
+        print(OVERVIEW)
+        return 0
+    try:
+        return stream(argv[1:] if argv[0] == "stream" else argv)
+    except SystemExit as e:  # --help
+        if argv[0] != "stream":
+            print("\n" + OVERVIEW)
+        return int(e.code or 0)
+
+
+def console() -> int:
+    """Entry point of the console script ``tagstream``."""
+    try:
+        return main(sys.argv[1:])
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _admin(argv: Sequence[str], stdout: TextIO) -> int:
+    try:
+        arguments = parser().parse_args(argv)
+    except ConfigError as e:
+        return _fail(str(e), 2)
+    except SystemExit as e:  # --help
+        return int(e.code or 0)
+    out = open_output(stdout, json=arguments.json)
+    try:
+        code = _run(arguments, out)
+    except ConfigError as e:
+        out.close(str(e))
+        return _fail(str(e), 2)
+    except (TagstreamError, OSError) as e:
+        if isinstance(e, BrokenPipeError) or (isinstance(e, OSError) and os.environ.get("TAGSTREAM_TRACE")):
+            raise
+        out.close(str(e))
+        return _fail(str(e), 1)
+    out.close()
+    return code
+
+
+def open_output(stdout: TextIO, *, json: bool) -> Output:
+    """JSON when asked for, framed tables on a terminal, plain columns elsewhere."""
+    if json:
+        return JsonOutput(stdout)
+    from admin.text import PlainOutput, TerminalOutput
+
+    return TerminalOutput(stdout) if stdout.isatty() else PlainOutput(stdout)
+
+
+def _run(arguments: argparse.Namespace, out: Output) -> int:
+    # Imported by group: looking at a table needs neither RocksDB nor the stream's modules.
+    if arguments.group == "table":
+        from admin.table_commands import run_table
+
+        return run_table(arguments, out)
+    if arguments.group == "rescale":
+        from admin.rescale import run_rescale
+
+        return run_rescale(arguments, out, _now_ms)
+    from admin.index_commands import run_index
+
+    return run_index(arguments, out, _now_ms)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _fail(text: str, code: int) -> int:
+    print(f"tagstream: error: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,262 @@
+"""``tagstream rescale`` and ``tagstream index import``: a new checkpoint that takes a stream over where it stands.
+
+The new checkpoint is built beside its final name and gets that name when it is whole; the table's writer lease is held
+meanwhile, so no job runs on the table. Its first start reads the takeover record: the index covers exactly the table's
+commits, and a topic goes on at the offsets of the newest commit of its stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+from admin.entries import entries_of
+from admin.errors import AdminError
+from admin.exchange import ExportInfo, read_info
+from admin.imported import imported_entries
+from admin.index_files import checkpoint_path, open_index
+from admin.load import Carrier
+from admin.output import Fact, Output
+from admin.verify import KINDS, Comparison, committed_manifests
+from bootstrap.plan import plan_bootstrap
+from state.generation import GenerationMarker
+from state.layout import StateLayout
+from state.meta import CheckpointMeta, open_or_create_meta
+from streaming.commit_record import CommitRecord, digest, newest_commit, parse
+from streaming.epoch import newest_batch, query_id
+from streaming.lease_keeper import LeaseKeeper
+from streaming.takeover import Takeover
+from table.hoodie_table import HoodieTable
+from table.storage import Storage
+from table.timeline import Timeline
+
+
+def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
+    """Make a checkpoint with another number of key groups."""
+    begun = clock_ms()
+    table = HoodieTable.open(arguments.target_base_path)
+    source = checkpoint_path(arguments.checkpoint_dir)
+    with _alone(table, clock_ms, "rescale") as lease, open_index(source):
+        timeline = table.timeline()
+        newest = _at_rest(table, timeline, source)
+        names = committed_manifests(table, timeline, source)
+        with open_index(source, names) as index, _new_checkpoint(arguments.to_checkpoint_dir) as new:
+            if index.heads.batch_id != newest.batch_id:
+                raise AdminError(
+                    f"the index in {source} ends with batch {index.heads.batch_id}, the newest commit of table "
+                    f"{table.base_path} holds batch {newest.batch_id}: a batch manifest is missing, restore the checkpoint"
+                )
+            meta = index.heads.meta
+            new.create(meta, arguments.key_groups, arguments.shuffle_partitions or meta.shuffle_partitions)
+            carrier = new.carrier()
+            for label in index.labels:
+                with index.group(label) as store:
+                    for entries in entries_of(store, index.layout, label):
+                        carrier.add(entries)
+            loaded = new.finish(carrier, table, timeline, lease, {"rescaled_from": source})
+    _report(out, new, loaded, (clock_ms() - begun) / 1000)
+    return 0
+
+
+def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
+    """Make a checkpoint with the index of an exported file."""
+    begun = clock_ms()
+    path = os.path.abspath(arguments.source)
+    info = read_info(path)
+    table = HoodieTable.open(arguments.target_base_path)
+    with _alone(table, clock_ms, "index import") as lease, _new_checkpoint(arguments.to_checkpoint_dir) as new:
+        plan = plan_bootstrap(table)
+        groups = arguments.key_groups or info.key_groups
+        new.create(info, groups, arguments.shuffle_partitions or info.shuffle_partitions)
+        carrier = new.carrier()
+        there = {(s.file_slice.partition_path, s.file_slice.file_id) for s in plan.slices}
+        for entries in imported_entries(path, info, new.layout, there, begun):
+            carrier.add(entries)
+        loaded = new.finish(carrier, table, plan.timeline, lease, {"imported_from": path}, publish=False)
+        with open_index(new.building) as index:
+            comparison = Comparison(index, plan)
+            first = next(iter(list(comparison.differences(1))), None)
+        if first is not None:
+            counts = ", ".join(f"{n:,} {KINDS[kind]}" for kind, n in comparison.found.items() if n)
+            raise AdminError(
+                f"{path} does not describe table {table.base_path} as of {plan.instant}: {counts} (first: record key "
+                f"{first[1]!r}). Export an index that does, or start with a new checkpoint: the index is then loaded from "
+                "the table"
+            )
+        new.publish(lease, table, plan.timeline)
+    _report(out, new, loaded, (clock_ms() - begun) / 1000)
+    return 0
+
+
+def _report(out: Output, new: _NewCheckpoint, loaded: GenerationMarker, seconds: float) -> None:
+    assert new.meta is not None
+    out.facts(
+        [
+            Fact("checkpoint", "new checkpoint", new.path),
+            Fact("key_groups", "key groups", new.meta.key_groups, "count"),
+            Fact("shuffle_partitions", "shuffle partitions", new.meta.shuffle_partitions, "count"),
+            Fact("keys", "keys", loaded.live, "count"),
+            Fact("tombstones", "tombstones", loaded.tombstones, "count"),
+            Fact("instant", "covers the table up to", loaded.instant),
+            Fact("offsets", "goes on at", new.offsets or "the beginning of the files"),
+            Fact("seconds", "seconds", round(seconds, 1)),
+        ]
+    )
+    out.note(f"start the stream with --checkpoint-dir {new.path}; do not use the old checkpoint any more")
+
+
+def _write_takeover(checkpoint: str, taken: Takeover) -> None:
+    doc = json.dumps({"version": 1, **asdict(taken)}, indent=1).encode()
+    Storage(os.path.join(checkpoint, "tagstream")).replace("takeover.json", doc)
+
+
+@contextmanager
+def _alone(table: HoodieTable, clock_ms: Callable[[], int], label: str) -> Iterator[LeaseKeeper]:
+    """The table's writer lease; LeaseLostError names the job that holds it."""
+    lease = LeaseKeeper(table.storage, clock_ms)
+    try:
+        lease.acquire(f"tagstream {label}")
+        yield lease
+    finally:
+        lease.release()
+
+
+def _at_rest(table: HoodieTable, timeline: Timeline, checkpoint: str) -> CommitRecord:
+    """The table's newest commit, which must be the one the checkpoint ends with; AdminError says why it is not."""
+    found = newest_commit(table, timeline)
+    where = f"table {table.base_path}"
+    if found is None:
+        raise AdminError(f"{where} has no commit: there is nothing to carry over, start with a new checkpoint")
+    instant, record = found
+    if record is None:
+        raise AdminError(
+            f"{where}: its newest commit {instant.time} was made by another writer, and the index in {checkpoint} may lack "
+            "its rows. Run the stream on that checkpoint once, which catches up, then rescale"
+        )
+    ident = query_id(checkpoint)
+    if record.query_id != ident:
+        raise AdminError(
+            f"{where}: its newest commit {instant.time} is of query {record.query_id}, checkpoint {checkpoint} belongs to "
+            f"{'no query yet' if ident is None else f'query {ident}'}. Name the checkpoint that wrote the table last"
+        )
+    finished, planned = newest_batch(checkpoint, "commits"), newest_batch(checkpoint, "offsets")
+    if record.batch_id < (-1 if finished is None else finished):
+        raise AdminError(
+            f"{where}: its newest commit {instant.time} holds batch {record.batch_id}, checkpoint {checkpoint} has finished "
+            f"batch {finished}: commits are missing, the table was restored. Run the stream on that checkpoint once"
+        )
+    if record.batch_id > (-1 if planned is None else planned):
+        raise AdminError(
+            f"{where}: its newest commit {instant.time} holds batch {record.batch_id}, checkpoint {checkpoint} only knows "
+            f"batches up to {planned}: it is an older copy. Name the newest copy"
+        )
+    return record
+
+
+@dataclass
+class _NewCheckpoint:
+    """A checkpoint in the making. ``building`` is its folder until it is whole, ``scratch`` one on the local disk."""
+
+    path: str
+    building: str
+    scratch: str
+    meta: CheckpointMeta | None = None
+    offsets: str | None = None
+
+    @property
+    def layout(self) -> StateLayout:
+        """Of its index."""
+        assert self.meta is not None
+        durable = os.path.join(self.building, "tagstream", "index")
+        local = os.path.join(self.scratch, "local")
+        return StateLayout(durable, local, ordering=self.meta.ordering, global_index=self.meta.global_index)
+
+    def create(self, like: CheckpointMeta | ExportInfo, key_groups: int, shuffle_partitions: int) -> None:
+        """Fix the choices: those of the old one but for the sizes."""
+        self.meta = open_or_create_meta(
+            self.building,
+            shuffle_partitions=shuffle_partitions,
+            key_groups=key_groups,
+            stream_id=like.stream_id,
+            ordering=like.ordering,
+            global_index=like.global_index,
+            explicit=("spark.sql.shuffle.partitions", "index.key.groups"),
+        )
+
+    def carrier(self) -> Carrier:
+        """Takes the records."""
+        assert self.meta is not None
+        return Carrier(self.layout, self.meta.labels, os.path.join(self.scratch, "records"))
+
+    def finish(
+        self,
+        carrier: Carrier,
+        table: HoodieTable,
+        timeline: Timeline,
+        lease: LeaseKeeper,
+        report: dict[str, str],
+        *,
+        publish: bool = True,
+    ) -> GenerationMarker:
+        """Load the index and record what it covers."""
+        assert self.meta is not None
+        covered = tuple(i.time for i in timeline.completed_writes)
+        loaded = carrier.load(timeline.newest_completed, covered, report)
+        self.offsets = _offsets(table, timeline, self.meta.stream_id)
+        _write_takeover(self.building, Takeover(loaded.generation, digest(covered), self.offsets))
+        if publish:
+            self.publish(lease, table, timeline)
+        return loaded
+
+    def publish(self, lease: LeaseKeeper, table: HoodieTable, timeline: Timeline) -> None:
+        """Give the whole checkpoint its name, if the table is still what it was."""
+        lease.check()
+        if table.timeline().completed_writes != timeline.completed_writes:
+            raise AdminError(f"table {table.base_path} was written to meanwhile; end that writer and begin again")
+        try:
+            os.rename(self.building, self.path)
+        except OSError as e:
+            raise AdminError(f"{self.path} was made by another process meanwhile ({e}); give another folder") from e
+        parent = os.open(os.path.dirname(self.path), os.O_RDONLY)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
+
+
+@contextmanager
+def _new_checkpoint(url: str) -> Iterator[_NewCheckpoint]:
+    """A folder for a new checkpoint; nothing is left of one that did not become whole."""
+    path = checkpoint_path(url)
+    if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
+        raise AdminError(f"{path} exists; give --to-checkpoint-dir a folder that does not")
+    building = f"{path}.building"
+    shutil.rmtree(building, ignore_errors=True)  # of a run that was killed: the lease keeps two from being at it
+    os.makedirs(building)
+    scratch = tempfile.mkdtemp(prefix="tagstream-rescale-")
+    try:
+        yield _NewCheckpoint(path, building, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _offsets(table: HoodieTable, timeline: Timeline, stream_id: str) -> str | None:
+    """Where the newest commit of the stream ended, as Spark's starting offsets; None for files."""
+    for instant in reversed(timeline.completed_writes):
+        record = parse(timeline.metadata(table.storage, instant).extra)
+        if record is not None and record.stream_id == stream_id:
+            return starting_offsets_of(record)
+    return None
+
+
+def starting_offsets_of(record: CommitRecord) -> str | None:
+    """Where a commit ended, as Spark's starting offsets; None for files, of which a new query reads all again."""
+    offsets = record.end_offsets
+    return json.dumps(offsets) if all(isinstance(parts, dict) for parts in offsets.values()) else None

@@ -1,0 +1,142 @@
+"""Output for people: framed tables on a terminal, where wide values fold; plain aligned columns everywhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, TextIO
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from admin.output import Column, Fact, Kind, plain
+from streaming.report import size
+
+_CHUNK_ROWS = 1000
+_GAP = "  "
+_NOTHING = "-"
+_NUMBERS = ("count", "bytes")
+_CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), 127)}
+
+
+class TerminalOutput:
+    """Tables by rich; long listings come in tables of a thousand rows, each with its head."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False)
+
+    def facts(self, facts: Sequence[Fact]) -> None:
+        """Two columns without a frame."""
+        grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for fact in facts:
+            if not fact.json_only:
+                grid.add_row(fact.title, Text(shown(fact.value, fact.kind)))
+        self._console.print(grid)
+
+    def listing(self, name: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> int:
+        """A table with a head; ``name`` is for machines."""
+        del name
+        wanted = [i for i, column in enumerate(columns) if not column.json_only]
+        count = 0
+        for chunk in _chunks(rows):
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+            for i in wanted:
+                table.add_column(
+                    columns[i].title,
+                    justify="right" if columns[i].kind in _NUMBERS else "left",
+                    overflow="fold",
+                    no_wrap=columns[i].kind != "text",
+                )
+            for row in chunk:
+                table.add_row(*(Text(shown(row[i], columns[i].kind)) for i in wanted))
+            self._console.print(table)
+            count += len(chunk)
+        return count
+
+    def note(self, text: str) -> None:
+        """A dim line."""
+        self._console.print(Text(text, style="dim"))
+
+    def close(self, error: str | None = None) -> None:
+        """Nothing is left to write; an error is said on standard error."""
+
+
+class PlainOutput:
+    """Aligned columns without colour or folding; numbers without separators, so that other programs can sort them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def facts(self, facts: Sequence[Fact]) -> None:
+        """``title  value`` lines."""
+        found = [fact for fact in facts if not fact.json_only]
+        width = max((cell_len(fact.title) for fact in found), default=0)
+        for fact in found:
+            self._stream.write(f"{_pad(fact.title, width)}{_GAP}{_bare(fact.value)}".rstrip() + "\n")
+
+    def listing(self, name: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> int:
+        """A line of titles and one line a row; the widths are those of the first rows and grow where they must."""
+        del name
+        wanted = [i for i, column in enumerate(columns) if not column.json_only]
+        widths = [0] * len(wanted)
+        count = 0
+        for chunk in _chunks(rows):
+            lines = [[_bare(row[i]) for i in wanted] for row in chunk]
+            if count == 0:
+                lines.insert(0, [columns[i].title for i in wanted])
+            for place in range(len(wanted)):
+                widths[place] = max(widths[place], *(cell_len(line[place]) for line in lines))
+            for line in lines:
+                cells = (
+                    _pad(cell, width, right=columns[i].kind in _NUMBERS)
+                    for cell, width, i in zip(line, widths, wanted, strict=True)
+                )
+                self._stream.write(_GAP.join(cells).rstrip() + "\n")
+            count += len(chunk)
+        return count
+
+    def note(self, text: str) -> None:
+        """A line."""
+        self._stream.write(text + "\n")
+
+    def close(self, error: str | None = None) -> None:
+        """Write out what is buffered; an error is said on standard error."""
+        del error
+        self._stream.flush()
+
+
+def shown(value: Any, kind: Kind) -> str:
+    """A value for people: separators in counts, units for bytes."""
+    if value is not None and kind == "count":
+        return f"{value:,}"
+    if value is not None and kind == "bytes":
+        return size(value)
+    return _bare(value)
+
+
+def _bare(value: Any) -> str:
+    value = plain(value)
+    if value is None:
+        return _NOTHING
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
+    # A control character of a key or value must not reach the terminal as a command.
+    return text.translate(_CONTROL)
+
+
+def _pad(text: str, width: int, *, right: bool = False) -> str:
+    blanks = " " * (width - cell_len(text))
+    return blanks + text if right else text + blanks
+
+
+def _chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
+    stream = iter(rows)
+    for first in stream:
+        yield list(chain([first], islice(stream, _CHUNK_ROWS - 1)))

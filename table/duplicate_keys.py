@@ -1,0 +1,103 @@
+"""Live keys that are there more than once, found by their hashes, so that memory is 8 bytes a row and not the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import TableError
+from table.fs_view import FileSystemView
+from table.hoodie_table import HoodieTable
+from table.schema import RECORD_KEY
+from table.slice_reader import SliceReader
+from table.snapshot import snapshot_schema
+
+_Hashes = npt.NDArray[np.uint64]
+
+
+class DuplicateKeys:
+    """Reads the live keys of a table partition by partition; ``rows`` counts them.
+
+    Keys with equal hashes are read once more and compared themselves.
+    """
+
+    def __init__(self, view: FileSystemView, table: HoodieTable, *, global_keys: bool) -> None:
+        self.rows = 0
+        self._view = view
+        self._global_keys = global_keys
+        self._reader: SliceReader | None = None
+        self._partitions: list[str] = []
+        self._all: list[_Hashes] = []
+        if view.as_of is not None and table.config.populate_meta_fields:
+            schema = snapshot_schema(table, view.timeline, view)
+            self._reader = SliceReader(table, view.timeline, view.as_of, schema, (RECORD_KEY,))
+
+    def check(self, partition: str) -> Iterator[str]:
+        """Keys that are in a partition several times."""
+        if self._reader is None:
+            return
+        try:
+            parts = [_hashes(keys) for keys in self._keys(self._reader, partition)]
+            hashes = np.concatenate([np.zeros(0, np.uint64), *parts])
+            self.rows += len(hashes)
+            twice = _repeated(hashes)
+            if len(twice):
+                suspects = _concat([k.filter(pa.array(_among(k, twice))) for k in self._keys(self._reader, partition)])
+                for count in suspects.value_counts().to_pylist():
+                    if count["counts"] > 1:
+                        yield f"key {count['values']!r} of partition {partition!r} is there {count['counts']} times"
+        except TableError as error:
+            yield str(error)
+            return
+        if self._global_keys:
+            self._partitions.append(partition)
+            self._all.append(np.unique(hashes))
+
+    def check_between(self) -> Iterator[str]:
+        """With global keys: those that are in several of the partitions checked."""
+        if self._reader is None or not self._all:
+            return
+        twice = _repeated(np.concatenate(self._all))
+        if not len(twice):
+            return
+        where: dict[str, list[str]] = {}
+        for partition, hashes in zip(self._partitions, self._all, strict=True):
+            if not np.isin(hashes, twice).any():
+                continue
+            for keys in self._keys(self._reader, partition):
+                # A row loop: only over keys that a sound table has none of.
+                for key in pc.unique(keys.filter(pa.array(_among(keys, twice)))).to_pylist():
+                    found = where.setdefault(key, [])
+                    if partition not in found:
+                        found.append(partition)
+        for key, found in sorted(where.items()):
+            if len(found) > 1:
+                yield f"key {key!r} is in {len(found)} partitions: {', '.join(map(repr, found))}"
+
+    def _keys(self, reader: SliceReader, partition: str) -> Iterator[pa.Array]:
+        for file_slice in self._view.latest_merged_slices(partition):
+            for batch in reader.read(file_slice):
+                yield from batch.column(RECORD_KEY).chunks
+
+
+def _hashes(keys: pa.Array) -> _Hashes:
+    return pd.util.hash_array(keys.to_numpy(zero_copy_only=False), categorize=False)
+
+
+def _among(keys: pa.Array, hashes: _Hashes) -> npt.NDArray[np.bool_]:
+    return np.isin(_hashes(keys), hashes)
+
+
+def _repeated(hashes: _Hashes) -> _Hashes:
+    """Values that occur more than once."""
+    ordered = np.sort(hashes)
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+def _concat(arrays: list[pa.Array]) -> pa.Array:
+    return pa.concat_arrays([pa.array([], pa.string()), *arrays])

@@ -1,0 +1,10 @@
+"""``python -m tagstream``: the console script ``tagstream`` without an installation."""
+
+from __future__ import annotations
+
+import sys
+
+from admin.main import console
+
+if __name__ == "__main__":
+    sys.exit(console())
