@@ -71,15 +71,14 @@ def run_export(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
         with open_index(arguments.checkpoint_dir) as index:
             heads = index.heads
             info = ExportInfo.of(heads.meta, heads.batch_id, heads.instant, tombstones=arguments.all)
-            with pq.ParquetWriter(temp, info.schema(), compression="zstd") as writer:
-                writer.add_key_value_metadata(
-                    {METADATA_KEY: json.dumps({"version": _VERSION, **asdict(info)}).encode()}
-                )
+            about = {METADATA_KEY: json.dumps({"version": _VERSION, **asdict(info)}).encode()}
+            schema = info.schema().with_metadata(about)
+            with pq.ParquetWriter(temp, schema, compression="zstd") as writer:
                 for label in index.labels:
                     with index.group(label) as store:
                         for entries in entries_of(store, index.layout, label):
                             rows = _rows(entries, index.layout, info)
-                            writer.write_batch(rows)
+                            writer.write_batch(rows.replace_schema_metadata(about))
                             dead += len(entries.place) - rows.num_rows if not arguments.all else 0
                             dead += pc.sum(rows["deleted"]).as_py() or 0 if arguments.all else 0
                             live += rows.num_rows
@@ -121,13 +120,12 @@ def read_info(path: str) -> ExportInfo:
     try:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
-            metadata: dict[bytes, bytes] = file.metadata.metadata or {}
     except FileNotFoundError as e:
         raise AdminError(f"{path} does not exist; check --from") from e
     except (pa.ArrowInvalid, OSError) as e:
         raise AdminError(f"{path} is no readable Parquet file ({e}); export the index again") from e
     try:
-        doc: dict[str, Any] = json.loads(metadata[METADATA_KEY])
+        doc: dict[str, Any] = json.loads((schema.metadata or {})[METADATA_KEY])
         version = doc.pop("version")
         if version != _VERSION:
             raise AdminError(f"{path} is an export of version {version!r}, this program knows {_VERSION}")

@@ -13,7 +13,7 @@ from admin.errors import AdminError
 from admin.output import Fact
 from state.delta import apply_delta
 from state.errors import StateError
-from state.generation import read_marker, read_start
+from state.generation import GenerationMarker, read_marker, read_start
 from state.heads import IndexHeads, read_heads
 from state.layout import StateLayout
 from state.meta import meta_path
@@ -41,10 +41,20 @@ class Index:
         """Labels of the key groups; the place of a label is the number of its key group."""
         return self.heads.meta.labels
 
+    @property
+    def marker(self) -> GenerationMarker | None:
+        """What the generation was loaded from; None for an index that began empty."""
+        return read_marker(self.layout, self.heads.generation) if self.heads.generation else None
+
+    @property
+    def partition_regex(self) -> str:
+        """The partitions whose keys it has."""
+        marker = self.marker
+        return str(marker.report.get("partition_regex", ".*")) if marker is not None else ".*"
+
     def facts(self) -> list[Fact]:
         """What every command on an index says first."""
-        heads = self.heads
-        marker = read_marker(self.layout, heads.generation) if heads.generation else None
+        heads, marker = self.heads, self.marker
         instant = heads.instant or (marker.instant if marker is not None else None)
         return [
             Fact("checkpoint", "checkpoint", self.checkpoint),

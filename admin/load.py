@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 
 from admin.entries import Entries, key_groups_of
 from admin.errors import AdminError
+from bootstrap.report import BootstrapReport
 from bootstrap.spill import ScanDone, SpillWriter, read_pieces
 from state import codec
 from state.codec import NO_LOCATION, TOMBSTONE, Records
@@ -95,18 +95,46 @@ class Carrier:
         rows = pa.RecordBatch.from_arrays(columns, schema=schema(self._layout.ordering))
         self._writer.add(rows, key_groups_of(entries.skeys, len(self._labels)))
 
-    def load(self, instant: str | None, covered: tuple[str, ...], report: dict[str, Any]) -> GenerationMarker:
-        """Load every key group and declare the generation complete; AdminError names a key that came twice."""
+    def load(self, table: str, covered: tuple[str, ...], partition_regex: str) -> GenerationMarker:
+        """Load every key group and declare the generation complete; AdminError names a key that came twice.
+
+        ``covered``: the completed writes of the table at ``table``; ``partition_regex``: of the partitions with keys.
+        """
         done = self._writer.close([])
         places = self._places.names()
         starts = [self._load(done, group, label, places) for group, label in enumerate(self._labels)]
+        instant = covered[-1] if covered else None
+        live, tombstones = sum(s.live for s in starts), sum(s.tombstones for s in starts)
+        report = BootstrapReport(
+            table=table,
+            generation=_GENERATION,
+            instant=instant,
+            slices=0,
+            files=0,
+            bytes=0,
+            rows=0,
+            expected_rows=0,
+            live=live,
+            tombstones=tombstones,
+            twice=0,
+            twice_policy="taken from another index",
+            twice_examples=(),
+            mismatched=(),
+            skipped=(),
+            left_out=(),
+            damaged_blocks=0,
+            resumed=0,
+            index_bytes=sum(s.size for s in starts),
+            seconds=0.0,
+            partition_regex=partition_regex,
+        )
         marker = GenerationMarker(
             generation=_GENERATION,
             instant=instant,
-            live=sum(s.live for s in starts),
-            tombstones=sum(s.tombstones for s in starts),
+            live=live,
+            tombstones=tombstones,
             starts={s.label: 0 for s in starts},
-            report=report,
+            report=report.to_dict(),
             covered=covered,
         )
         return complete_generation(self._layout, marker, 0)

@@ -59,7 +59,8 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
                 with index.group(label) as store:
                     for entries in entries_of(store, index.layout, label):
                         carrier.add(entries)
-            loaded = new.finish(carrier, table, timeline, lease, {"rescaled_from": source})
+            loaded = new.finish(carrier, table, timeline, index.partition_regex)
+            new.publish(lease, table, timeline)
     _report(out, new, loaded, (clock_ms() - begun) / 1000)
     return 0
 
@@ -78,7 +79,7 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
         there = {(s.file_slice.partition_path, s.file_slice.file_id) for s in plan.slices}
         for entries in imported_entries(path, info, new.layout, there, begun):
             carrier.add(entries)
-        loaded = new.finish(carrier, table, plan.timeline, lease, {"imported_from": path}, publish=False)
+        loaded = new.finish(carrier, table, plan.timeline, ".*")
         with open_index(new.building) as index:
             comparison = Comparison(index, plan)
             first = next(iter(list(comparison.differences(1))), None)
@@ -195,23 +196,14 @@ class _NewCheckpoint:
         return Carrier(self.layout, self.meta.labels, os.path.join(self.scratch, "records"))
 
     def finish(
-        self,
-        carrier: Carrier,
-        table: HoodieTable,
-        timeline: Timeline,
-        lease: LeaseKeeper,
-        report: dict[str, str],
-        *,
-        publish: bool = True,
+        self, carrier: Carrier, table: HoodieTable, timeline: Timeline, partition_regex: str
     ) -> GenerationMarker:
         """Load the index and record what it covers."""
         assert self.meta is not None
         covered = tuple(i.time for i in timeline.completed_writes)
-        loaded = carrier.load(timeline.newest_completed, covered, report)
+        loaded = carrier.load(table.base_path, covered, partition_regex)
         self.offsets = _offsets(table, timeline, self.meta.stream_id)
         _write_takeover(self.building, Takeover(loaded.generation, digest(covered), self.offsets))
-        if publish:
-            self.publish(lease, table, timeline)
         return loaded
 
     def publish(self, lease: LeaseKeeper, table: HoodieTable, timeline: Timeline) -> None:
