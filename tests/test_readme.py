@@ -54,11 +54,17 @@ def run(block: str, clone: Path, name: str) -> str:
 
 @pytest.mark.spark
 def test_a_table_of_your_own(clone: Path) -> None:
-    first, write, read, submit, *_ = blocks()
+    first, write, read, submit, look, rescale, *_ = blocks()
     run(first, clone, "first")
     run(write, clone, "write")
     assert "batches 0" in run(submit, clone, "submit")  # it goes on where the first run ended
     shown = [line.split()[1:] for line in run(read, clone, "read").splitlines() if " o-" in line]
+    assert sorted(shown) == [["o-1", "2026-01-06", "9", "sent"], ["o-3", "2026-01-06", "8", "new"]]
+    seen = run(look, clone, "look")
+    assert re.search(r"^partition +2026-01-06$", seen, re.M) and re.search(r"^equal +true$", seen, re.M)
+    again = run(rescale, clone, "rescale")
+    assert re.search(r"^key groups +32$", again, re.M) and "end of run: batches 1, records 6, inserts 0" in again
+    shown = [line.split()[1:] for line in run(read, clone, "read rescaled").splitlines() if " o-" in line]
     assert sorted(shown) == [["o-1", "2026-01-06", "9", "sent"], ["o-3", "2026-01-06", "8", "new"]]
 
 
