@@ -74,7 +74,8 @@ def run_export(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
             about = {METADATA_KEY: json.dumps({"version": _VERSION, **asdict(info)}).encode()}
             schema = info.schema().with_metadata(about)
             with pq.ParquetWriter(temp, schema, compression="zstd") as writer:
-                for label in index.labels:
+                for group, label in enumerate(index.labels):
+                    out.progress(f"key group {group + 1} of {len(index.labels)}")
                     with index.group(label) as store:
                         for entries in entries_of(store, index.layout, label):
                             rows = _rows(entries, index.layout, info)

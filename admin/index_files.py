@@ -106,17 +106,23 @@ def checkpoint_path(url: str) -> str:
     return os.path.abspath(url.removeprefix("file://").removeprefix("file:"))
 
 
+def existing_checkpoint(url: str) -> str:
+    """The absolute path of a checkpoint; AdminError when there is none."""
+    path = checkpoint_path(url)
+    if not os.path.isdir(path):
+        raise AdminError(f"{path} does not exist; check --checkpoint-dir")
+    if not os.path.exists(meta_path(path)):
+        raise AdminError(f"{path} is no checkpoint of Tagstream: it has no tagstream/meta.json; check --checkpoint-dir")
+    return path
+
+
 @contextmanager
 def open_index(checkpoint_dir: str, committed: Collection[str] | None = None) -> Iterator[Index]:
     """The index in a checkpoint; AdminError when there is none. Nothing of the checkpoint is locked or changed.
 
     ``committed``: names of the batch manifests that count; by default those of the batches that Spark has committed.
     """
-    path = checkpoint_path(checkpoint_dir)
-    if not os.path.isdir(path):
-        raise AdminError(f"{path} does not exist; check --checkpoint-dir")
-    if not os.path.exists(meta_path(path)):
-        raise AdminError(f"{path} is no checkpoint of Tagstream: it has no tagstream/meta.json; check --checkpoint-dir")
+    path = existing_checkpoint(checkpoint_dir)
     scratch = tempfile.mkdtemp(prefix="tagstream-index-")
     try:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -70,10 +70,13 @@ class Places:
 class Carrier:
     """Takes records in any order, then loads them as generation 1 of a new index; ``folder`` is for scratch."""
 
-    def __init__(self, layout: StateLayout, labels: tuple[int, ...], folder: str) -> None:
+    def __init__(
+        self, layout: StateLayout, labels: tuple[int, ...], folder: str, progress: Callable[[str], None]
+    ) -> None:
         self._layout = layout
         self._labels = labels
         self._folder = folder
+        self._progress = progress
         self._places = Places()
         self._writer = SpillWriter(folder, 0, layout.ordering, 0, fsync=False)
 
@@ -140,6 +143,7 @@ class Carrier:
         return complete_generation(self._layout, marker, 0)
 
     def _load(self, done: ScanDone, group: int, label: int, places: list[Place]) -> GroupStart:
+        self._progress(f"writing key group {group + 1} of {len(self._labels)}")
         scratch = os.path.join(self._folder, f"load-{label}")
         os.makedirs(scratch)
         try:

@@ -58,11 +58,22 @@ def _admin(argv: Sequence[str], stdout: TextIO) -> int:
     except ConfigError as e:
         out.close(str(e))
         return _fail(str(e), 2)
-    except (TagstreamError, OSError) as e:
-        if isinstance(e, BrokenPipeError) or (isinstance(e, OSError) and os.environ.get("TAGSTREAM_TRACE")):
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        out.close("interrupted")  # and the terminal's cursor is back
+        raise
+    except Exception as e:
+        if os.environ.get("TAGSTREAM_TRACE"):
             raise
-        out.close(str(e))
-        return _fail(str(e), 1)
+        # What this project does not raise on purpose says too little without its kind.
+        text = (
+            str(e)
+            if isinstance(e, TagstreamError | OSError)
+            else f"{type(e).__name__}: {e} (TAGSTREAM_TRACE=1 shows where)"
+        )
+        out.close(text)
+        return _fail(text, 1)
     out.close()
     return code
 

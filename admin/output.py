@@ -52,6 +52,9 @@ class Output(Protocol):
     def note(self, text: str) -> None:
         """A sentence for people; machines do not get it."""
 
+    def progress(self, text: str) -> None:
+        """What the command is at; shown on a terminal until the next one, or the end."""
+
     def close(self, error: str | None = None) -> None:
         """End the output; ``error`` is what made the command fail."""
 
@@ -85,6 +88,9 @@ class JsonOutput:
         return count
 
     def note(self, text: str) -> None:
+        """Not for machines."""
+
+    def progress(self, text: str) -> None:
         """Not for machines."""
 
     def close(self, error: str | None = None) -> None:

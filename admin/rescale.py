@@ -20,7 +20,7 @@ from admin.entries import entries_of
 from admin.errors import AdminError
 from admin.exchange import ExportInfo, read_info
 from admin.imported import imported_entries
-from admin.index_files import checkpoint_path, open_index
+from admin.index_files import checkpoint_path, existing_checkpoint, open_index
 from admin.load import Carrier
 from admin.output import Fact, Output
 from admin.verify import KINDS, Comparison, committed_manifests
@@ -41,8 +41,8 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
     """Make a checkpoint with another number of key groups."""
     begun = clock_ms()
     table = HoodieTable.open(arguments.target_base_path)
-    source = checkpoint_path(arguments.checkpoint_dir)
-    with _alone(table, clock_ms, "rescale") as lease, open_index(source):
+    source = existing_checkpoint(arguments.checkpoint_dir)
+    with _alone(table, clock_ms, "rescale") as lease:
         timeline = table.timeline()
         newest = _at_rest(table, timeline, source)
         names = committed_manifests(table, timeline, source)
@@ -54,8 +54,9 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
                 )
             meta = index.heads.meta
             new.create(meta, arguments.key_groups, arguments.shuffle_partitions or meta.shuffle_partitions)
-            carrier = new.carrier()
-            for label in index.labels:
+            carrier = new.carrier(out.progress)
+            for group, label in enumerate(index.labels):
+                out.progress(f"reading key group {group + 1} of {len(index.labels)}")
                 with index.group(label) as store:
                     for entries in entries_of(store, index.layout, label):
                         carrier.add(entries)
@@ -75,13 +76,14 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
         plan = plan_bootstrap(table)
         groups = arguments.key_groups or info.key_groups
         new.create(info, groups, arguments.shuffle_partitions or info.shuffle_partitions)
-        carrier = new.carrier()
+        carrier = new.carrier(out.progress)
         there = {(s.file_slice.partition_path, s.file_slice.file_id) for s in plan.slices}
+        out.progress(f"reading {path}")
         for entries in imported_entries(path, info, new.layout, there, begun):
             carrier.add(entries)
         loaded = new.finish(carrier, table, plan.timeline, ".*")
         with open_index(new.building) as index:
-            comparison = Comparison(index, plan)
+            comparison = Comparison(index, plan, out.progress)
             first = next(iter(list(comparison.differences(1))), None)
         if first is not None:
             counts = ", ".join(f"{n:,} {KINDS[kind]}" for kind, n in comparison.found.items() if n)
@@ -105,10 +107,12 @@ def _report(out: Output, new: _NewCheckpoint, loaded: GenerationMarker, seconds:
             Fact("keys", "keys", loaded.live, "count"),
             Fact("tombstones", "tombstones", loaded.tombstones, "count"),
             Fact("instant", "covers the table up to", loaded.instant),
-            Fact("offsets", "goes on at", new.offsets or "the beginning of the files"),
+            Fact("offsets", "goes on at", new.offsets, json_only=new.offsets is None),
             Fact("seconds", "seconds", round(seconds, 1)),
         ]
     )
+    if new.offsets is None:
+        out.note("files are all read again: what the table has already is late or the same")
     out.note(f"start the stream with --checkpoint-dir {new.path}; do not use the old checkpoint any more")
 
 
@@ -190,10 +194,10 @@ class _NewCheckpoint:
             explicit=("spark.sql.shuffle.partitions", "index.key.groups"),
         )
 
-    def carrier(self) -> Carrier:
+    def carrier(self, progress: Callable[[str], None]) -> Carrier:
         """Takes the records."""
         assert self.meta is not None
-        return Carrier(self.layout, self.meta.labels, os.path.join(self.scratch, "records"))
+        return Carrier(self.layout, self.meta.labels, os.path.join(self.scratch, "records"), progress)
 
     def finish(
         self, carrier: Carrier, table: HoodieTable, timeline: Timeline, partition_regex: str

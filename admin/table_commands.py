@@ -159,7 +159,9 @@ def _file(found: FileSlice) -> tuple[Any, ...]:
 
 
 def _validate(table: HoodieTable, arguments: argparse.Namespace, out: Output) -> int:
-    check = Validation(table, global_keys=arguments.global_keys)
+    check = Validation(
+        table, global_keys=arguments.global_keys, on_partition=lambda p: out.progress(f"partition {p!r}")
+    )
     count = out.listing("problems", (Column("problem", "problem"),), ((text,) for text in check.problems()))
     out.facts(
         [

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +29,7 @@ class TerminalOutput:
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
+        self._status: Status | None = None
 
     def facts(self, facts: Sequence[Fact]) -> None:
         """Two columns without a frame."""
@@ -63,8 +65,18 @@ class TerminalOutput:
         """A dim line."""
         self._console.print(Text(text, style="dim"))
 
+    def progress(self, text: str) -> None:
+        """A line that is gone at the end."""
+        if self._status is None:
+            self._status = self._console.status("")
+            self._status.start()
+        self._status.update(Text(text, style="dim"))
+
     def close(self, error: str | None = None) -> None:
-        """Nothing is left to write; an error is said on standard error."""
+        """Take the progress away; an error is said on standard error."""
+        del error
+        if self._status is not None:
+            self._status.stop()
 
 
 class PlainOutput:
@@ -104,6 +116,9 @@ class PlainOutput:
     def note(self, text: str) -> None:
         """A line."""
         self._stream.write(text + "\n")
+
+    def progress(self, text: str) -> None:
+        """Only for terminals."""
 
     def close(self, error: str | None = None) -> None:
         """Write out what is buffered; an error is said on standard error."""

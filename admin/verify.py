@@ -10,7 +10,7 @@ import argparse
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,7 +64,7 @@ def run_verify(arguments: argparse.Namespace, out: Output) -> int:
                 Fact("as_of", "table as of", plan.instant),
             ]
         )
-        comparison = Comparison(index, plan)
+        comparison = Comparison(index, plan, out.progress)
         listed = out.listing("differences", _COLUMNS, comparison.differences(arguments.limit))
     total = sum(comparison.found.values())
     if listed < total:
@@ -94,6 +94,7 @@ class Comparison:
 
     index: Index
     plan: BootstrapPlan
+    progress: Callable[[str], None]
     found: Counter[str] = field(default_factory=Counter)
     table_keys: int = 0
     index_keys: int = 0
@@ -106,6 +107,7 @@ class Comparison:
             scanned = self._scan(folder, places)
             room = limit
             for group, label in enumerate(self.index.labels):
+                self.progress(f"comparing key group {group + 1} of {len(self.index.labels)}")
                 for row in self._group(folder, scanned, group, label, places):
                     if limit == 0 or room > 0:
                         room -= 1
@@ -118,15 +120,16 @@ class Comparison:
         layout, groups = self.index.layout, len(self.index.labels)
         writer = SpillWriter(folder, 0, layout.ordering, 0, fsync=False)
         reader = key_reader(self.plan, None)
-        for planned in self.plan.slices:
+        for number, planned in enumerate(self.plan.slices):
             assert reader is not None
+            self.progress(f"reading file group {number + 1} of {len(self.plan.slices)} of the table")
             found = planned.file_slice
-            (number,) = places.of([(found.partition_path, found.file_id)]).tolist()
+            (place_number,) = places.of([(found.partition_path, found.file_id)]).tolist()
             for batch in scan_slice(reader, found):
                 if batch.deleted or not len(batch.keys):
                     continue
                 skeys = state_keys(batch.keys, found.partition_path, layout)
-                place = pa.array(np.full(len(skeys), number, np.int32))
+                place = pa.array(np.full(len(skeys), place_number, np.int32))
                 rows = pa.RecordBatch.from_arrays([skeys, place], schema=_TABLE_SCHEMA)
                 writer.add(rows, key_groups_of(skeys, groups))
                 self.table_keys += len(skeys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,12 +34,16 @@ def validate(table: HoodieTable) -> list[str]:
 class Validation:
     """One check of a table, partition by partition; the counters tell what was looked at.
 
-    ``global_keys``: a record key may be in one partition only. Memory is that of the commits' write stats, of one file's
-    keys and of 8 bytes a live row (of the whole table with ``global_keys``, else of one partition).
+    ``global_keys``: a record key may be in one partition only. ``on_partition`` is told which one is looked at. Memory is
+    that of the commits' write stats, of one file's keys and of 8 bytes a live row (of the whole table with
+    ``global_keys``, else of one partition).
     """
 
-    def __init__(self, table: HoodieTable, *, global_keys: bool = False) -> None:
+    def __init__(
+        self, table: HoodieTable, *, global_keys: bool = False, on_partition: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._table = table
+        self._on_partition = on_partition
         self._global_keys = global_keys
         self.partitions = 0
         self.files = 0
@@ -64,6 +68,7 @@ class Validation:
         keys = DuplicateKeys(view, table, global_keys=self._global_keys)
         for partition in partitions:
             self.partitions += 1
+            self._on_partition(partition)
             yield from self._files(timeline, partition, stats)
             present = {join(partition, e.name) for e in table.storage.list(partition) if not e.is_dir}
             yield from _missing_files(view, partition, by_partition.get(partition, ()), present)

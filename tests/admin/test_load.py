@@ -1,0 +1,114 @@
+"""Records carried into a new index come out as they went in, whatever kind of ordering value and index."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from admin.entries import Entries, entries_of, key_groups_of, record_keys, state_keys
+from admin.errors import AdminError
+from admin.load import Carrier
+from state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from state.generation import newest_generation, starting_pointer
+from state.key_group import balanced_labels, key_group
+from state.layout import OrderingKind, StateLayout
+from state.view import open_view
+
+LABELS = balanced_labels(5, 2)
+PLACES = [("p0", "f0-0"), ("p1", "f1-0"), ("", "f2-0")]
+KINDS = list(product(get_args(OrderingKind), (True, False)))
+
+
+def made(layout: StateLayout, n: int, first: int = 0) -> Entries:
+    """Records of every sort: some are tombstones, of some the ordering value is not known."""
+    numbers = np.arange(first, first + n)
+    keys = pa.array([f"key-{i}-é" * (1 + i % 3) for i in numbers.tolist()])
+    place = np.where(numbers % 7 == 0, -1, numbers % len(PLACES)).astype(np.int64)
+    partitions = pa.array([PLACES[i % len(PLACES)][0] for i in numbers.tolist()])
+    flags = np.where(place < 0, TOMBSTONE, 0) | np.where((numbers % 11 == 0) | (layout.ordering == "none"), 2, 0)
+    known = (flags & ORDERING_UNKNOWN) == 0
+    ordering: Any = np.where(known, numbers * 3 - 100, 0).astype(np.int64) if layout.ordering != "none" else 0 * numbers
+    if layout.ordering == "bytes":
+        ordering = np.array([b"v%d" % i if ok else b"" for i, ok in zip(numbers.tolist(), known, strict=True)], object)
+    instant = 20_260_101_000_000_000 + numbers
+    minutes = (29_000_000 + numbers).astype(np.uint32)
+    loc = np.full(n, NO_LOCATION, np.uint32)
+    records = Records(loc, instant, minutes, flags.astype(np.uint8), ordering)
+    return Entries(state_keys(keys, partitions, layout), records, PLACES, place)
+
+
+def rows(entries: Entries) -> list[tuple[Any, ...]]:
+    """Each key with all that is known of it."""
+    r = entries.records
+    places = [entries.places[i] if i >= 0 else None for i in entries.place.tolist()]
+    columns = (r.instant.tolist(), r.minutes.tolist(), r.flags.tolist(), r.ordering.tolist())
+    return list(zip(entries.skeys.to_pylist(), places, *columns, strict=True))
+
+
+def content(layout: StateLayout) -> dict[int, list[tuple[Any, ...]]]:
+    """What is in every key group of generation 1."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for label in LABELS:
+        with open_view(layout, label, starting_pointer(layout, 1, label), 0) as store:
+            found[label] = [row for piece in entries_of(store, layout, label) for row in rows(piece)]
+    return found
+
+
+def make_layout(folder: Path, kind: OrderingKind, global_index: bool) -> StateLayout:
+    return StateLayout(str(folder / "durable"), str(folder / "local"), kind, global_index, durable_fsync=False)
+
+
+@pytest.mark.parametrize(("kind", "global_index"), KINDS)
+@pytest.mark.parametrize("run_rows", [1_000_000, 50])
+def test_records_come_out_as_they_went_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: OrderingKind, global_index: bool, run_rows: int
+) -> None:
+    monkeypatch.setattr("admin.load.RUN_ROWS", run_rows)
+    layout = make_layout(tmp_path, kind, global_index)
+    pieces = [made(layout, 300), made(layout, 200, 300)]
+    said: list[str] = []
+    carrier = Carrier(layout, LABELS, str(tmp_path / "scratch"), said.append)
+    for piece in pieces:
+        carrier.add(piece)
+    marker = carrier.load("/t", ("20260101000000000", "20260102000000000"), ".*")
+
+    found = content(layout)
+    wanted = [row for piece in pieces for row in rows(piece)]
+    assert sorted(row for group in found.values() for row in group) == sorted(wanted)
+    for label, group in found.items():
+        assert {LABELS[key_group(row[0][1:], len(LABELS))] for row in group} == {label}
+        assert [row[0] for row in group] == sorted(row[0] for row in group)
+    dead = sum(place is None for _, place, *_ in wanted)
+    assert (marker.live, marker.tombstones) == (len(wanted) - dead, dead)
+    assert (marker.instant, marker.covered) == ("20260102000000000", ("20260101000000000", "20260102000000000"))
+    assert newest_generation(layout) == marker
+    assert len(said) == len(LABELS)
+
+
+def test_a_key_that_comes_twice(tmp_path: Path) -> None:
+    layout = make_layout(tmp_path, "int64", True)
+    carrier = Carrier(layout, LABELS, str(tmp_path / "scratch"), lambda _: None)
+    carrier.add(made(layout, 20))
+    carrier.add(made(layout, 1, 4))
+    with pytest.raises(AdminError, match="'key-4-é.*' is there twice"):
+        carrier.load("/t", (), ".*")
+    assert newest_generation(layout) is None
+
+
+@pytest.mark.parametrize("global_index", [True, False])
+def test_state_keys_and_back(tmp_path: Path, global_index: bool) -> None:
+    layout = make_layout(tmp_path, "none", global_index)
+    keys = pa.array(["k1", "key with \u0000 NUL", "ünï", "x" * 2000])
+    partitions = pa.array(["p0", "a/b", "", "p=1"])
+    skeys = state_keys(keys, partitions, layout)
+    back, found = record_keys(skeys, layout)
+    assert back.equals(keys)
+    assert found is None if global_index else found.equals(partitions)
+    rest = [s[1:] for s in skeys.to_pylist()]
+    assert key_groups_of(skeys, 7).tolist() == [key_group(r, 7) for r in rest]
+    assert state_keys(keys, "p0", layout)[0].as_py() == skeys[0].as_py()
