@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 
@@ -15,7 +15,8 @@ from bootstrap.missing import missing_files
 from table.errors import ConfigError, UnsupportedTableError
 from table.file_group import FileSlice
 from table.hoodie_table import HoodieTable
-from table.timeline import Timeline
+from table.names import parse_base_file_name, parse_log_file_name
+from table.timeline import FileGroupId, Timeline
 
 _TASK_BYTES = 64 << 20
 _TASK_SLICES = 500
@@ -102,8 +103,13 @@ class BootstrapPlan:
         return tuple(map(tuple, tasks))
 
 
-def plan_bootstrap(table: HoodieTable, partition_regex: str = ".*") -> BootstrapPlan:
-    """List the table. ``partition_regex`` must match the whole partition path of what is to be indexed."""
+def plan_bootstrap(
+    table: HoodieTable, partition_regex: str = ".*", only: Collection[FileGroupId] | None = None
+) -> BootstrapPlan:
+    """List the table. ``partition_regex`` must match the whole partition path of what is to be indexed.
+
+    ``only``: file groups to look at, as (partition path, file id); all by default.
+    """
     if not table.config.populate_meta_fields:
         raise UnsupportedTableError(
             f"table {table.config.name} at {table.base_path} has hoodie.populate.meta.fields=false: its rows carry no "
@@ -123,13 +129,15 @@ def plan_bootstrap(table: HoodieTable, partition_regex: str = ".*") -> Bootstrap
     stats = _stats_by_file(table, timeline)
     listed: dict[tuple[str, str], FileSlice] = {}
     slices: list[PlannedSlice] = []
-    for partition in view.partitions():
+    for partition in view.partitions() if only is None else sorted({partition for partition, _ in only}):
         if wanted.fullmatch(partition) is None:
             left_out.append(
                 LeftOut(f"partition {partition!r}", f"index.partition.regex={partition_regex} leaves it out")
             )
             continue
         for found in view.latest_merged_slices(partition):
+            if only is not None and (partition, found.file_id) not in only:
+                continue
             listed[found.partition_path, found.file_id] = found
             kept, empty = _without_empty_files(found)
             left_out += empty
@@ -139,7 +147,11 @@ def plan_bootstrap(table: HoodieTable, partition_regex: str = ".*") -> Bootstrap
                 writes, deletes = sum(log.all_writes for log in logs), sum(log.all_deletes for log in logs)
                 slices.append(PlannedSlice(kept, base.rows if base else None, writes, deletes))
     for (partition, file_id), instant in sorted(timeline.replaced.items()):
+        if only is not None and (partition, file_id) not in only:
+            continue
         left_out.append(LeftOut(f"file group {partition}/{file_id}", f"replaced by instant {instant}"))
+    if only is not None:
+        stats = {path: stat for path, stat in stats.items() if _group_of(path) in only}
     missing = missing_files(timeline, listed, stats, wanted, by_name=table.config.version < 8)
     return BootstrapPlan(table, timeline, view.as_of, tuple(slices), tuple(left_out), missing, partition_regex)
 
@@ -152,6 +164,12 @@ def _without_empty_files(found: FileSlice) -> tuple[FileSlice | None, list[LeftO
         empty, kept = [found.base_file.name, *empty], replace(kept, base_file=None)
     left_out = [LeftOut(f"file {found.partition_path}/{name}", "it is empty") for name in empty]
     return (kept if kept.base_file is not None or kept.log_files else None), left_out
+
+
+def _group_of(path: str) -> FileGroupId | None:
+    partition, _, name = path.rpartition("/")
+    part = parse_base_file_name(name) or parse_log_file_name(name)
+    return (partition, part.file_id) if part is not None else None
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def bootstrap_index(
     if generation < 1:
         raise ValueError("generation 0 is the empty index; a bootstrap makes 1 or a greater one")
     check_labels(labels)
-    _check_ordering(table, layout, ordering_type)
+    check_ordering(table, layout, ordering_type)
     plan = plan_bootstrap(table, partition_regex) if plan is None else plan
     marker = read_marker(layout, generation)
     if marker is not None:
@@ -92,9 +92,9 @@ def bootstrap_index(
     )
     watch = _Watch(spec, progress, clock_ms)
     resumed = watch.resumed()
-    scanned: list[ScanDone] = _run(spark, partial(scan_task, spec), len(spec.tasks), partial(watch.tick, "scan"))
+    scanned: list[ScanDone] = run_tasks(spark, partial(scan_task, spec), len(spec.tasks), partial(watch.tick, "scan"))
     watch.begin_load(sum(p.rows for done in scanned for p in done.pieces))
-    starts: list[GroupStart] = _run(spark, partial(load_task, spec), len(labels), partial(watch.tick, "load"))
+    starts: list[GroupStart] = run_tasks(spark, partial(load_task, spec), len(labels), partial(watch.tick, "load"))
     report = make_report(spec, scanned, starts, resumed, (clock_ms() - begun) / 1000)
     done = GenerationMarker(
         generation,
@@ -111,7 +111,8 @@ def bootstrap_index(
     return report
 
 
-def _check_ordering(table: HoodieTable, layout: StateLayout, ordering_type: pa.DataType | None) -> None:
+def check_ordering(table: HoodieTable, layout: StateLayout, ordering_type: pa.DataType | None) -> None:
+    """The stream must order as the table does; BootstrapError otherwise."""
     if ordering_kind(ordering_type) != layout.ordering:
         raise ValueError(f"ordering values of type {ordering_type} are not kept as {layout.ordering!r}")
     if (ordering_type is None) != (table.config.ordering_field is None):
@@ -152,7 +153,9 @@ def _pin(layout: StateLayout, generation: int, first_batch: int, fingerprint: st
     return minutes_of(now_ms)
 
 
-def _run(spark: SparkSession | None, task: Callable[[int], Any], count: int, tick: Callable[[], None]) -> list[Any]:
+def run_tasks(
+    spark: SparkSession | None, task: Callable[[int], Any], count: int, tick: Callable[[], None]
+) -> list[Any]:
     """Results of tasks 0..count-1 in order; the first TagstreamError of one is raised as it is."""
     if spark is None:
         results = []

@@ -40,7 +40,10 @@ TWICE_SUFFIX = ".twice.jsonl"
 
 @dataclass(frozen=True)
 class BootstrapSpec:
-    """All that a task needs; sent to every task. `tasks` are numbers of the plan's slices, `minutes` the load's time."""
+    """All that a task needs; sent to every task. `tasks` are numbers of the plan's slices, `minutes` the load's time.
+
+    `epoch`: the catch-up that is made, 0 for a load of the whole table.
+    """
 
     plan: BootstrapPlan
     reader: SliceReader | None
@@ -51,11 +54,14 @@ class BootstrapSpec:
     minutes: int
     corrupt: CorruptPolicy
     tasks: tuple[tuple[int, ...], ...]
+    epoch: int = 0
 
     @property
     def scan_dir(self) -> str:
         """Where scanned keys wait to be loaded."""
-        return os.path.join(self.layout.generation_dir(self.generation), "scan")
+        layout = self.layout
+        folder = layout.epoch_dir(self.generation, self.epoch) if self.epoch else layout.generation_dir(self.generation)
+        return os.path.join(folder, "scan")
 
     def all_done(self) -> list[ScanDone]:
         """Every scan task's account; BootstrapError when one is not done."""

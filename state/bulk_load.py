@@ -189,6 +189,15 @@ def _load_run(
     totals.live += len(keys) - buried
 
 
+def resolve_run(run: KeyRun, places: LoadPlaces) -> tuple[INT64, list[Twice]]:
+    """The row that stands for each key, in key order, and the keys that are live in several places."""
+    order, first = sort_keys(run.skeys)
+    if first.all():
+        return order, []
+    totals = _Totals()
+    return _choose(run, order, first, places, totals), totals.twice
+
+
 def _choose(run: KeyRun, order: INT64, first: npt.NDArray[np.bool_], places: LoadPlaces, totals: _Totals) -> INT64:
     """The row that stands for each key, in key order; keys with several live rows are added to the totals.
 

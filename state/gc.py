@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from state.durable import batch_of, crc_of
 from state.epoch import complete_epochs, side_path
+from state.errors import IndexDamagedError
 from state.generation import generation_numbers, newest_generation
 from state.layout import StateLayout
 from state.manifest import BatchManifest, DeltaRef
@@ -36,7 +37,11 @@ def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: in
     for batch, name in reversed(old):
         if name.startswith(".") or not name.endswith(".json"):
             continue
-        refs = BatchManifest.read(os.path.join(manifests_dir, name)).deltas
+        try:
+            refs = BatchManifest.read(os.path.join(manifests_dir, name)).deltas
+        except IndexDamagedError:  # an older one then stands for its groups, which keeps more
+            needed.add(name)
+            continue
         if batch == oldest_batch or any(label not in newest for label in refs):
             needed.add(name)
         for label, text in refs.items():

@@ -143,8 +143,15 @@ def newest_generation(layout: StateLayout) -> GenerationMarker | None:
 
 def next_generation(layout: StateLayout) -> int:
     """The number to load next: an unfinished load of it goes on."""
-    newest = newest_generation(layout)
-    return 1 if newest is None else newest.generation + 1
+    numbers = generation_numbers(layout)
+    while numbers:
+        number = numbers.pop()
+        try:
+            if read_marker(layout, number) is not None:
+                return number + 1
+        except StateError:  # damaged: what is loaded next must not be confused with it
+            return number + 1
+    return 1
 
 
 def starting_pointer(layout: StateLayout, generation: int, label: int) -> Pointer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from state.durable import temp_path
-from state.errors import StateError
+from state.errors import IndexDamagedError, StateError
 from state.pointer import FileRef, Pointer
 
 MANIFEST_VERSION = 2
@@ -102,7 +102,7 @@ class BatchManifest:
 
     @classmethod
     def read(cls, path: str) -> BatchManifest:
-        """Read a manifest; StateError when it is missing or damaged."""
+        """Read a manifest; IndexDamagedError when it is missing or damaged, StateError for another version."""
         try:
             with open(path, encoding="utf-8") as f:
                 doc: dict[str, Any] = json.load(f)
@@ -111,7 +111,7 @@ class BatchManifest:
                 doc["deltas"] = {int(label): str(ref) for label, ref in doc["deltas"].items()}
                 return cls(**doc)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-            raise StateError(
-                f"batch manifest {path} cannot be read ({e!r}); restore it, or use a new checkpoint"
+            raise IndexDamagedError(
+                f"batch manifest {path} cannot be read ({e!r}); restore it, or let the index be loaded from the table again"
             ) from e
         raise StateError(f"batch manifest {path} has version {version!r}, this program knows {MANIFEST_VERSION}")

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TextIO
 
-from bootstrap.coverage import CheckpointState, TableCommit, check_coverage
+from bootstrap.catch_up import plan_catch_up
 from bootstrap.errors import IndexCoverageError
 from bootstrap.plan import BootstrapPlan, plan_bootstrap
 from state.generation import read_marker
@@ -16,9 +16,9 @@ from state.layout import StateLayout
 from state.meta import meta_path, read_meta
 from streaming.bootstrap_load import is_as_asked
 from streaming.bootstrap_only import stream_problem
-from streaming.commit_record import digest, newest_commit
+from streaming.cover_plan import CoverStep, next_step
+from streaming.coverage import CheckpointState, IndexPlace
 from streaming.dry_run_page import Page
-from streaming.epoch import newest_batch, query_id
 from streaming.options import Options
 from streaming.report import size
 from streaming.table_match import check_options, new_config, stream_schema
@@ -27,6 +27,8 @@ from table.errors import TableNotFoundError
 from table.hoodie_table import HoodieTable
 from table.instant import Instant
 from table.timeline import Timeline
+
+RETAINED_BATCHES = 100  # Spark's default of spark.sql.streaming.minBatchesToRetain
 
 
 def explain_start(options: Options, out: TextIO) -> bool:
@@ -92,35 +94,45 @@ def _decide(page: Page, options: Options, table: HoodieTable, timeline: Timeline
     if problem is not None:
         return f"end with an error: {problem}", False
     then = "end" if options.bootstrap_only else "stream"
-    found = newest_commit(table, timeline)
-    if found is None:
-        return f"nothing needs to be loaded, the table has no rows; {then}", True
-    instant, record = found
-    state = CheckpointState(
-        query_id(checkpoint), newest_batch(checkpoint, "offsets"), newest_batch(checkpoint, "commits")
-    )
-    ours = record is not None and record.query_id == state.query_id
-    if state.finished is not None or ours:
-        earlier = digest(i.time for i in timeline.completed_writes if i.time != instant.time)
-        newest = TableCommit(instant.time, None, None)
-        if record is not None:
-            newest = TableCommit(instant.time, record.query_id, record.batch_id, alone=record.follows == earlier)
-        try:
-            check_coverage(table.base_path, checkpoint, newest, state)
-        except IndexCoverageError as e:
-            return f"not go on as it is: {e}", False
-        return (
-            f"go on: the index in the checkpoint covers the table (batch {newest.batch_id} is its newest); {then}",
-            True,
-        )
+    state = CheckpointState.read(checkpoint)
     layout = StateLayout(os.path.join(checkpoint, "tagstream", "index"), "")
     taken = read_takeover(checkpoint)
-    if taken is not None and taken.follows == digest(i.time for i in timeline.completed_writes):
-        marker = read_marker(layout, taken.generation)
-        if marker is not None and is_as_asked(layout, options, taken.generation):
+    generation = taken.generation if taken is not None else 0
+    files = options.source_class != "kafka"
+    try:
+        step = next_step(
+            IndexPlace(checkpoint, layout, generation, RETAINED_BATCHES, files), table, timeline, state, taken
+        )
+    except IndexCoverageError as e:
+        return f"end with an error: {e}", False
+    new = state.query_id is None or state.planned is None
+    if step.kind == "nothing" and taken is not None and new and not is_as_asked(layout, options, taken.generation):
+        step = CoverStep("load", "the loaded index is not as these options ask for")
+    if step.kind == "nothing":
+        if not timeline.completed_writes:
+            return f"nothing needs to be loaded, the table has no rows; {then}", True
+        if taken is not None and new:
+            marker = read_marker(layout, taken.generation)
+            assert marker is not None
             return f"use the index that was loaded as of {marker.instant} ({marker.live:,} keys); {then}", True
+        return (
+            f"go on: the index in the checkpoint covers the table (batch {state.finished} is its newest); {then}",
+            True,
+        )
     if not options.index_bootstrap_enabled:
-        return "end with an error: the index does not know the table's rows, and index.bootstrap.enabled=false", False
+        return f"end with an error: {step.why}, and index.bootstrap.enabled=false", False
+    if step.kind == "catch up":
+        touched = plan_catch_up(table, step.found.uncovered, options.index_partition_regex)
+        page.row("behind by", step.why)
+        if not touched.too_big(read_meta(checkpoint).key_groups):
+            _plan_rows(page, touched.plan)
+            return f"catch the index up with {len(touched.touched):,} file groups, then {then}", True
+    if step.kind == "retire":
+        page.row("found", step.why)
+        return (
+            f"put Spark's part of the checkpoint aside, load the index from the table, then {then} where its newest commit "
+            "of this stream ended"
+        ), True
     plan = plan_bootstrap(table, options.index_partition_regex)
     _plan_rows(page, plan)
     if plan.missing and options.index_bootstrap_corrupt == "fail":

@@ -23,8 +23,11 @@ LOG = logging.getLogger("tagstream")
 _SHOWN = 20  # lines of one kind; all are in the generation's complete.json
 
 
-def load_index(job: JobContext, spark: SparkSession, generation: int) -> BootstrapReport:
-    """Load `generation` as the job's options say. A stop that is asked for ends it; the next start goes on there."""
+def load_index(job: JobContext, spark: SparkSession, generation: int, first_batch: int) -> BootstrapReport:
+    """Load `generation` as the job's options say, for batches from `first_batch` on.
+
+    A stop that is asked for ends it; the next start goes on there.
+    """
     options = job.options
     plan = plan_bootstrap(job.table, options.index_partition_regex)
     LOG.info(
@@ -52,6 +55,7 @@ def load_index(job: JobContext, spark: SparkSession, generation: int) -> Bootstr
         ordering_type=job.decode.ordering_type,
         partition_regex=options.index_partition_regex,
         corrupt=options.index_bootstrap_corrupt,
+        first_batch=first_batch,
         spark=spark,
         progress=progress,
         plan=plan,

@@ -11,6 +11,7 @@ from collections.abc import Callable, MutableMapping
 from pyspark.sql import SparkSession
 
 from state.generation import read_marker
+from streaming.cover import cover_table
 from streaming.crash import CrashPlan
 from streaming.job import make_context, spark_conf
 from streaming.lease_keeper import LeaseKeeper
@@ -19,7 +20,7 @@ from streaming.progress import Progress
 from streaming.session import start_session
 from streaming.shutdown import StopFlag
 from streaming.table_match import check_options, stream_schema
-from streaming.takeover import cover_table, read_takeover
+from streaming.takeover import read_takeover
 from table.buckets import check_not_bucketed
 from table.errors import UnsupportedTableError
 from table.hoodie_table import HoodieTable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from state.layout import StateLayout
 from state.manifest import BatchManifest
 from state.meta import CheckpointMeta
 from streaming.bootstrap_progress import LoadLog
+from streaming.commit_record import CommitRecord
 from streaming.crash import CrashPlan
 from streaming.decode_spec import DecodeSpec
 from streaming.epoch import Epoch, newest_batch
@@ -35,9 +36,9 @@ class JobContext:
     """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats.
 
     ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups
-    since. ``taken_over``: digest of the commits the
-    loaded index covers, while no batch of this query is committed. ``starting_offsets``: Spark's, for a new query.
-    ``loading`` is told how far the loading of the index is.
+    since. ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
+    commits of this query that Spark may run again. ``instant``: the write that this process
+    began last. ``starting_offsets``: Spark's, for a new query. ``loading`` is told how far the loading of the index is.
     """
 
     options: Options
@@ -56,9 +57,12 @@ class JobContext:
     clock_ms: Callable[[], int]
     retain_batches: int
     as_of: str | None = None
+    instant: str | None = None
     generation: int = 0
     index_epoch: int = 0
-    taken_over: str | None = None
+    covered: frozenset[str] = frozenset()
+    loaded: frozenset[str] = frozenset()
+    batches: Mapping[int, tuple[str, CommitRecord]] = field(default_factory=dict)
     starting_offsets: str | None = None
     loading: Callable[[BootstrapProgress], None] = field(default_factory=LoadLog)
     last_records: int = 0
@@ -98,7 +102,13 @@ class JobContext:
         )
 
     def pin_replay(self, epoch: Epoch, instant: str, manifest: str) -> None:
-        """Write the profile that makes the tag step adopt the deltas of a batch the table already holds."""
+        """Write the profile that makes the tag step adopt the deltas of a batch the table already holds.
+
+        An index that was loaded over that commit has its rows already: there is nothing to adopt.
+        """
+        if instant in self.loaded:
+            self._pin(epoch, instant, mode="replay")
+            return
         made = BatchManifest.read(os.path.join(self.manifests_dir, manifest))
         self._pin(
             epoch, instant, mode="replay", manifest=made.deltas, generation=made.generation, index_epoch=made.epoch

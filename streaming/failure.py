@@ -28,6 +28,13 @@ def explain(error: BaseException, options: Options) -> str:
     return f"Spark failed: {last} (the full text is in the log; nothing of the batch was committed, a restart does it again)"
 
 
+def own_errors(error: BaseException) -> list[tuple[str, str]]:
+    """(class name, text) of the project's own errors that a failure stands for, also of those raised in a task."""
+    if isinstance(error, TagstreamError):
+        return [(type(error).__name__, str(error))]
+    return [(name, text) for name, text in _OWN.findall(_full_text(error))]
+
+
 _KNOWN = (
     (
         r"UnknownTopicOrPartitionException|This server does not host this topic-partition",

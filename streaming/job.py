@@ -14,10 +14,11 @@ from state.layout import StateLayout
 from state.meta import CheckpointMeta, open_or_create_meta
 from streaming.connector import connector_jars
 from streaming.context import JobContext
+from streaming.cover import cover_table
 from streaming.crash import CrashPlan
 from streaming.decode_spec import DecodeSpec
 from streaming.epoch import query_id
-from streaming.errors import CheckpointError
+from streaming.errors import CheckpointError, StopRequested
 from streaming.lease_keeper import LeaseKeeper
 from streaming.metrics import Metrics
 from streaming.monitor import Monitor
@@ -25,12 +26,12 @@ from streaming.options import Options
 from streaming.preflight import check_source
 from streaming.progress import Progress
 from streaming.query import run_to_end, start_query
+from streaming.restart import Restart, restart_after
 from streaming.session import fix_state_settings, start_session
 from streaming.shutdown import StopFlag
 from streaming.sink import BatchSink
 from streaming.small_files import SmallFiles
 from streaming.table_match import open_or_create, stream_schema
-from streaming.takeover import cover_table
 from table.bloom import BloomParams
 from table.buckets import check_not_bucketed
 from table.errors import ConfigError
@@ -93,18 +94,31 @@ def stream(
         lease.acquire(f"stream {options.stream_id}")
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
         job.loading = progress.loading
-        cover_table(job, spark)
-        if table.config.metadata_partitions:
-            job.table = table = _drop_metadata_table(table, clock_ms())
-        table.check_writable()
         fix_state_settings(spark, job.meta.shuffle_partitions)
-        job.small_files.load(table.view())
-        sink = BatchSink(job, monitor.on_report)
-        query = start_query(spark, job, sink)
-        try:
-            run_to_end(query, job, sink, monitor)
-        finally:
-            query.stop()
+        restart: Restart | None = None
+        while True:
+            again = restart is not None
+            cover_table(job, spark, running=again, rebuild=again and restart.rebuild)
+            if job.table.config.metadata_partitions:
+                job.table = _drop_metadata_table(job.table, clock_ms())
+            job.table.check_writable()
+            job.small_files.load(job.table.view())
+            sink = BatchSink(job, monitor.on_report)
+            query = start_query(spark, job, sink)
+            try:
+                run_to_end(query, job, sink, monitor)
+                return job
+            except Exception as e:
+                restart = restart_after(e, sink, restart)
+                if restart is None:
+                    raise
+                LOG.warning("%s. The query starts again", restart.why)
+            finally:
+                query.stop()
+            job.run = next_run(job.checkpoint)
+            job.table = job.table.reload()
+    except StopRequested as e:
+        LOG.info("%s", e)
         return job
     finally:
         lease.release()

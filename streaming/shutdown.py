@@ -18,6 +18,10 @@ class StopFlag:
     def requested(self) -> bool:
         return self._stop.is_set()
 
+    def wait(self, seconds: float) -> bool:
+        """Wait for the request for at most so long; True when it is there."""
+        return self._stop.wait(seconds)
+
     def install(self) -> None:
         """Handle SIGTERM and SIGINT in the main thread; a second one ends at once, as is usual."""
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -20,6 +20,7 @@ stateful operator (Spark needs that state version) with the deltas the commit wa
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections import Counter
@@ -41,6 +42,8 @@ from streaming.write import QUARANTINE_STATUS, RESULT_SCHEMA, TAG_STATUS, WRITE_
 from table import commit as protocol
 from table.commit_metadata import CommitMetadata
 from table.write_status import WriteStatus
+
+LOG = logging.getLogger("tagstream")
 
 
 @dataclass
@@ -64,6 +67,7 @@ class BatchSink:
         self._groups: dict[int, dict[str, int]] = {}
         self._running = threading.Event()
         self._last_batch: int | None = None
+        self.committed = 0
         self.failure: Exception | None = None
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
@@ -101,6 +105,13 @@ class BatchSink:
         else:
             outcome, report = self._process(rows, epoch)
         self._groups |= outcome.groups
+        if outcome.counts["twice"]:
+            LOG.warning(
+                "%s keys that another writer wrote are live in another place of the table too; the newer one counts, all "
+                "are listed in %s/*.twice.jsonl",
+                f"{outcome.counts['twice']:,}",
+                job.layout.epoch_dir(job.generation, job.index_epoch),
+            )
         total = Counter[str]()
         for counts in self._groups.values():
             total.update(counts)
@@ -118,7 +129,7 @@ class BatchSink:
     def _process(self, rows: DataFrame, epoch: Epoch) -> tuple[Outcome, BatchReport]:
         job, crash, batch = self._job, self._job.crash, epoch.batch_id
         clock = [time.monotonic()]
-        instant = self._guard.next_instant()
+        job.instant = instant = self._guard.next_instant()
         job.pin_profile(epoch, instant)
         crash.reach("profile_pinned", batch)
         protocol.request(job.table, instant, job.action)
@@ -150,6 +161,7 @@ class BatchSink:
         protocol.complete(job.table, instant, job.action, metadata, guard=self._guard.before_complete)
         crash.reach("completed", batch)
         self._guard.committed(instant)
+        self.committed += 1
         job.small_files.apply(outcome.statuses)
         clock.append(time.monotonic())
         phases = dict(zip(("prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))

@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
-from streaming.commit_record import CommitRecord, digest, newest_commit
+import logging
+
+from streaming.commit_record import CommitRecord, digest
 from streaming.context import JobContext
+from streaming.coverage import is_archived
 from streaming.epoch import Epoch
-from streaming.errors import CheckpointError
+from streaming.errors import StopRequested
 from table.errors import ForeignCommitError
-from table.heartbeat import is_alive
+from table.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
+from table.instant import Instant, State
 from table.names import next_instant
 from table.rollback import resume_rollbacks, rollback
 from table.sweep import sweep
 from table.timeline import Timeline
 
+LOG = logging.getLogger("tagstream")
+_WAIT_S = 1.0
 
-def settle(job: JobContext) -> None:
+
+def settle(job: JobContext, *, running: bool = False) -> None:
     """Leave nothing unfinished on the timeline: finish begun rollbacks, take back pending writes, remove late files.
 
-    ForeignCommitError when a pending write's heartbeat says that its writer is alive.
+    A pending write of a live writer is waited for: one with a fresh heartbeat, or, while this job is ``running`` and
+    so cannot have left it itself, one that was begun or went on in the last minutes.
     """
     resume_rollbacks(job.table)
     for pending in job.table.timeline().pending_writes:
-        if is_alive(job.table.storage, pending.time, job.clock_ms()):
-            raise ForeignCommitError(
-                f"table {job.table.base_path}: another writer is at work (pending {pending.file_name()} has a fresh "
-                "heartbeat); one writer at a time: wait for it to end, then start again"
-            )
-        rollback(job.table, pending.time, _next_instant(job))
+        if _wait_for(job, pending, running=running):
+            rollback(job.table, pending.time, _next_instant(job))
     sweep(job.table)
+
+
+def _wait_for(job: JobContext, pending: Instant, *, running: bool) -> bool:
+    """Wait while its writer is alive; False when it has settled the write itself."""
+    said = False
+    while True:
+        now = job.table.timeline().find(pending.time)
+        if now is None or now.is_completed:
+            return False
+        alive = is_alive(job.table.storage, pending.time, job.clock_ms()) or (running and _is_fresh(job, now))
+        if not alive or pending.time == job.instant:
+            return True
+        if not said:
+            LOG.warning(
+                "table %s: another writer is at work (%s is pending and its writer alive); waiting for it to end",
+                job.table.base_path,
+                pending.file_name(),
+            )
+            said = True
+        if job.stop.wait(_WAIT_S):
+            raise StopRequested(f"asked to end by {job.stop.signal_name} while another writer was at work")
+
+
+def _is_fresh(job: JobContext, pending: Instant) -> bool:
+    """Whether the instant's timeline files are so young that a writer without heartbeats may still be at it."""
+    names = {Instant(pending.time, pending.action, s).file_name() for s in (State.REQUESTED, State.INFLIGHT)}
+    now = job.clock_ms()
+    entries = job.table.storage.list(job.table.config.timeline_folder)
+    return any(e.name in names and now - e.mtime_ms <= DEFAULT_TIMEOUT_MS for e in entries)
 
 
 def _next_instant(job: JobContext) -> str:
@@ -35,57 +68,37 @@ def _next_instant(job: JobContext) -> str:
 
 
 class TimelineGuard:
-    """Knows the newest commit the index covers; whatever else appears on the timeline stops the job by name."""
+    """Knows the commits that the index covers; whatever else appears on the timeline, or goes, ends the query.
+
+    The job then brings the index up to the table (``streaming.cover``) and starts the query again.
+    """
 
     def __init__(self, job: JobContext) -> None:
         self._job = job
-        self._covered: frozenset[str] | None = None
+        self._covered = job.covered
+        self._first = True
 
     @property
     def follows(self) -> str:
         """Digest of the completed writes that the index covers now."""
-        return digest(self._covered or ())
+        return digest(self._covered)
 
     def before_batch(self, epoch: Epoch) -> tuple[str, CommitRecord] | None:
         """The commit that already holds this batch (instant and record: a replay), else None with no leftovers.
 
-        ForeignCommitError on another writer's commit or live pending instant; CheckpointError when the table holds
-        this batch number, or a later one, with other offsets.
+        ForeignCommitError when the timeline is not the one that the index covers.
         """
         job = self._job
         job.lease.check()
         job.table = job.table.reload()
         job.table.check_writable()
+        settle(job, running=not self._first)
+        self._first = False
         timeline = job.table.timeline()
-        completed = frozenset(i.time for i in timeline.completed_writes)
-        if self._covered is not None:  # at the first batch the start-up check has just looked at the whole timeline
-            self._refuse_changes(completed)
-        self._covered = completed
+        self._refuse_changes(timeline)
         job.as_of = timeline.newest_completed
-        found = self._find(epoch, timeline)
-        settle(job)
-        return found
-
-    def _find(self, epoch: Epoch, timeline: Timeline) -> tuple[str, CommitRecord] | None:
-        """The newest commit when it holds this batch; CheckpointError when it holds this number or a later one."""
-        job = self._job
-        newest = newest_commit(job.table, timeline)
-        if newest is None:
-            return None
-        instant, record = newest
-        if record is None or record.query_id != epoch.query_id:
-            if job.taken_over == self.follows:  # the loaded index covers exactly these commits
-                return None
-            raise self._foreign(instant.time)
-        if record.same_batch(epoch):
-            return instant.time, record
-        if record.batch_id >= epoch.batch_id:
-            raise CheckpointError(
-                f"table {job.table.base_path}: commit {instant.time} holds batch {record.batch_id} of this query "
-                f"with offsets {record.end_offsets}, but checkpoint {job.checkpoint} is about to run batch "
-                f"{epoch.batch_id} up to {epoch.end_offsets}: the checkpoint is an older copy. Use the newest copy"
-            )
-        return None
+        found = job.batches.get(epoch.batch_id)
+        return found if found is not None and found[1].same_batch(epoch) else None
 
     def next_instant(self) -> str:
         """An instant time after every other on the timeline, pending and completed, whatever the clock says."""
@@ -100,27 +113,25 @@ class TimelineGuard:
         job = self._job
         job.lease.check()
         job.table.reload().check_writable()  # a metadata table may have appeared, an upgrade may have happened
-        self._refuse_changes(frozenset(i.time for i in job.table.timeline().completed_writes))
+        self._refuse_changes(job.table.timeline())
 
     def committed(self, instant: str) -> None:
         """Our own commit is covered by the index."""
-        self._covered = (self._covered or frozenset()) | {instant}
+        self._covered |= {instant}
 
-    def _refuse_changes(self, completed: frozenset[str]) -> None:
-        """The completed writes must be exactly those that the index covers."""
-        covered = self._covered or frozenset()
-        if completed - covered:
-            raise self._foreign(min(completed - covered))
-        if covered - completed:
+    def _refuse_changes(self, timeline: Timeline) -> None:
+        """The completed writes must be exactly those that the index covers, but for what was archived meanwhile."""
+        completed = frozenset(i.time for i in timeline.completed_writes)
+        path = self._job.table.base_path
+        if completed - self._covered:
             raise ForeignCommitError(
-                f"table {self._job.table.base_path}: commit {min(covered - completed)} is gone from the timeline while this "
-                "job runs: the table was restored, or another writer archived instants. The index has rows that the table "
-                "may not have; put the instant back, or stream into a new table with a new checkpoint"
+                f"table {path}: commit {min(completed - self._covered)} was made by another writer while this job runs; its "
+                "rows are not in the index yet"
             )
-
-    def _foreign(self, instant: str) -> ForeignCommitError:
-        return ForeignCommitError(
-            f"table {self._job.table.base_path}: commit {instant} was made by another writer while this job runs; its "
-            "rows are not in the index. Stop the other writer and restore the table to "
-            f"{max(self._covered or (), default='its start')}; then this job can go on"
-        )
+        gone = {time for time in self._covered - completed if not is_archived(timeline, time)}
+        if gone:
+            raise ForeignCommitError(
+                f"table {path}: commit {min(gone)} is gone from the timeline while this job runs: the table was restored to "
+                "an earlier state"
+            )
+        self._covered = completed

@@ -1,0 +1,196 @@
+"""Catch the index up with commits of other writers, as an epoch of its generation.
+
+Only the file groups that those commits wrote to or replaced are read, as they are now. What the index has in them and
+they do not hold any more is found by each key group in its own store (state/catch_up.py), so slices that a cleaner has
+removed since are not missed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
+from bootstrap.run import check_ordering, run_tasks
+from bootstrap.scan import key_reader
+from bootstrap.spill import ScanDone, read_pieces
+from bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec, scan_task
+from state.bulk_load import KeyRun, LoadPlaces, resolve_run
+from state.codec import instant_number
+from state.durable import write_new
+from state.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
+from state.layout import StateLayout
+from state.ttl import minutes_of
+from table.errors import CorruptFileError
+from table.hoodie_table import HoodieTable
+from table.timeline import FileGroupId
+
+# Operations that only add keys to the file groups they touch. A compaction changes no key at all and is passed over.
+_ONLY_ADD = frozenset({"INSERT", "INSERT_PREPPED", "BULK_INSERT", "BULK_INSERT_PREPPED"})
+_COMPACTIONS = frozenset({"COMPACT", "LOG_COMPACT"})
+GROUP_BYTES = 128 << 20  # of touched files per key group: one call holds them in memory, so more is a full load
+
+
+@dataclass(frozen=True)
+class CatchUpPlan:
+    """`instants`: the commits to catch up with; `touched`: their file groups; `plan`: the newest slices of these."""
+
+    instants: tuple[str, ...]
+    touched: tuple[Touched, ...]
+    removals: bool
+    plan: BootstrapPlan
+
+    def too_big(self, key_groups: int) -> bool:
+        """True where loading the whole index anew is the better way."""
+        return self.plan.size > key_groups * GROUP_BYTES
+
+
+@dataclass(frozen=True)
+class CatchUpReport:
+    """`keys`: live ones in the touched file groups; `twice`: those found in two of them."""
+
+    instants: int
+    file_groups: int
+    files: int
+    bytes: int
+    keys: int
+    tombstones: int
+    twice: int
+    seconds: float
+
+
+def plan_catch_up(table: HoodieTable, instants: Sequence[str], partition_regex: str = ".*") -> CatchUpPlan:
+    """What the completed writes `instants` touched, listed as of the newest completed instant."""
+    timeline = table.timeline()
+    groups: set[FileGroupId] = set()
+    removals = False
+    for instant in timeline.completed_writes:
+        if instant.time not in instants:
+            continue
+        metadata = timeline.metadata(table.storage, instant)
+        if metadata.operation in _COMPACTIONS or metadata.compacted:
+            continue
+        removals = removals or metadata.operation not in _ONLY_ADD or bool(metadata.replaced)
+        groups.update((stat.partition_path, stat.file_id) for stat in metadata.all_stats())
+        groups.update((partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids)
+    plan = plan_bootstrap(table, partition_regex, groups)
+    newest = {(s.file_slice.partition_path, s.file_slice.file_id): s.file_slice.base_instant for s in plan.slices}
+    touched = tuple(Touched(*group, newest.get(group, "0")) for group in sorted(groups))
+    return CatchUpPlan(tuple(instants), touched, removals, plan)
+
+
+def catch_up_index(
+    table: HoodieTable,
+    catch_up: CatchUpPlan,
+    layout: StateLayout,
+    labels: Sequence[int],
+    generation: int,
+    epoch: int,
+    *,
+    clock_ms: Callable[[], int],
+    ordering_type: pa.DataType | None,
+    first_batch: int = 0,
+    spark: SparkSession | None = None,
+) -> CatchUpReport:
+    """Make `epoch` of `generation`. The caller holds the table's lease. CorruptFileError names a file that can't be read.
+
+    What an interrupted run left of the epoch is removed first: an epoch without its mark does not exist.
+    """
+    check_labels(labels)
+    check_ordering(table, layout, ordering_type)
+    if find_epoch_marker(layout, generation, epoch) is not None:
+        raise ValueError(f"epoch {epoch} of generation {generation} is complete already")
+    plan = catch_up.plan
+    if plan.missing:
+        raise CorruptFileError(
+            f"table {table.base_path} lacks {len(plan.missing)} files that its commits name, first "
+            f"{', '.join(plan.missing[:3])}; restore them, then start again"
+        )
+    begun = clock_ms()
+    shutil.rmtree(layout.epoch_dir(generation, epoch), ignore_errors=True)
+    spec = BootstrapSpec(
+        plan=plan,
+        reader=key_reader(plan, ordering_type),
+        layout=layout,
+        labels=tuple(labels),
+        generation=generation,
+        first_batch=first_batch,
+        minutes=minutes_of(begun),
+        corrupt="fail",
+        tasks=plan.tasks(),
+        epoch=epoch,
+    )
+    scanned: list[ScanDone] = run_tasks(spark, partial(scan_task, spec), len(spec.tasks), _nothing)
+    place_of = {(t.partition, t.file_id): i for i, t in enumerate(catch_up.touched)}
+    places = [place_of[s.file_slice.partition_path, s.file_slice.file_id] for s in plan.slices]
+    twice: list[int] = run_tasks(spark, partial(side_task, spec, places), len(labels) if scanned else 0, _nothing)
+    slices = [s for done in scanned for s in done.slices]
+    report = CatchUpReport(
+        instants=len(catch_up.instants),
+        file_groups=len(catch_up.touched),
+        files=plan.files,
+        bytes=plan.size,
+        keys=sum(s.live for s in slices),
+        tombstones=sum(s.deleted for s in slices),
+        twice=sum(twice),
+        seconds=(clock_ms() - begun) / 1000,
+    )
+    marker = EpochMarker(
+        generation=generation,
+        epoch=epoch,
+        instants=catch_up.instants,
+        touched=catch_up.touched,
+        removals=catch_up.removals,
+        minutes=spec.minutes,
+        report=dict(report.__dict__),
+    )
+    complete_epoch(layout, marker, first_batch)
+    shutil.rmtree(spec.scan_dir, ignore_errors=True)
+    return report
+
+
+def side_task(spec: BootstrapSpec, places: Sequence[int], group: int) -> int:
+    """Write one key group's rows of the epoch; returns how many keys are live in two of its slices.
+
+    `places`: the touched file group of every slice of the plan.
+    """
+    pieces = list(read_pieces(spec.scan_dir, spec.all_done(), group))
+    if not pieces:
+        return 0
+    rows = pa.concat_tables(pieces)
+    run = KeyRun(*(rows[name].to_numpy() for name in ("skey", "slice", "ordering", "flags")))
+    slices = [s.file_slice for s in spec.plan.slices]
+    load = LoadPlaces(
+        [(s.partition_path, s.file_id) for s in slices],
+        np.array([instant_number(s.base_instant) for s in slices], np.int64),
+    )
+    chosen, twice = resolve_run(run, load)
+    label = spec.labels[group]
+    if twice:
+        folder = spec.layout.epoch_dir(spec.generation, spec.epoch)
+        lines = [
+            json.dumps({"key": t.record_key, "places": [load.places[i] for i in t.places]}, ensure_ascii=False)
+            for t in twice
+        ]
+        path = os.path.join(folder, f"{label}.scan{TWICE_SUFFIX}")
+        write_new(path, ("\n".join(lines) + "\n").encode(), spec.first_batch, spec.layout.durable_fsync)
+    side = SideRows(
+        skeys=run.skeys[chosen],
+        place=np.array(places, np.int32)[run.place[chosen]],
+        ordering=run.ordering[chosen],
+        flags=run.flags[chosen],
+    )
+    write_side(spec.layout, spec.generation, spec.epoch, label, side, spec.first_batch)
+    return len(twice)
+
+
+def _nothing() -> None:
+    """Nobody waits for a catch-up long enough to watch it."""

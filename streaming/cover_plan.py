@@ -1,0 +1,84 @@
+"""What must be done before a query starts so that the index covers the table; decided without doing any of it.
+
+- a new checkpoint, a table with rows: the index is loaded from the table, a new generation
+- commits of other writers, or of a newer copy of the checkpoint: caught up with, an epoch
+- others' commits that were restored away, a damaged file of the index: a new generation
+- our own commits restored away, or half a checkpoint: Spark's part is retired, and a new query on a new generation
+  begins where the newest commit that is left ended
+- a table without commits under a checkpoint with batches: the job stops
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from bootstrap.errors import IndexCoverageError
+from state.errors import IndexDamagedError
+from streaming.coverage import CheckpointState, Coverage, IndexPlace, assess
+from streaming.takeover import Takeover
+from table.hoodie_table import HoodieTable
+from table.timeline import Timeline
+
+Kind = Literal["nothing", "load", "catch up", "retire"]
+NOTHING_KNOWN = Coverage((), (), (), frozenset(), {})
+
+
+@dataclass(frozen=True)
+class CoverStep:
+    """The next thing to do, and why (a sentence without its full stop); `found` is what the decision was made from."""
+
+    kind: Kind
+    why: str = ""
+    found: Coverage = NOTHING_KNOWN
+
+
+def next_step(
+    index: IndexPlace, table: HoodieTable, timeline: Timeline, state: CheckpointState, taken: Takeover | None
+) -> CoverStep:
+    """Compare index and table; IndexCoverageError where a person must decide."""
+    path = table.base_path
+    if state.query_id is None and os.path.isdir(index.manifests_dir) and os.listdir(index.manifests_dir):
+        return CoverStep("retire", f"Spark's part of checkpoint {index.checkpoint} is missing")
+    if not timeline.completed_writes:
+        _check_empty(index, path, state, taken)
+        return CoverStep("nothing")
+    try:
+        found = assess(index, table, timeline, state)
+    except IndexDamagedError as e:
+        return CoverStep("load", str(e))
+    if found.lost:
+        return CoverStep(
+            "retire",
+            f"table {path} no longer has commit {found.lost[0]} of this stream{_more(found.lost)}: it was restored to an "
+            f"earlier state (newest commit now {timeline.newest_completed}). What those commits held is read from the "
+            "source again",
+        )
+    if found.vanished:
+        return CoverStep(
+            "load",
+            f"table {path} no longer has commit {found.vanished[0]} of another writer{_more(found.vanished)}",
+        )
+    if not found.uncovered:
+        return CoverStep("nothing", found=found)
+    if len(found.uncovered) == len(timeline.completed_writes) and not found.loaded:
+        return CoverStep("load", f"table {path} has rows that the index does not know")
+    last = f" to {found.uncovered[-1]}" if len(found.uncovered) > 1 else ""
+    why = f"table {path} has commits of other writers that the index does not know: {len(found.uncovered)}, instants "
+    return CoverStep("catch up", f"{why}{found.uncovered[0]}{last}", found)
+
+
+def _check_empty(index: IndexPlace, path: str, state: CheckpointState, taken: Takeover | None) -> None:
+    """A table without commits goes with a checkpoint without batches only."""
+    if state.finished is None and taken is None:
+        return
+    what = f"has finished batch {state.finished}" if state.finished is not None else "has an index that was loaded"
+    raise IndexCoverageError(
+        f"checkpoint {index.checkpoint} {what}, but table {path} has no commit: the table was deleted or made anew. Put "
+        "the table back, or delete the checkpoint to stream everything again"
+    )
+
+
+def _more(instants: tuple[str, ...]) -> str:
+    return f" (and {len(instants) - 1} more)" if len(instants) > 1 else ""

@@ -1,0 +1,178 @@
+"""Which commits of the table the index covers: asked before a query starts, since an index that lacks rows of the table
+would write each of them a second time.
+
+Covered are the commits that the generation was loaded over, those of its epochs, and our own ones up to the batch that
+Spark's checkpoint is at. What else the timeline has must be caught up with; what it lacks was restored away.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from state.durable import batch_of
+from state.epoch import complete_epochs
+from state.errors import IndexDamagedError
+from state.generation import read_marker
+from state.layout import StateLayout
+from state.manifest import BatchManifest
+from streaming.commit_record import CommitRecord, digest, parse
+from streaming.epoch import newest_batch, query_id, raw_offset, read_epoch
+from table.hoodie_table import HoodieTable
+from table.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """Spark's query id, its newest planned and newest finished batch; None where there is none yet."""
+
+    query_id: str | None
+    planned: int | None
+    finished: int | None
+
+    @staticmethod
+    def read(checkpoint: str) -> CheckpointState:
+        """From Spark's own folders."""
+        return CheckpointState(
+            query_id(checkpoint), newest_batch(checkpoint, "offsets"), newest_batch(checkpoint, "commits")
+        )
+
+
+@dataclass(frozen=True)
+class IndexPlace:
+    """The index of a checkpoint at one generation. ``retain_batches``: manifests younger than that are all there.
+
+    ``files``: the source is a folder of files, not Kafka.
+    """
+
+    checkpoint: str
+    layout: StateLayout
+    generation: int
+    retain_batches: int
+    files: bool
+
+    @property
+    def manifests_dir(self) -> str:
+        """Where batch manifests are kept."""
+        return os.path.join(self.checkpoint, "tagstream", "manifests")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Instants, oldest first. `uncovered`: completed, and the index does not know them. `lost`: our own, and
+    `vanished`: others', that the index knows and the timeline has no more (archived ones are not meant).
+
+    `loaded`: those that the generation and its epochs name. `batches`: commits of this query that Spark has not
+    finished or does not know, by batch id: replays, if the same batch comes again.
+    """
+
+    uncovered: tuple[str, ...]
+    lost: tuple[str, ...]
+    vanished: tuple[str, ...]
+    loaded: frozenset[str]
+    batches: dict[int, tuple[str, CommitRecord]]
+
+
+def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: CheckpointState) -> Coverage:
+    """Compare the index of a checkpoint with the table's timeline."""
+    loaded = loaded_instants(index)
+    known = _finished_instants(index, state)
+    present = frozenset(i.time for i in timeline.completed_writes)
+    gone = {time for time in loaded | known.keys() if time not in present and not is_archived(timeline, time)}
+    lost = {time for time in gone if time in known}
+    uncovered: list[str] = []
+    batches: dict[int, tuple[str, CommitRecord]] = {}
+    if lost or gone or not _follows_all(index, table, timeline, state, batches):
+        batches.clear()
+        for instant in timeline.completed_writes:
+            record = None
+            if instant.time not in known:
+                record = parse(timeline.metadata(table.storage, instant).extra)
+            if record is not None and record.query_id == state.query_id and record.batch_id > _last(state.finished):
+                batches[record.batch_id] = (instant.time, record)
+            if instant.time in loaded or instant.time in known:
+                continue
+            if record is None or not _is_own(index, record, instant.time, state):
+                uncovered.append(instant.time)
+    return Coverage(tuple(uncovered), tuple(sorted(lost)), tuple(sorted(gone - lost)), loaded, batches)
+
+
+def loaded_instants(index: IndexPlace) -> frozenset[str]:
+    """Commits that the index knows from the table itself and not from this query's batches."""
+    marker = read_marker(index.layout, index.generation) if index.generation else None
+    found = set(marker.covered if marker is not None else ())
+    for epoch in complete_epochs(index.layout, index.generation):
+        found.update(epoch.instants)
+    return frozenset(found)
+
+
+def is_archived(timeline: Timeline, time: str) -> bool:
+    """An instant older than the active timeline was archived, not taken away."""
+    return timeline.start is not None and time < timeline.start
+
+
+def _follows_all(
+    index: IndexPlace,
+    table: HoodieTable,
+    timeline: Timeline,
+    state: CheckpointState,
+    batches: dict[int, tuple[str, CommitRecord]],
+) -> bool:
+    """The usual case, told by one file: the newest commit is ours and was made over exactly the others."""
+    if not timeline.completed_writes:
+        return True
+    newest = timeline.completed_writes[-1]
+    record = parse(timeline.metadata(table.storage, newest).extra)
+    if record is None or record.query_id != state.query_id or not _is_own(index, record, newest.time, state):
+        return False
+    if record.batch_id > _last(state.finished):
+        batches[record.batch_id] = (newest.time, record)
+    return record.follows == digest(i.time for i in timeline.completed_writes[:-1])
+
+
+def _is_own(index: IndexPlace, record: CommitRecord, time: str, state: CheckpointState) -> bool:
+    """A commit whose changes are in the index of this very checkpoint, or will be by a replay."""
+    if state.query_id is None or record.query_id != state.query_id:
+        return False
+    manifest = _read_manifest(os.path.join(index.manifests_dir, record.manifest))
+    finished = _last(state.finished)
+    if record.batch_id <= finished:
+        if manifest is None:  # collected as garbage, if the batch is old enough for that
+            return record.batch_id <= finished - index.retain_batches
+        return manifest.instant == time
+    if manifest is None or manifest.instant != time or raw_offset(index.checkpoint, record.batch_id) is None:
+        return False
+    return record.same_batch(read_epoch(index.checkpoint, record.batch_id, files=index.files))
+
+
+def _finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, int]:
+    """Instant -> batch of the finished batches whose manifests are still there."""
+    if state.query_id is None:
+        return {}
+    found: dict[str, int] = {}
+    for name in _manifest_names(index.manifests_dir):
+        batch = batch_of(name)
+        if batch is None or batch > _last(state.finished):
+            continue
+        manifest = _read_manifest(os.path.join(index.manifests_dir, name))
+        if manifest is not None and manifest.query_id == state.query_id and manifest.instant:
+            found[manifest.instant] = batch
+    return found
+
+
+def _manifest_names(folder: str) -> Iterable[str]:
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(n for n in names if n.endswith(".json") and not n.startswith("."))
+
+
+def _read_manifest(path: str) -> BatchManifest | None:
+    """None for one that is missing or damaged: its commit counts as unknown, and is looked at in the table again."""
+    try:
+        return BatchManifest.read(path) if os.path.exists(path) else None
+    except IndexDamagedError:
+        return None
+
+
+def _last(batch: int | None) -> int:
+    return -1 if batch is None else batch

@@ -1,0 +1,43 @@
+"""Which failures of a query are mended by bringing index and table together again and starting it anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from state.errors import IndexDamagedError
+from streaming.failure import own_errors
+from streaming.sink import BatchSink
+from table.errors import ForeignCommitError, InstantConflictError
+
+_MOST = 5
+
+
+@dataclass(frozen=True)
+class Restart:
+    """``rebuild``: the index is to be loaded anew. ``count``: restarts in a row without a batch in between."""
+
+    why: str
+    rebuild: bool
+    count: int
+
+
+def restart_after(error: Exception, sink: BatchSink, before: Restart | None) -> Restart | None:
+    """What to do about an error that ended the query; None where it is final, or where trying has not helped."""
+    found = own_errors(error)
+    text = str(error)
+    names = {name for name, _ in found}
+    texts = dict(found)
+    if IndexDamagedError.__name__ in names:
+        rebuild, why = True, texts[IndexDamagedError.__name__]
+    elif names & {ForeignCommitError.__name__, InstantConflictError.__name__}:
+        rebuild, why = (
+            False,
+            next(t for n, t in found if n in (ForeignCommitError.__name__, InstantConflictError.__name__)),
+        )
+    else:
+        return None
+    count = 1 if before is None or sink.committed else before.count + 1
+    tried = before is not None and before.rebuild and not sink.committed
+    if count > _MOST or (rebuild and tried):
+        return None
+    return Restart(why or text, rebuild, count)
