@@ -178,6 +178,20 @@ def test_a_table_restored_to_an_earlier_state(
     assert case.run() == []
 
 
+def test_a_table_restored_in_mid_run(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark)
+    events = list(ev.generate(300, MIX, seed=57))
+    ev.write_files(events, case.source, 100)
+
+    def restore(report: BatchReport) -> None:
+        if report.batch_id == 1 and not (case.checkpoint / "retired").exists():
+            (case.table / ".hoodie" / f"{report.instant}.commit").unlink()
+
+    reports = case.run(on_batch=restore)
+    assert [r.batch_id for r in reports] == [0, 1, 0, 1, 2]  # a new query reads all files again
+    is_oracles(case, events)
+
+
 def test_a_rolled_back_commit_of_another_writer(tmp_path: Path, spark: SparkSession) -> None:
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
     instant = between.writer.upsert([ev.Event("undone", "p-x", 1, name="x", amount=1.0)])

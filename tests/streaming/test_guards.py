@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,10 @@ from pyspark.sql import SparkSession
 
 from bootstrap.errors import IndexCoverageError
 from streaming.errors import CheckpointError
-from streaming.report import BatchReport
 from table import commit as protocol
 from table import lease
 from table.commit_metadata import CommitMetadata
-from table.errors import ConfigError, ForeignCommitError, LeaseLostError
+from table.errors import ConfigError, LeaseLostError
 from table.hoodie_table import HoodieTable
 from table.storage import Storage
 from tests.streaming.stream_case import StreamCase
@@ -48,42 +47,12 @@ def instants(case: StreamCase) -> list[str]:
     return sorted(p.name.split(".")[0] for p in (case.table / ".hoodie").glob("2*.commit"))
 
 
-def test_a_newer_commit_of_another_writer(case: StreamCase) -> None:
-    foreign_commit(case, "29990101000000000")
-    with pytest.raises(IndexCoverageError, match="29990101000000000 was made by another writer"):
-        case.run()
-
-
-def test_a_commit_of_another_writer_that_was_completed_late(case: StreamCase) -> None:
-    first, second = instants(case)
-    foreign_commit(case, str(int(first) + 1))
-    assert len(instants(case)) == 3
-    with pytest.raises(IndexCoverageError, match=f"the commits before {second} are not those"):
-        case.run()
-
-
 def test_a_table_whose_last_commit_was_taken_away(case: StreamCase) -> None:
     last = instants(case)[-1]
     for path in (case.table / ".hoodie").glob(f"{last}.*"):
         path.unlink()
-    with pytest.raises(IndexCoverageError, match="commits are missing"):
-        case.run()
-
-
-def test_a_commit_that_goes_or_comes_while_the_job_runs(tmp_path: Path, spark: SparkSession) -> None:
-    case = StreamCase(tmp_path, spark)
-    ev.write_files(ev.generate(300, ev.Mix(keys=40), seed=8), case.source, 100)
-
-    def restore(report: BatchReport) -> None:
-        (case.table / ".hoodie" / f"{report.instant}.commit").rename(tmp_path / "taken")
-
-    with pytest.raises(ForeignCommitError, match="is gone from the timeline while this job runs"):
-        case.run(on_batch=restore)
-    (instant,) = {p.name.split(".")[0] for p in (case.table / ".hoodie").glob("2*.commit.requested")}
-    (tmp_path / "taken").rename(case.table / ".hoodie" / f"{instant}.commit")
-    with pytest.raises(ForeignCommitError, match="29990101000000000 was made by another writer while this job runs"):
-        case.run(on_batch=lambda _: foreign_commit(case, "29990101000000000"))
-    assert len(instants(case)) == 3
+    with pytest.raises(IndexCoverageError, match=f"no longer has commit {last} of this stream"):
+        replace(case, conf={"index.bootstrap.enabled": "false"}).run()
 
 
 def test_a_table_that_is_refused_keeps_its_metadata_table(case: StreamCase) -> None:
@@ -93,7 +62,7 @@ def test_a_table_that_is_refused_keeps_its_metadata_table(case: StreamCase) -> N
     (case.table / ".hoodie" / "metadata").mkdir()
     before = properties.read_text()
     with pytest.raises(IndexCoverageError):
-        case.run()
+        replace(case, conf={"index.bootstrap.enabled": "false"}).run()
     assert properties.read_text() == before
     assert (case.table / ".hoodie" / "metadata").is_dir()
 
@@ -105,16 +74,6 @@ def test_a_metadata_table_that_is_not_maintained_is_dropped(case: StreamCase) ->
     assert len(case.run()) == 1
     assert HoodieTable.open(str(case.table)).config.metadata_partitions == ()
     assert not (case.table / ".hoodie" / "metadata").exists()
-
-
-def test_an_older_copy_of_the_checkpoint(case: StreamCase) -> None:
-    copy = case.folder / "copy"
-    shutil.copytree(case.checkpoint, copy)
-    case.run()
-    shutil.rmtree(case.checkpoint)
-    copy.rename(case.checkpoint)
-    with pytest.raises((IndexCoverageError, CheckpointError), match="older copy"):
-        case.run()
 
 
 def test_a_checkpoint_of_another_query(tmp_path: Path, spark: SparkSession) -> None:

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bootstrap.errors import IndexCoverageError
-from streaming.errors import CheckpointError
 from table.hoodie_table import HoodieTable
 from table.validate import validate
 from tests.streaming.stream_case import StreamCase
@@ -66,20 +65,6 @@ def test_a_topic_goes_on_where_its_last_commit_ended(
     is_oracles(case, events)
 
 
-def test_i_wrote_to_the_table_with_another_engine_in_between(tmp_path: Path, spark: SparkSession) -> None:
-    case = StreamCase(tmp_path, spark)
-    events = list(ev.generate(400, ev.Mix(keys=50), seed=35))
-    ev.write_files(events[:200], case.source, 100)
-    case.run()
-    foreign_commit(case, "29990101000000000")
-    with pytest.raises(IndexCoverageError, match="start with a new, empty checkpoint"):
-        case.run()
-    shutil.rmtree(case.checkpoint)
-    ev.write_files(events[200:], case.source, 100, first=2)
-    assert len(case.run()) == 4  # all files again: what the table has already is late or the same
-    is_oracles(case, events)
-
-
 def test_a_death_between_the_loading_and_the_first_commit(tmp_path: Path, spark: SparkSession) -> None:
     case = StreamCase(tmp_path, spark)
     events = list(ev.generate(300, ev.Mix(keys=50), seed=37))
@@ -115,17 +100,6 @@ def test_a_death_between_the_loading_and_its_record_while_the_table_goes_on(
     assert len(case.run()) == 1
     assert json.loads((case.checkpoint / "tagstream" / "takeover.json").read_text())["generation"] == 2
     is_oracles(case, events)
-
-
-def test_half_a_checkpoint_is_refused(tmp_path: Path, spark: SparkSession) -> None:
-    case = StreamCase(tmp_path, spark)
-    ev.write_files(ev.generate(100, seed=39), case.source, 100)
-    case.run()
-    for path in case.checkpoint.iterdir():
-        if path.name != "tagstream":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    with pytest.raises(CheckpointError, match="remove the whole folder"):
-        case.run()
 
 
 def test_without_leave_the_index_is_not_loaded(tmp_path: Path, spark: SparkSession) -> None:
