@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from admin.entries import entries_of
 from admin.errors import AdminError
@@ -27,13 +27,14 @@ from admin.verify import KINDS, Comparison, committed_manifests
 from bootstrap.plan import plan_bootstrap
 from state.generation import GenerationMarker
 from state.layout import StateLayout
-from state.meta import CheckpointMeta, open_or_create_meta
-from streaming.commit_record import CommitRecord, digest, newest_commit, parse
-from streaming.epoch import newest_batch, query_id
+from state.meta import CheckpointMeta, open_or_create_meta, read_meta
+from streaming.commit_record import CommitRecord, parse
+from streaming.cover_plan import next_step
+from streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from streaming.lease_keeper import LeaseKeeper
-from streaming.takeover import Takeover
+from streaming.takeover import Takeover, read_takeover, write_takeover
 from table.hoodie_table import HoodieTable
-from table.storage import Storage
+from table.instant import Instant
 from table.timeline import Timeline
 
 
@@ -116,11 +117,6 @@ def _report(out: Output, new: _NewCheckpoint, loaded: GenerationMarker, seconds:
     out.note(f"start the stream with --checkpoint-dir {new.path}; do not use the old checkpoint any more")
 
 
-def _write_takeover(checkpoint: str, taken: Takeover) -> None:
-    doc = json.dumps({"version": 1, **asdict(taken)}, indent=1).encode()
-    Storage(os.path.join(checkpoint, "tagstream")).replace("takeover.json", doc)
-
-
 @contextmanager
 def _alone(table: HoodieTable, clock_ms: Callable[[], int], label: str) -> Iterator[LeaseKeeper]:
     """The table's writer lease; LeaseLostError names the job that holds it."""
@@ -133,35 +129,31 @@ def _alone(table: HoodieTable, clock_ms: Callable[[], int], label: str) -> Itera
 
 
 def _at_rest(table: HoodieTable, timeline: Timeline, checkpoint: str) -> CommitRecord:
-    """The table's newest commit, which must be the one the checkpoint ends with; AdminError says why it is not."""
-    found = newest_commit(table, timeline)
+    """The newest commit of the checkpoint's query, when its index covers the table; AdminError says why it does not."""
     where = f"table {table.base_path}"
-    if found is None:
+    if not timeline.completed_writes:
         raise AdminError(f"{where} has no commit: there is nothing to carry over, start with a new checkpoint")
-    instant, record = found
-    if record is None:
+    state, taken, meta = CheckpointState.read(checkpoint), read_takeover(checkpoint), read_meta(checkpoint)
+    layout = StateLayout(os.path.join(checkpoint, "tagstream", "index"), "", ordering=meta.ordering)
+    generation = taken.generation if taken is not None else 0
+    own = [r for i in reversed(timeline.completed_writes) if (r := _record(table, timeline, i)) is not None]
+    newest = next((r for r in own if r.query_id == state.query_id), None)
+    if newest is None:
+        writers = f" (the newest commit is of query {own[0].query_id})" if own else ""
         raise AdminError(
-            f"{where}: its newest commit {instant.time} was made by another writer, and the index in {checkpoint} may lack "
-            "its rows. Run the stream on that checkpoint once, which catches up, then rescale"
+            f"{where} has no commit of the query of checkpoint {checkpoint}{writers}. Name the checkpoint that wrote the "
+            "table last"
         )
-    ident = query_id(checkpoint)
-    if record.query_id != ident:
-        raise AdminError(
-            f"{where}: its newest commit {instant.time} is of query {record.query_id}, checkpoint {checkpoint} belongs to "
-            f"{'no query yet' if ident is None else f'query {ident}'}. Name the checkpoint that wrote the table last"
-        )
-    finished, planned = newest_batch(checkpoint, "commits"), newest_batch(checkpoint, "offsets")
-    if record.batch_id < (-1 if finished is None else finished):
-        raise AdminError(
-            f"{where}: its newest commit {instant.time} holds batch {record.batch_id}, checkpoint {checkpoint} has finished "
-            f"batch {finished}: commits are missing, the table was restored. Run the stream on that checkpoint once"
-        )
-    if record.batch_id > (-1 if planned is None else planned):
-        raise AdminError(
-            f"{where}: its newest commit {instant.time} holds batch {record.batch_id}, checkpoint {checkpoint} only knows "
-            f"batches up to {planned}: it is an older copy. Name the newest copy"
-        )
-    return record
+    files = starting_offsets_of(newest) is None
+    place = IndexPlace(checkpoint, layout, generation, RETAINED_BATCHES, files)
+    step = next_step(place, table, timeline, state, taken)
+    if step.kind != "nothing":
+        raise AdminError(f"{step.why}. Run the stream on that checkpoint once, which mends it, then rescale")
+    return newest
+
+
+def _record(table: HoodieTable, timeline: Timeline, instant: Instant) -> CommitRecord | None:
+    return parse(timeline.metadata(table.storage, instant).extra)
 
 
 @dataclass
@@ -207,7 +199,7 @@ class _NewCheckpoint:
         covered = tuple(i.time for i in timeline.completed_writes)
         loaded = carrier.load(table.base_path, covered, partition_regex)
         self.offsets = _offsets(table, timeline, self.meta.stream_id)
-        _write_takeover(self.building, Takeover(loaded.generation, digest(covered), self.offsets))
+        write_takeover(self.building, Takeover(loaded.generation))
         return loaded
 
     def publish(self, lease: LeaseKeeper, table: HoodieTable, timeline: Timeline) -> None:

@@ -17,7 +17,7 @@ from state.meta import meta_path, read_meta
 from streaming.bootstrap_load import is_as_asked
 from streaming.bootstrap_only import stream_problem
 from streaming.cover_plan import CoverStep, next_step
-from streaming.coverage import CheckpointState, IndexPlace
+from streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from streaming.dry_run_page import Page
 from streaming.options import Options
 from streaming.report import size
@@ -27,8 +27,6 @@ from table.errors import TableNotFoundError
 from table.hoodie_table import HoodieTable
 from table.instant import Instant
 from table.timeline import Timeline
-
-RETAINED_BATCHES = 100  # Spark's default of spark.sql.streaming.minBatchesToRetain
 
 
 def explain_start(options: Options, out: TextIO) -> bool:

@@ -64,9 +64,14 @@ def next_step(
         return CoverStep("nothing", found=found)
     if len(found.uncovered) == len(timeline.completed_writes) and not found.loaded:
         return CoverStep("load", f"table {path} has rows that the index does not know")
-    last = f" to {found.uncovered[-1]}" if len(found.uncovered) > 1 else ""
-    why = f"table {path} has commits of other writers that the index does not know: {len(found.uncovered)}, instants "
-    return CoverStep("catch up", f"{why}{found.uncovered[0]}{last}", found)
+    several = len(found.uncovered) > 1
+    which = f"{found.uncovered[0]}{f' to {found.uncovered[-1]}' if several else ''}"
+    return CoverStep(
+        "catch up",
+        f"table {path} has {len(found.uncovered)} commit{'s' if several else ''} that the index does not know ({which}; of "
+        "another writer, or of a newer copy of this checkpoint)",
+        found,
+    )
 
 
 def _check_empty(index: IndexPlace, path: str, state: CheckpointState, taken: Takeover | None) -> None:

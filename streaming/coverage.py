@@ -22,6 +22,8 @@ from streaming.epoch import newest_batch, query_id, raw_offset, read_epoch
 from table.hoodie_table import HoodieTable
 from table.timeline import Timeline
 
+RETAINED_BATCHES = 100  # Spark's default of spark.sql.streaming.minBatchesToRetain
+
 
 @dataclass(frozen=True)
 class CheckpointState:
