@@ -54,7 +54,7 @@ def run(block: str, clone: Path, name: str) -> str:
 
 @pytest.mark.spark
 def test_a_table_of_your_own(clone: Path) -> None:
-    first, write, read, submit, look, rescale, *_ = blocks()
+    first, write, read, submit, look, rescale, lost, *_ = blocks()
     run(first, clone, "first")
     run(write, clone, "write")
     assert "batches 0" in run(submit, clone, "submit")  # it goes on where the first run ended
@@ -64,7 +64,9 @@ def test_a_table_of_your_own(clone: Path) -> None:
     assert re.search(r"^partition +2026-01-06$", seen, re.M) and re.search(r"^equal +true$", seen, re.M)
     again = run(rescale, clone, "rescale")
     assert re.search(r"^key groups +32$", again, re.M) and "end of run: batches 1, records 6, inserts 0" in again
-    shown = [line.split()[1:] for line in run(read, clone, "read rescaled").splitlines() if " o-" in line]
+    assert "load the index from the table, then stream" in (told := run(lost, clone, "lost"))
+    assert "end of run: batches 1, records 6, inserts 0" in told
+    shown = [line.split()[1:] for line in run(read, clone, "read again").splitlines() if " o-" in line]
     assert sorted(shown) == [["o-1", "2026-01-06", "9", "sent"], ["o-3", "2026-01-06", "8", "new"]]
 
 
