@@ -130,6 +130,7 @@ class Carrier:
             index_bytes=sum(s.size for s in starts),
             seconds=0.0,
             partition_regex=partition_regex,
+            carried=True,
         )
         marker = GenerationMarker(
             generation=_GENERATION,

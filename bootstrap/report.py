@@ -61,7 +61,8 @@ class BootstrapReport:
     commits are archived), `mismatched` names files that hold another number. `twice` keys were found live in several
     places (`twice_examples` has some, the generation's ``*.twice.jsonl`` files all). `skipped` are slices with a corrupt
     file and missing files, `left_out` what was not planned, both with the reason. `resumed`: tasks that an earlier,
-    interrupted run had done. `index_bytes`: of all first snapshots.
+    interrupted run had done. `index_bytes`: of all first snapshots. `carried`: the keys came from another index, not from
+    the table, and no option of a load counts.
     """
 
     table: str
@@ -86,6 +87,7 @@ class BootstrapReport:
     seconds: float
     partition_regex: str = ".*"
     uncounted: int = 0
+    carried: bool = False
 
     @property
     def keys_per_second(self) -> float:

@@ -103,6 +103,8 @@ def is_as_asked(layout: StateLayout, options: Options, generation: int) -> bool:
     if marker is None:
         return False
     report = BootstrapReport.from_dict(marker.report)
+    if report.carried:
+        return True
     if report.partition_regex != options.index_partition_regex:
         return False
     return not report.skipped or options.index_bootstrap_corrupt == "skip"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.streaming.test_takeover import is_oracles
 from tests.support import events as ev
+from tests.support.foreign_writer import ForeignWriter
 from tests.support.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.spark
@@ -82,7 +84,9 @@ def test_a_stream_goes_on_on_the_new_checkpoint(case: StreamCase, tmp_path: Path
     assert run_json("index", "verify", "--checkpoint-dir", mine.checkpoint, *to[:2])["equal"]
 
     assert len(revived_by_a_wrong_index()) >= 3, "events that only a tombstone keeps out: else the test proves little"
-    mine = replace(mine, conf={**mine.conf, "spark.sql.shuffle.partitions": "3"})
+    # An option of loading an index from a table; nothing is loaded from the table here.
+    conf = {"spark.sql.shuffle.partitions": "3", "index.partition.regex": "p[01]"}
+    mine = replace(mine, conf={**mine.conf, **conf})
     ev.write_files(AFTER, mine.source, 150, first=10)
     reports = mine.run()
     assert [r.batch_id for r in reports] == [0, 1]
@@ -106,6 +110,36 @@ def test_a_topic_goes_on_exactly_where_its_newest_commit_ended(
     reports = case.run()
     assert sum(r.records for r in reports) == len(AFTER)
     is_oracles(case, EVENTS[300:])
+
+
+def test_other_writers_commits_are_carried_over_with_the_rest(case: StreamCase, tmp_path: Path) -> None:
+    mine, new = copied(case, tmp_path / "job"), tmp_path / "new"
+    at = ("--target-base-path", mine.table, "--checkpoint-dir")
+    live = sorted(ev.oracle(BEFORE).items())
+    foreign = [
+        *(replace(e, ordering=(e.ordering or 0) + 50_000, name="theirs") for _, e in live[:20]),
+        *(replace(e, partition=f"p{(int((e.partition or 'p0')[1]) + 1) % 5}") for _, e in live[20:40]),
+        *(replace(e, deleted=True) for _, e in live[40:50]),
+        *(ev.Event(f"theirs{n}", "p0", 1, name="theirs") for n in range(10)),
+    ]
+    ForeignWriter(mine.table).upsert(foreign)
+    behind = run_json("index", "verify", *at, mine.checkpoint, "--limit", 0, code=1)
+    kinds = Counter(d["difference"] for d in behind["differences"])
+    assert kinds == {"other_place": 20, "not_in_table": 10, "not_in_index": 10}
+
+    # One event reaches one key group; the others have the catch-up still before them.
+    ev.write_files([ev.Event("fresh", "p1", 1, name="ours")], mine.source, 1, first=10)
+    assert len(mine.run()) == 1
+    stats = run_json("index", "stats", "--checkpoint-dir", mine.checkpoint)
+    assert stats["epoch"] == 1 and {g["epoch"] for g in stats["groups"]} == {0, 1}
+    caught_up = run_json("index", "verify", *at, mine.checkpoint)
+    assert caught_up["equal"] and caught_up["table_keys"] == stats["keys"] == len(live) - 10 + 10 + 1
+    assert run_json("index", "get", live[0][0], "--checkpoint-dir", mine.checkpoint)["ordering"] == foreign[0].ordering
+
+    run(*arguments(mine, new))
+    assert run_json("index", "verify", *at, new)["equal"]
+    before = exported(mine.checkpoint, tmp_path / "before.parquet")
+    assert exported(new, tmp_path / "after.parquet").equals(before)
 
 
 def test_memory_is_that_of_a_key_range(case: StreamCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
