@@ -46,7 +46,7 @@ bench: install  ## records a second of the tag step, and end to end
 	$(PY) -m bench.throughput $(ARGS)
 
 drills: install  ## the long failure drills
-	$(PY) -m pytest -m drill tests/drills $(ARGS)
+	$(PY) -m pytest -m drill tests/drills --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
 
 interop: install  ## real Hudi on Spark reads and continues our tables (sets up .peers/, needs Maven once)
 	@$(PY) -m tests.interop.peers

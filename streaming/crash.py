@@ -1,8 +1,10 @@
-"""Named crash points of the commit protocol, for drills that kill the job at an exact step.
+"""Named crash points of the commit protocol, for drills that kill or pause the job at an exact step.
 
 The names are the steps of one batch in their order; ``streaming.sink`` says what each one is. In production the plan is
 empty and :func:`CrashPlan.reach` does nothing. A drill sets ``TAGSTREAM_CRASH=<point>@<batch id>`` in the environment
 of the job; the process group of the driver (Python and JVM) is then killed with SIGKILL when the step has been done.
+With ``:pause`` behind the batch id it is stopped with SIGSTOP instead, once, and goes on when someone sends SIGCONT.
+``TAGSTREAM_CRASH_NOTE`` names a file that is made just before, so that a drill can tell this death from another.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ class CrashPlan:
     point: str = ""
     batch_id: int = -1
     process_group: int = 0
+    pause: bool = False
+    note: str = ""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str], process_group: int) -> CrashPlan:
@@ -39,18 +43,41 @@ class CrashPlan:
         text = env.get("TAGSTREAM_CRASH", "")
         if not text:
             return cls()
-        point, _, batch = text.partition("@")
-        if point not in CRASH_POINTS:
-            raise ValueError(f"TAGSTREAM_CRASH={text}: no such crash point; known: {', '.join(CRASH_POINTS)}")
-        return cls(point, int(batch or 0), process_group)
+        point, _, where = text.partition("@")
+        batch, _, how = where.partition(":")
+        if point not in CRASH_POINTS or how not in ("", "pause"):
+            raise ValueError(
+                f"TAGSTREAM_CRASH={text}: not <point>@<batch id> or <point>@<batch id>:pause with one of the points "
+                f"{', '.join(CRASH_POINTS)}"
+            )
+        return cls(point, int(batch or 0), process_group, how == "pause", env.get("TAGSTREAM_CRASH_NOTE", ""))
 
     def reach(self, point: str, batch_id: int) -> None:
-        """Kill the driver's process group if this is the planned step of the planned batch."""
-        if self.point == point and self.batch_id == batch_id:
+        """Kill or pause the driver's process group if this is the planned step of the planned batch."""
+        if self.point != point or self.batch_id != batch_id:
+            return
+        first = self._leave_note()
+        if not self.pause:
             os.killpg(self.process_group, signal.SIGKILL)
             signal.pause()  # a worker outside the group must not run on while the driver dies
+        elif first:  # several workers come past the same step; the one that wakes up must not stop again
+            os.killpg(self.process_group, signal.SIGSTOP)
+            if os.getpgrp() != self.process_group:
+                os.kill(os.getpid(), signal.SIGSTOP)
 
     def reach_logged(self, point: str, newest: int | None) -> None:
         """As :meth:`reach`, for a step another process did: ``newest`` is the last batch that has passed it."""
         if self.point == point and newest is not None and newest >= self.batch_id:
             self.reach(point, self.batch_id)
+
+    def _leave_note(self) -> bool:
+        """False when another process has left the note already."""
+        if not self.note:
+            return True
+        try:
+            handle = os.open(self.note, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        except FileExistsError:
+            return False
+        os.write(handle, f"{self.point}@{self.batch_id}\n".encode())
+        os.close(handle)
+        return True

@@ -1,8 +1,8 @@
-"""A stream under drill: its folders, its command, and what its table must hold at any moment.
+"""A job under drill: its folders, its command, and what its table must hold at any moment.
 
-A batch takes one event file; a kill between Spark's log of files and its log of offsets makes the next batch take two.
-So each commit says itself how far into the files it reaches, and the table must be the oracle of exactly those. The table
-is read by hudi-rs, batch ids and reach come from the commit files.
+How much a batch takes is not certain (a kill between Spark's log of files and its log of offsets makes the next batch take
+two files). So each commit says itself how far it reaches, and the table must be the oracle of exactly that. The table is
+read by hudi-rs, batch ids and reach come from the commit files.
 """
 
 from __future__ import annotations
@@ -15,24 +15,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tests.support import events as ev
 from tests.support.compare import Differences, compare
 from tests.support.hudi_rs import read_table
 from tests.support.process import Process
 
 PROJECT = Path(__file__).resolve().parents[2]
+PROGRAM = (sys.executable, PROJECT / "run_stream.py")
+LOG4J = f"-Dlog4j2.configurationFile=file:{PROJECT / 'conf' / 'log4j2.properties'}"
 DEADLINE_S = 240
 
 
 @dataclass
-class StreamJob:
-    """``chunks[i]`` are the events of file i."""
+class Job:
+    """A stream's folders, its process and its commits; a subclass says what it reads. ``java``: options of the driver."""
 
     folder: Path
     table_type: str
-    chunks: Sequence[Sequence[ev.Event]]
-    conf: dict[str, str] = field(default_factory=dict)
-    runs: int = 0
+    conf: dict[str, str] = field(default_factory=dict, kw_only=True)
+    env: dict[str, str] = field(default_factory=dict, kw_only=True)
+    java: str = field(default="", kw_only=True)
+    runs: int = field(default=0, kw_only=True)
 
     @property
     def table(self) -> Path:
@@ -42,46 +47,127 @@ class StreamJob:
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
-    def write_input(self, first: int = 0, last: int | None = None) -> None:
-        """Put the files first..last (excluded) where the source finds them."""
-        for number, chunk in list(enumerate(self.chunks))[first:last]:
-            ev.write_files(chunk, self.folder / "in", len(chunk), first=number)
-        (self.folder / "event.avsc").write_text(json.dumps(ev.AVRO_SCHEMA))
+    @property
+    def local(self) -> Path:
+        """The local stores' folder."""
+        return self.folder / "local"
 
-    def command(self, *more: str) -> list[str]:
+    def source(self) -> tuple[list[str], dict[str, str]]:
+        """Flags and keys that name the source."""
+        raise NotImplementedError
+
+    def reached(self, offsets: Any) -> list[ev.Event]:
+        """The events up to a commit's end offsets."""
+        raise NotImplementedError
+
+    def arguments(self, *more: str) -> list[str]:
+        """The command line behind the program's name."""
+        schema = self.folder / "event.avsc"
+        schema.parent.mkdir(parents=True, exist_ok=True)
+        schema.write_text(json.dumps(ev.AVRO_SCHEMA))
+        flags, keys = self.source()
         conf = {
             **ev.PROPERTIES,
-            "hoodie.streamer.source.dfs.root": str(self.folder / "in"),
-            "hoodie.streamer.schemaprovider.source.schema.file": str(self.folder / "event.avsc"),
+            **keys,
+            "hoodie.streamer.schemaprovider.source.schema.file": str(schema),
             "hoodie.index.bloom.num_entries": "1000",
-            "index.local.dir": str(self.folder / "local"),
+            "index.local.dir": str(self.local),
             "spark.driver.memory": "1g",
             "spark.local.dir": str(self.folder / "spark"),
             **self.conf,
         }
-        out = [sys.executable, str(PROJECT / "run_stream.py"), "--source-class", "JsonDFSSource", "--source-limit", "1"]
-        out += ["--target-base-path", str(self.table), "--target-table", "drill", "--table-type", self.table_type]
-        out += ["--checkpoint-dir", str(self.checkpoint), *more]
+        if self.java:
+            conf["spark.driver.extraJavaOptions"] = f"{LOG4J} {self.java}"
+        out = [*flags, "--target-base-path", str(self.table), "--target-table", "drill"]
+        out += ["--table-type", self.table_type, "--checkpoint-dir", str(self.checkpoint), *more]
         for key, value in conf.items():
             out += ["--hoodie-conf", f"{key}={value}"]
         return out
 
-    def start(self, *more: str, crash: str = "") -> Process:
-        """The job as a process of its own session; ``crash`` is ``<crash point>@<batch>``."""
+    def start(self, *more: str, crash: str = "", program: Sequence[str | Path] = PROGRAM, **env: str) -> Process:
+        """The job as a process of its own session; ``crash`` is ``<crash point>@<batch>``, ``env`` is added."""
         self.runs += 1
-        env = {**os.environ, "TAGSTREAM_CRASH": crash}
-        return Process(self.command(*more), self.folder / "log" / f"run-{self.runs:03d}.log", cwd=self.folder, env=env)
+        log = self.folder / "log" / f"run-{self.runs:03d}.log"
+        hooks = {"TAGSTREAM_CRASH": crash, "TAGSTREAM_CRASH_NOTE": str(log.with_suffix(".note"))}
+        environment = {**os.environ, **self.env, **hooks, **env}
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return Process([*program, *self.arguments(*more)], log, cwd=self.folder, env=environment)
 
-    def finish(self) -> None:
-        """Run to the end of the input; AssertionError with the log when it fails."""
-        with self.start() as process:
+    def crash(self, point: str, batch: int) -> None:
+        """One start that must die at a crash point: by SIGKILL, with the note that the point leaves."""
+        with self.start(crash=f"{point}@{batch}") as process:
+            code = process.wait(DEADLINE_S)
+            assert code == -9, f"{point}@{batch}: ended with {code}\n{process.output()[-4000:]}"
+            note = process.log.with_suffix(".note")
+            assert note.read_text() == f"{point}@{batch}\n", f"{point}@{batch}: killed, but not there"
+
+    def finish(self, *more: str, **env: str) -> str:
+        """Run to the end of the input and return the log; AssertionError with it when the run fails."""
+        with self.start(*more, **env) as process:
             code = process.wait(DEADLINE_S)
             assert code == 0, process.output()[-6000:]
+            return process.output()
+
+    def fails(self, *more: str, **env: str) -> str:
+        """A run that must end with exit code 1 and one line for people, which is returned."""
+        with self.start(*more, **env) as process:
+            code = process.wait(DEADLINE_S)
+            return error_line(process, code)
 
     def commits(self) -> list[dict[str, Any]]:
         """What each commit on the timeline says of its batch, in the order of the instants."""
-        paths = sorted((self.table / ".hoodie").glob("*.*commit")) if self.table.exists() else []
-        return [json.loads(json.loads(p.read_text())["extraMetadata"]["tagstream.commit"]) for p in paths]
+        return [json.loads(json.loads(p.read_text())["extraMetadata"]["tagstream.commit"]) for p in self.completed()]
+
+    def completed(self) -> list[Path]:
+        """The completed instants' files, oldest first."""
+        return sorted((self.table / ".hoodie").glob("*.*commit")) if self.table.exists() else []
+
+    def expected(self) -> pa.Table:
+        """The oracle's rows of what is committed now."""
+        done = self.commits()
+        return ev.rows(ev.oracle(self.reached(done[-1]["end_offsets"]) if done else []).values())
+
+    def compare(self) -> Outcome:
+        """The table, read by hudi-rs, against the oracle."""
+        expected = self.expected()
+        found = read_table(self.table, meta_columns=False) if self.completed() else expected.slice(0, 0)
+        return Outcome(expected.num_rows, found.num_rows, compare(expected, found, ["id"]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Rows of the oracle, rows of the table, and what is wrong."""
+
+    expected: int
+    found: int
+    differences: Differences
+
+
+def error_line(process: Process, code: int) -> str:
+    """The line with which a run that failed explains itself; AssertionError when there is none."""
+    assert code == 1, f"ended with {code}\n{process.output()[-6000:]}"
+    lines = [line for line in process.output().splitlines() if line.startswith("tagstream: error: ")]
+    assert len(lines) == 1, process.output()[-6000:]
+    return lines[0].removeprefix("tagstream: error: ")
+
+
+@dataclass
+class StreamJob(Job):
+    """From files: ``chunks[i]`` are the events of file i. A batch takes one file."""
+
+    chunks: Sequence[Sequence[ev.Event]]
+
+    def write_input(self, first: int = 0, last: int | None = None) -> None:
+        """Put the files first..last (excluded) where the source finds them."""
+        for number, chunk in list(enumerate(self.chunks))[first:last]:
+            ev.write_files(chunk, self.folder / "in", len(chunk), first=number)
+
+    def source(self) -> tuple[list[str], dict[str, str]]:
+        flags = ["--source-class", "JsonDFSSource", "--source-limit", "1"]
+        return flags, {"hoodie.streamer.source.dfs.root": str(self.folder / "in")}
+
+    def reached(self, offsets: Any) -> list[ev.Event]:
+        return [event for chunk in self.chunks[: int(offsets["log"]) + 1] for event in chunk]
 
     def check(self) -> int:
         """The table is the oracle of the files committed so far, each batch once; returns how many files that are."""
@@ -91,15 +177,9 @@ class StreamJob:
             return 0
         reach = [c["end_offsets"]["log"] for c in done]
         assert [c["start_offsets"]["log"] for c in done] == [-1, *reach[:-1]], f"files skipped or taken twice: {done}"
-        files = int(reach[-1]) + 1
-        wrong = self.differences(files)
-        assert not wrong, f"after {files} files: {wrong}"
-        return files
-
-    def differences(self, files: int) -> Differences:
-        """The table against the oracle of the first ``files`` files."""
-        live = ev.oracle(event for chunk in self.chunks[:files] for event in chunk)
-        return compare(ev.rows(live.values()), read_table(self.table, meta_columns=False), ["id"])
+        wrong = self.compare().differences
+        assert not wrong, f"after {reach[-1] + 1} files: {wrong}"
+        return int(reach[-1]) + 1
 
 
 def chunks_of(events: Sequence[ev.Event], size: int) -> list[list[ev.Event]]:

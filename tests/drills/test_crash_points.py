@@ -1,30 +1,98 @@
-"""SIGKILL at every named step of the commit protocol; after each, and at the end, the table is the oracle's."""
+"""SIGKILL at every named step of the commit protocol, alone and in pairs; after each, the table is the oracle's."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 
 from streaming.crash import CRASH_POINTS
-from tests.drills.stream_job import DEADLINE_S, StreamJob, chunks_of
+from tests.drills.conftest import NewDrill, NewJob
 from tests.support.events import Mix, generate
 
-PER_BATCH = 150
+PER_BATCH = 80
+COMPLETED = CRASH_POINTS.index("completed")
+REPLAYED = ("delta_durable", "state_committed", "commit_log")  # the steps that a batch goes through in a replay, too
+MIX = Mix(keys=90, tombstones=0.03)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the next start begins: at ``batch``, which the table holds already when it is to be replayed."""
+
+    batch: int
+    replay: bool = False
+
+    def crash_at(self, point: str) -> int:
+        """The batch whose step ``point`` comes first. A replay passes few of them: the others are the next batch's."""
+        return self.batch + (self.replay and point not in REPLAYED)
+
+    def after(self, point: str) -> Position:
+        """Where the start after that crash begins."""
+        batch = self.crash_at(point)
+        if point == "commit_log":
+            return Position(batch + 1)
+        return Position(batch, replay=CRASH_POINTS.index(point) >= COMPLETED or (self.replay and batch == self.batch))
+
+    @property
+    def committed(self) -> int:
+        """Batches in the table."""
+        return self.batch + self.replay
+
+
+def pair_circuit(points: tuple[str, ...]) -> list[str]:
+    """Shortest sequence in which every ordered pair of points, a point with itself too, comes right after another."""
+    follow = {point: list(points) for point in points}
+    stack, circuit = [points[0]], []
+    while stack:  # Hierholzer: walk until stuck, then splice in the edges left over
+        if follow[stack[-1]]:
+            stack.append(follow[stack[-1]].pop())
+        else:
+            circuit.append(stack.pop())
+    return circuit[::-1]
+
+
+def test_the_circuit_has_every_pair_once() -> None:
+    circuit = pair_circuit(CRASH_POINTS)
+    assert len(circuit) == len(CRASH_POINTS) ** 2 + 1
+    assert len(set(pairwise(circuit))) == len(CRASH_POINTS) ** 2
 
 
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.drill)])
-def test_a_kill_at_every_step_loses_and_doubles_nothing(tmp_path: Path, table_type: str) -> None:
-    count = len(CRASH_POINTS) + 2
-    events = list(generate(count * PER_BATCH, Mix(keys=120), seed=7))
-    job = StreamJob(tmp_path, table_type, chunks_of(events, PER_BATCH))
-    job.write_input()
-    for batch, point in enumerate(CRASH_POINTS, start=1):
-        with job.start(crash=f"{point}@{batch}") as process:
-            code = process.wait(DEADLINE_S)
-            assert code == -9, f"{point}: ended with {code}\n{process.output()[-4000:]}"
-        done = job.check()
-        committed = CRASH_POINTS.index(point) >= CRASH_POINTS.index("completed")
-        assert done == batch + committed, f"{point}: {done} batches committed"
-    job.finish()
-    assert job.check() == count
+def test_a_kill_at_every_step_loses_and_doubles_nothing(table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
+    with new_drill("SIGKILL at each step of a commit", table_type, len(CRASH_POINTS)) as drill:
+        job = new_job(table_type, PER_BATCH)
+        job.produce(generate((len(CRASH_POINTS) + 2) * PER_BATCH, MIX, seed=7))
+        for batch, point in enumerate(CRASH_POINTS, start=1):
+            job.crash(point, batch)
+            drill.injected += 1
+            drill.compare(job)
+            assert job.batches() == batch + (CRASH_POINTS.index(point) >= COMPLETED), point
+        job.finish()
+        assert job.all_taken()
+        drill.compare(job)
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+def test_a_second_kill_in_the_recovery(table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
+    circuit = pair_circuit(CRASH_POINTS)
+    at, batches = Position(0), 0
+    for point in circuit:
+        at = at.after(point)
+    batches = at.batch + 4
+    with new_drill("SIGKILL at each pair of steps, the second in the recovery", table_type, len(circuit)) as drill:
+        job = new_job(table_type, PER_BATCH)
+        job.produce(generate(batches * PER_BATCH, MIX, seed=23))
+        at = Position(0)
+        for point in circuit:
+            job.crash(point, at.crash_at(point))
+            at = at.after(point)
+            drill.injected += 1
+            drill.compare(job)
+            assert job.batches() == at.committed, f"{point}: {job.batches()} batches committed, {at}"
+            job.committed()
+        job.finish()
+        assert job.all_taken()
+        drill.compare(job)

@@ -15,7 +15,7 @@ import pytest
 from streaming.main import main
 from table.hoodie_table import HoodieTable
 from table.table_config import TableConfig
-from tests.drills.stream_job import DEADLINE_S, StreamJob, chunks_of
+from tests.drills.stream_job import DEADLINE_S, PROJECT, StreamJob, chunks_of
 from tests.support import events as ev
 from tests.support.process import Process
 
@@ -153,6 +153,6 @@ def test_spark_submit_runs_the_same_job(tmp_path: Path) -> None:
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
     }  # else the script looks for pyspark beside the PATH's python3
-    with Process([*submit, *job.command()[1:]], log, cwd=tmp_path, env=env) as process:
+    with Process([*submit, PROJECT / "run_stream.py", *job.arguments()], log, cwd=tmp_path, env=env) as process:
         assert process.wait(DEADLINE_S) == 0, process.output()[-4000:]
     assert job.check() == 2

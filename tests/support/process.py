@@ -41,6 +41,14 @@ def session_members(session: int) -> list[int]:
     return members
 
 
+def process_state(pid: int) -> str:
+    """The kernel's letter for a process (R, S, D, T stopped, Z ended and not reaped); empty when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 class Process:
     """A running command. As a context manager it leaves nothing behind, however the block ends."""
 
@@ -78,6 +86,28 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the command itself (SIGTERM, SIGSTOP, SIGCONT)."""
         self._popen.send_signal(number)
+
+    def pause(self) -> None:
+        """SIGSTOP every process of the session and wait until each has stopped."""
+        wait_for(self._all_stopped, 10, "the session to stand still")
+
+    def resume(self) -> None:
+        """SIGCONT every process of the session."""
+        for pid in session_members(self.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    @property
+    def stopped(self) -> bool:
+        """True while the command itself is stopped by a signal."""
+        return process_state(self.pid) == "T"
+
+    def _all_stopped(self) -> bool:
+        running = [pid for pid in session_members(self.pid) if process_state(pid) not in ("T", "")]
+        for pid in running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        return not running
 
     def kill(self) -> None:
         """SIGKILL every process of the session until none is left, then reap the command."""

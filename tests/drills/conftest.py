@@ -1,0 +1,115 @@
+"""Fixtures of the drills: a broker for all, a JVM that starts quickly, the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.drills.kafka_job import KafkaJob
+from tests.drills.report import Drill, table_of, total_faults, write_json
+from tests.drills.stream_job import DEADLINE_S
+from tests.support.events import Mix, generate
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.process import session_members, wait_for
+
+DRILLS = pytest.StashKey[list[Drill]]()
+BEGAN = pytest.StashKey[float]()
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+NewDrill = Callable[[str, str, int], Drill]
+NewJob = Callable[..., KafkaJob]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("drills")
+    group.addoption("--drill-report", metavar="FILE", help="write the drills' table here, as JSON")
+    group.addoption("--least-faults", metavar="N", help="fail when the drills injected fewer faults than this in all")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[DRILLS], config.stash[BEGAN] = [], time.monotonic()
+
+
+@pytest.fixture
+def new_drill(request: pytest.FixtureRequest) -> Iterator[NewDrill]:
+    """``new_drill(fault, table type, faults meant)``; the drill's line is printed when the test is over."""
+    here: list[Drill] = []
+
+    def make(fault: str, table_type: str, meant: int) -> Drill:
+        here.append(Drill(fault, table_type, meant))
+        return here[-1]
+
+    yield make
+    request.config.stash[DRILLS] += here
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print("", *(drill.line() for drill in here), sep="\n", flush=True)
+
+
+@pytest.fixture
+def new_job(tmp_path: Path, drill_broker: KafkaBroker, quick_jvm: str, request: pytest.FixtureRequest) -> NewJob:
+    """``new_job(table type, per_batch)``: a job on a topic and in folders of its own."""
+    count = 0
+
+    def make(table_type: str, per_batch: int, *, broker: KafkaBroker = drill_broker, **more: object) -> KafkaJob:
+        nonlocal count
+        count += 1
+        folder = tmp_path / f"job-{count}"
+        topic = f"{tmp_path.name}-{count}".replace("_", "-")
+        return KafkaJob(folder, table_type, broker, topic, per_batch, java=quick_jvm, **more)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def drill_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A running broker. Drills share it: use a topic of your own."""
+    with KafkaBroker(tmp_path_factory.mktemp("drills") / "broker") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def quick_jvm(
+    drill_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> str:
+    """Options for a driver that is started often: few compilers and collectors, and classes from an archive.
+
+    The archive is made by a run of its own, so only where many starts are to come.
+    """
+    if "not drill" in request.config.getoption("markexpr"):
+        return QUICK
+    folder = tmp_path_factory.mktemp("archive")
+    archive = folder / "classes.jsa"
+    job = KafkaJob(
+        folder, "MERGE_ON_READ", drill_broker, "archive", 100, java=f"{QUICK} -XX:ArchiveClassesAtExit={archive}"
+    )
+    job.produce(generate(200, Mix(keys=50), seed=1))
+    with job.start() as process:
+        assert process.wait(DEADLINE_S) == 0, process.output()[-4000:]
+        # The JVM writes the archive when its driver has gone.
+        wait_for(lambda: not session_members(process.pid), DEADLINE_S, "the archive")
+    assert archive.exists()
+    return f"{QUICK} -XX:SharedArchiveFile={archive}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    least = int(config.getoption("least_faults", None) or 0)
+    if session.exitstatus == 0 and total_faults(config.stash[DRILLS]) < least:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if config.getoption("drill_report", None):
+        path, seconds = Path(config.getoption("drill_report")), time.monotonic() - config.stash[BEGAN]
+        write_json(config.stash[DRILLS], seconds, path)
+
+
+def pytest_terminal_summary(config: pytest.Config) -> None:
+    drills, seconds = config.stash[DRILLS], time.monotonic() - config.stash[BEGAN]
+    if not drills:
+        return
+    Console(width=140).print(table_of(drills, seconds))
+    least = int(config.getoption("least_faults", None) or 0)
+    if total_faults(drills) < least:
+        print(f"only {total_faults(drills)} faults, {least} are asked for")

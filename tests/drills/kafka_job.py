@@ -1,0 +1,99 @@
+"""A job under drill that reads a topic of a real broker.
+
+What a batch takes is cut by ``--source-limit`` over the topic's partitions, and each commit names the offsets it reached;
+the oracle is that of the messages below these offsets, as the broker gives them back to a consumer of the drill's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import Any
+
+from tests.drills.stream_job import Job
+from tests.support.events import Event
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.producer import send
+from tests.support.topic_log import read_topic
+
+PARTITIONS = 2
+# Two state partitions and four key groups: a start costs as little as possible.
+SMALL = {"spark.driver.memory": "512m", "spark.sql.shuffle.partitions": "2", "index.key.groups": "4"}
+
+
+@dataclass
+class KafkaJob(Job):
+    """``per_batch`` messages a batch at most. ``log``: what the topic was sent, by partition and offset.
+
+    ``expired``: offsets by partition that the topic forgot before the job had read them. ``restarts``: how often a new
+    checkpoint took over.
+    """
+
+    broker: KafkaBroker
+    topic: str
+    per_batch: int
+    log: list[list[Event]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
+    expired: dict[int, range] = field(default_factory=dict)
+    restarts: int = 0
+
+    def __post_init__(self) -> None:
+        self.conf = {**SMALL, **self.conf}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.broker.create_topic(self.topic, PARTITIONS)
+
+    def produce(self, events: Iterable[Event]) -> None:
+        """Send events, and read back what the broker made of them: each once, those of a key in their order."""
+        events = list(events)
+        send((event.message() for event in events), self.topic, self.broker.python_client())
+        new = read_topic(self.broker, self.topic, [len(part) for part in self.log])
+        taken = [[Event.of_message(*message) for message in part] for part in new]
+        for part, more in zip(self.log, taken, strict=True):
+            part += more
+        assert _by_key(events) == _by_key(chain.from_iterable(taken))
+
+    def source(self) -> tuple[list[str], dict[str, str]]:
+        flags = ["--source-class", "JsonKafkaSource", "--source-limit", str(self.per_batch)]
+        return flags, {"hoodie.streamer.source.kafka.topic": self.topic, **self.broker.java_client()}
+
+    def reached(self, offsets: Any) -> list[Event]:
+        out = []
+        for text, end in offsets[self.topic].items():
+            gone = self.expired.get(int(text), range(0))
+            out += [event for n, event in enumerate(self.log[int(text)][:end]) if n not in gone]
+        return out
+
+    @property
+    def sent(self) -> int:
+        """Messages in the topic."""
+        return sum(map(len, self.log))
+
+    def committed(self) -> int:
+        """Messages below the offsets of the newest commit; AssertionError when a batch was skipped or taken twice."""
+        done = self.commits()
+        if not done:
+            return 0
+        queries = [c["query_id"] for c in done]
+        assert len(set(queries)) == 1 + sum(a != b for a, b in pairwise(queries)) <= 1 + self.restarts, queries
+        for before, commit in pairwise(done):
+            if before["query_id"] == commit["query_id"]:
+                wanted = (before["batch_id"] + 1, before["end_offsets"])
+                assert (commit["batch_id"], commit["start_offsets"]) == wanted, f"{before}, then {commit}"
+            else:
+                assert commit["batch_id"] == 0, commit
+        return sum(done[-1]["end_offsets"][self.topic].values())
+
+    def batches(self) -> int:
+        """Batches that are committed."""
+        return len(self.commits())
+
+    def all_taken(self) -> bool:
+        """Every message of the topic is committed."""
+        return self.committed() == self.sent
+
+
+def _by_key(events: Iterable[Event]) -> dict[str, list[Event]]:
+    out: dict[str, list[Event]] = {}
+    for event in events:
+        out.setdefault(event.key, []).append(event)
+    return out
