@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 
 from streaming.bootstrap_explain import explain_start
 from streaming.bootstrap_only import run_bootstrap
 from streaming.cli import load_options
+from streaming.clock import clock_from_env
 from streaming.failure import explain
 from streaming.job import run_job
 from table.errors import ConfigError, TagstreamError
@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
         if options.dry_run:
             return 0 if explain_start(options, sys.stdout) else 1
         run = run_bootstrap if options.bootstrap_only else run_job
-        run(options, env=os.environ, clock_ms=lambda: time.time_ns() // 1_000_000)
+        run(options, env=os.environ, clock_ms=clock_from_env(os.environ))
     except ConfigError as e:
         return _fail(str(e), 2)
     except TagstreamError as e:

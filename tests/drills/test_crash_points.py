@@ -14,7 +14,7 @@ from tests.support.events import Mix, generate
 PER_BATCH = 80
 COMPLETED = CRASH_POINTS.index("completed")
 REPLAYED = ("delta_durable", "state_committed", "commit_log")  # the steps that a batch goes through in a replay, too
-MIX = Mix(keys=90, tombstones=0.03)
+MIX = Mix(keys=300, tombstones=0.03)
 
 
 @dataclass(frozen=True)

@@ -7,47 +7,43 @@ import random
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from table.hoodie_table import HoodieTable
 from table.validate import validate
-from tests.drills.stream_job import DEADLINE_S, StreamJob, chunks_of
+from tests.drills.conftest import NewDrill, NewJob
+from tests.drills.stream_job import DEADLINE_S
 from tests.support.events import Mix, generate
-from tests.support.process import session_members
+from tests.support.spark_processes import python_workers
 
 PER_BATCH = 3000
-KILLS = 6
-
-
-def workers(session: int) -> list[int]:
-    """Python workers of a job: the forks of Spark's daemon (same command line, the daemon as parent)."""
-    found = {}
-    for pid in session_members(session):
-        with suppress(OSError):
-            if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return [pid for pid, parent in found.items() if parent in found]
+KILLS = 10
 
 
 @pytest.mark.drill
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
-def test_killed_workers_are_replaced_and_their_tasks_done_once(tmp_path: Path, table_type: str) -> None:
+def test_killed_workers_are_replaced_and_their_tasks_done_once(
+    table_type: str, new_drill: NewDrill, new_job: NewJob
+) -> None:
     rng = random.Random(3)
-    events = list(generate(14 * PER_BATCH, Mix(keys=2000), seed=17))
-    job = StreamJob(tmp_path, table_type, chunks_of(events, PER_BATCH))
-    job.write_input()
-    kills = 0
-    with job.start() as process:
-        process.wait_for(lambda: bool(workers(process.pid)), DEADLINE_S, "a worker")
-        while process.returncode is None:
-            if kills < KILLS and (alive := workers(process.pid)):
-                with suppress(ProcessLookupError):
-                    os.kill(rng.choice(alive), signal.SIGKILL)
-                    kills += 1
-            time.sleep(rng.uniform(0.5, 2.5))  # random moments; a task may fail three times, not four
-        assert process.returncode == 0, process.output()[-4000:]
-    assert kills == KILLS
-    assert job.check() == 14
-    assert validate(HoodieTable.open(str(job.table))) == []
+    with new_drill("SIGKILL of Python workers", table_type, KILLS) as drill:
+        job = new_job(table_type, PER_BATCH)
+        job.produce(generate(20 * PER_BATCH, Mix(keys=2000, tombstones=0.02), seed=17))
+        job.conf["hoodie.parquet.max.file.size"] = "4194304"  # the usual few files: many rows here
+        with job.start() as process:
+            process.wait_for(lambda: bool(python_workers(process.pid)), DEADLINE_S, "a worker")
+            killed_at = -1
+            while process.returncode is None:
+                # One kill a batch: a task may fail three times, not four.
+                if drill.injected < KILLS and job.batches() > killed_at and (alive := python_workers(process.pid)):
+                    time.sleep(rng.uniform(0, 1.0))  # a random moment of the batch
+                    with suppress(ProcessLookupError):
+                        os.kill(rng.choice(alive), signal.SIGKILL)
+                        drill.injected += 1
+                        killed_at = job.batches()
+                time.sleep(0.02)
+            assert process.returncode == 0, process.output()[-4000:]
+        assert job.all_taken()
+        drill.compare(job)
+        assert validate(HoodieTable.open(str(job.table))) == []
