@@ -7,19 +7,19 @@ from pathlib import Path
 
 from tests.support.process import session_members
 
-DAEMON = b"pyspark.daemon"
+PYTHON = b"pyspark.worker"  # the argument of every daemon, whose forks have its command line
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
 def python_workers(session: int) -> list[int]:
     """Python workers of a session: the forks of Spark's daemons (same command line, a daemon as parent)."""
-    daemons = set(_with(DAEMON, session))
+    daemons = set(_with(PYTHON, session))
     return [pid for pid in daemons if _parent(pid) in daemons]
 
 
 def python_processes(session: int) -> list[int]:
     """Daemons and workers of a session."""
-    return _with(DAEMON, session)
+    return _with(PYTHON, session)
 
 
 def executors(session: int) -> list[int]:
