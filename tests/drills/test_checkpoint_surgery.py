@@ -31,7 +31,6 @@ def last_commits_entry_and_instant(job: KafkaJob) -> None:
 @pytest.mark.parametrize(
     ("table_type", "surgery", "times"),
     [
-        ("COPY_ON_WRITE", last_commits_entry, 1),
         pytest.param("MERGE_ON_READ", last_commits_entry, 3, marks=pytest.mark.drill),
         pytest.param("COPY_ON_WRITE", last_commits_entry, 3, marks=pytest.mark.drill),
         pytest.param("MERGE_ON_READ", last_commits_entry_and_instant, 3, marks=pytest.mark.drill),
