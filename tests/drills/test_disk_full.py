@@ -32,6 +32,8 @@ def test_a_full_disk_ends_the_job_and_loses_nothing(
                 with job.start("--continuous", "--min-sync-interval-seconds", "0") as process:
                     job.produce(islice(events, 20))
                     process.wait_for(job.all_taken, DEADLINE_S, "a batch while there is room")
+                    if disk == "local":  # a store that is there gets by with the room that old files leave
+                        small.clear()
                     small.fill(left)
                     job.produce(islice(events, CHUNK))
                     drill.injected += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,11 @@ class SmallDisk:
         with (self.folder / FILLER).open("ab", buffering=0) as out:
             while self.free() >= leave + _PIECE:
                 out.write(bytes(min(1 << 20, (self.free() - leave) // _PIECE * _PIECE)))
+
+    def clear(self) -> None:
+        """Remove everything."""
+        for path in self.folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def make_room(self) -> None:
         """Free what :meth:`fill` took."""
