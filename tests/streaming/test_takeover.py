@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -21,7 +20,6 @@ from tests.support import events as ev
 from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
-from tests.table.reference import unpack
 
 pytestmark = pytest.mark.spark
 
@@ -109,32 +107,3 @@ def test_without_leave_the_index_is_not_loaded(tmp_path: Path, spark: SparkSessi
     shutil.rmtree(case.checkpoint)
     with pytest.raises(IndexCoverageError, match="index.bootstrap.enabled=false"):
         replace(case, conf={"index.bootstrap.enabled": "false"}).run()
-
-
-@pytest.mark.parametrize(
-    "name", ["cow_v6_global_bloom_moves", "mor_v6_avro_log_deletes", "mor_v6_global_simple_moves_015"]
-)
-def test_a_table_of_real_hudi_is_continued(tmp_path: Path, spark: SparkSession, name: str) -> None:
-    case = StreamCase(tmp_path / "job", spark, existing=unpack(name, tmp_path))
-    before = {r["_hoodie_record_key"]: r for r in read_table(case.table).to_pylist()}
-    keys = sorted(before)
-    updated, moved = before[keys[0]], before[keys[-1]]
-    to = min({r["part"] for r in before.values()} - {moved["part"]})
-    events = [plain(updated) | {"ver": updated["ver"] + 1}, plain(moved) | {"ver": moved["ver"] + 1, "part": to}]
-    case.source.mkdir(parents=True)
-    ev.write_event_file(case.source, 0, "".join(json.dumps(e) + "\n" for e in events), modified=1_700_000_000)
-
-    (report,) = case.run()
-    assert (report.updates, report.moves, report.inserts) == (1, 1, 0)
-    found = read_table(case.table).to_pylist()
-    after = {r["_hoodie_record_key"]: r for r in found}
-    assert len(found) == len(after) == len(before)
-    assert after[keys[0]]["ver"] == updated["ver"] + 1
-    assert (after[keys[-1]]["part"], after[keys[-1]]["ver"]) == (to, moved["ver"] + 1)
-    assert all(plain(after[key]) == plain(before[key]) for key in keys[1:-1])
-
-
-def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """The user columns of types that JSON has: what is sent, and what is compared."""
-    kinds = str | int | float | bool
-    return {k: v for k, v in row.items() if not k.startswith("_hoodie_") and isinstance(v, kinds)}

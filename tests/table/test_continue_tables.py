@@ -24,7 +24,7 @@ from tests.support.hudi_rs import read_table
 from tests.table.reference import NAMES, unpack
 from tests.table.writer import SMALL_BLOOM
 
-VERSION_6 = [name for name in NAMES if "_v6_" in name or name == "flink_mor"]
+VERSION_6 = [name for name in NAMES if "_v6_" in name or name.startswith("flink_mor")]
 NOW = 1_893_456_000_000  # 2030
 LATER = 1_000_000
 

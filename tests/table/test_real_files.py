@@ -26,6 +26,7 @@ from table.names import parse_base_file_name, parse_log_file_name
 
 TABLES = sorted((Path(__file__).parents[1] / "fixtures/tables").glob("*.tar.gz"))
 ROW_BLOCKS = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA)
+FLINK_BLOCKS = {"flink_mor": {"AVRO_DATA": 30, "DELETE": 17}, "flink_mor_moves": {"AVRO_DATA": 31, "DELETE": 14}}
 
 
 @pytest.fixture(params=TABLES, ids=lambda path: path.name.removesuffix(".tar.gz"))
@@ -37,7 +38,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_the_tables_are_here() -> None:
-    assert len(TABLES) == 17
+    assert len(TABLES) == 18
 
 
 def data_files(folder: Path) -> Iterator[Path]:
@@ -122,7 +123,7 @@ def test_every_log_block_is_read(folder: Path) -> None:
                 assert block.read_table(pa.schema([only])).column(0).equals(rows.column(schema.RECORD_KEY))
             else:
                 assert block.type is BlockType.COMMAND and block.target_instant
-    # the Flink table's description does not count its blocks
-    counted = {"AVRO_DATA": 30, "DELETE": 17} if folder.name == "flink_mor" else {}
+    # the Flink tables' descriptions do not count their blocks
+    counted = FLINK_BLOCKS.get(folder.name, {})
     expected = json.loads((folder / "expected.json").read_text()).get("log_blocks", counted)
     assert dict(found) == expected
