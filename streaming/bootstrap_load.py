@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -69,6 +70,9 @@ def tell(report: BootstrapReport, layout: StateLayout) -> None:
     folder = layout.generation_dir(report.generation)
     _list("left out", report.left_out, logging.INFO)
     _list("skipped", report.skipped, logging.WARNING)
+    _list(
+        f"key found twice ({report.twice_policy})", [_places(found) for found in report.twice_examples], logging.WARNING
+    )
     _list("other rows than its commit says", report.mismatched, logging.WARNING)
     if report.damaged_blocks:
         LOG.warning(
@@ -80,6 +84,11 @@ def tell(report: BootstrapReport, layout: StateLayout) -> None:
         "brings the row back"
     )
     LOG.info("%s", summary_line(report, folder))
+
+
+def _places(found: Mapping[str, Any]) -> str:
+    kept, *others = (f"{place[0]}/{place[1]} of {place[2]}" for place in [found["kept"], *found["others"]])
+    return f"{found['key']}: kept is {kept}, not {', '.join(others)}"
 
 
 def summary_line(report: BootstrapReport, folder: str) -> str:

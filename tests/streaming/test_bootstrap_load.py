@@ -1,0 +1,46 @@
+"""What is said at the end of a load."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from streaming.bootstrap_load import tell
+from table.table_config import COPY_ON_WRITE
+from tests.bootstrap.index_content import load, make_layout
+from tests.table.writer import Writer, row
+
+
+def test_what_is_odd_is_listed_and_the_end_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    writer = Writer.create(tmp_path, COPY_ON_WRITE)
+    writer.write([row(i, f"p{i % 3}", 1) for i in range(60)])
+    (old, file_id) = writer.where.pop("k5")  # so the writer does not know that it moves
+    writer.write([row(5, "p9", 0)])
+    first = min(Path(writer.table.base_path, ".hoodie").glob("*.commit"))
+    doc = json.loads(first.read_text())
+    stat = doc["partitionToWriteStats"]["p0"][0]
+    stat["numWrites"] += 4
+    first.write_text(json.dumps(doc))
+    table = writer.table.reload()
+    layout = make_layout(tmp_path, table)
+    report = load(table, layout)
+    with caplog.at_level(logging.INFO, "tagstream"):
+        tell(report, layout)
+    said = [r.getMessage() for r in caplog.records]
+    newest, kept = table.timeline().newest_completed, writer.where["k5"]
+    assert (
+        "loading the index: key found twice (the slice with the newest base instant wins): "
+        f"k5: kept is p9/{kept[1]} of {newest}, not {old}/{file_id} of {first.name.split('.')[0]}"
+    ) in said
+    assert (
+        f"loading the index: other rows than its commit says: {stat['path']} holds 10 rows, its commit says 14" in said
+    )
+    where = Path(layout.generation_dir(1), "*.twice.jsonl")
+    assert said[-1] == (
+        f"index loaded in 0.0 s: 60 keys (0 keys/s) and 0 tombstones, {report.index_bytes / 1024:.1f} KiB, "
+        f"{report.bytes_per_key:.1f} bytes a key; 61 rows scanned in 7 files (65 by the commits); "
+        f"1 keys found twice (the slice with the newest base instant wins; listed with all places in {where})"
+    )
