@@ -19,8 +19,8 @@ from table.names import parse_base_file_name, parse_log_file_name
 from table.timeline import FileGroupId, Timeline
 
 _TASK_BYTES = 64 << 20
-_TASK_SLICES = 500
-_LEAST_TASKS = 8  # where there are as many slices: a few cores have work, and an interruption costs little
+_OPEN_BYTES = 128 << 10  # reading a slice costs at least as much as so many bytes
+_LEAST_TASKS = 16  # where there are as many slices: a few cores have equal work, and an interruption costs little
 
 
 @dataclass(frozen=True)
@@ -91,16 +91,14 @@ class BootstrapPlan:
 
     def tasks(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of slices, cut into tasks of similar size."""
-        limit = min(_TASK_BYTES, max(1, self.size // _LEAST_TASKS))
-        tasks: list[list[int]] = []
-        room = 0
-        for number, planned in enumerate(self.slices):
-            if not tasks or room <= 0 or len(tasks[-1]) >= _TASK_SLICES:
-                tasks.append([])
-                room = limit
-            tasks[-1].append(number)
-            room -= planned.file_slice.size
-        return tuple(map(tuple, tasks))
+        costs = [planned.file_slice.size + _OPEN_BYTES for planned in self.slices]
+        limit = min(_TASK_BYTES, sum(costs) / _LEAST_TASKS)
+        tasks: dict[int, list[int]] = {}
+        before = 0
+        for number, cost in enumerate(costs):
+            tasks.setdefault(int((before + cost / 2) / limit), []).append(number)
+            before += cost
+        return tuple(map(tuple, tasks.values()))
 
 
 def plan_bootstrap(

@@ -23,7 +23,7 @@ from bootstrap.errors import BootstrapError
 from bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
 from bootstrap.report import BootstrapProgress, BootstrapReport, make_report
 from bootstrap.scan import key_reader
-from bootstrap.spill import ScanDone, done_path, read_done
+from bootstrap.spill import ScanDone, done_path, read_done, whole_done
 from bootstrap.tasks import BootstrapSpec, CorruptPolicy, guarded, load_task, scan_task
 from state.durable import sync_file, temp_path
 from state.generation import GenerationMarker, GroupStart, complete_generation, read_marker, read_start
@@ -225,6 +225,8 @@ class _Watch:
 
     def resumed(self) -> int:
         """Tasks that are done before this run begins its own; they do not count for its speed."""
+        for task in range(len(self._spec.tasks)):
+            whole_done(self._spec.scan_dir, task)  # what a power cut took is done again
         done = self.scanned() + self.loaded()
         self._resumed = {"scan": self._scan_share(), "load": float(self._loaded_keys())}
         return done

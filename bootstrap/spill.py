@@ -1,4 +1,7 @@
-"""Keys on their way from the scan to the load: one file a scan task, cut by key group, durable beside the index.
+"""Keys on their way from the scan to the load: one file a scan task, cut by key group, beside the index.
+
+They need not survive the machine, so no disk is waited for: a task whose files a power cut took or shortened is done
+again.
 
 A file is a run of pieces, each a whole Arrow stream of rows of one key group; the task's JSON says where which piece
 lies and what its CRC-32 is, so a load reads only its own group's bytes and knows them for the ones written. The JSON is
@@ -11,6 +14,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import BinaryIO
 
@@ -57,6 +61,11 @@ class ScanDone:
     pieces: tuple[Piece, ...]
     slices: tuple[SliceDone, ...]
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return sum(piece.size for piece in self.pieces)
+
 
 def spill_schema(kind: OrderingKind) -> pa.Schema:
     """Columns of a piece: state key, number of the slice, ordering value, flags of the location record."""
@@ -82,6 +91,27 @@ def read_done(folder: str, task: int) -> ScanDone | None:
         raise _damaged(done_path(folder, task), repr(e)) from e
 
 
+def whole_done(folder: str, task: int) -> ScanDone | None:
+    """The account of a task whose files are all there; None, with nothing left of it, when the task must be done again."""
+    path = done_path(folder, task)
+    try:
+        done = read_done(folder, task)
+    except BootstrapError:
+        done = None
+    if done is not None and (not done.pieces or _size(os.path.join(folder, done.file)) == done.size):
+        return done
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    return None
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return -1
+
+
 @dataclass
 class SpillWriter:
     """Collects rows with their key groups and writes them in chunks; memory is that of one chunk."""
@@ -90,7 +120,6 @@ class SpillWriter:
     task: int
     kind: OrderingKind
     batch_id: int
-    fsync: bool
     _parts: list[tuple[pa.RecordBatch, npt.NDArray[np.int32]]] = field(default_factory=list)
     _waiting: int = 0
     _pieces: list[Piece] = field(default_factory=list)
@@ -107,13 +136,13 @@ class SpillWriter:
             self._flush()
 
     def close(self, slices: Sequence[SliceDone]) -> ScanDone:
-        """Make the file and the task's JSON durable; another attempt's, if it was first, is the one that counts."""
+        """Publish the file and the task's JSON; another attempt's, if it was first, is the one that counts."""
         self._flush()
         name = ""
         if self._file is not None:
             self._file.close()
             name = f"{self.task}-{os.path.basename(self._temp).lstrip('.')}.arrows"
-            publish(self._temp, os.path.join(self.folder, name), self.fsync)
+            publish(self._temp, os.path.join(self.folder, name), fsync=False)
         doc = {
             "task": self.task,
             "file": name,
@@ -121,7 +150,7 @@ class SpillWriter:
             "slices": [asdict(s) for s in slices],
         }
         data = json.dumps(doc, separators=(",", ":")).encode()
-        write_new(done_path(self.folder, self.task), data, self.batch_id, self.fsync)
+        write_new(done_path(self.folder, self.task), data, self.batch_id, fsync=False)
         done = read_done(self.folder, self.task)
         assert done is not None
         return done

@@ -10,7 +10,6 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -19,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bootstrap.errors import BootstrapError
+from bootstrap.key_crc import crc_of_keys
 from bootstrap.plan import BootstrapPlan
 from bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
-from bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema
+from bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
 from state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
 from state.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
 from state.durable import write_new
@@ -87,11 +87,11 @@ def guarded(task: Callable[[int], Any], number: int) -> Any:
 
 def scan_task(spec: BootstrapSpec, task: int) -> ScanDone:
     """Scan the slices of one task; a slice with a corrupt file fails the task or is skipped, as the policy says."""
-    done = read_done(spec.scan_dir, task)
+    done = whole_done(spec.scan_dir, task)
     if done is not None:
         return done
     assert spec.reader is not None
-    writer = SpillWriter(spec.scan_dir, task, spec.layout.ordering, spec.first_batch, fsync=spec.layout.durable_fsync)
+    writer = SpillWriter(spec.scan_dir, task, spec.layout.ordering, spec.first_batch)
     try:
         return writer.close([_scan(spec, spec.reader, number, writer) for number in spec.tasks[task]])
     except BaseException:
@@ -131,8 +131,7 @@ def _located(
     keys = batch.keys.cast(pa.binary())
     n = len(keys)
     prefix = b"" if layout.global_index else partition.encode() + b"\x00"
-    sums = map(zlib.crc32, keys.to_numpy(zero_copy_only=False).tolist(), repeat(zlib.crc32(prefix)))
-    groups = (np.fromiter(sums, np.uint32, n) % np.uint32(len(spec.labels))).astype(np.int32)
+    groups = (crc_of_keys(keys, zlib.crc32(prefix)) % np.uint32(len(spec.labels))).astype(np.int32)
     start = (GLOBAL_KEY if layout.global_index else PARTITIONED_KEY) + prefix
     flags = np.full(n, TOMBSTONE if batch.deleted else 0, np.uint8)
     if ordering is None or layout.ordering == "none":

@@ -43,6 +43,7 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.streaming.stopTimeout": "60s",
+        "spark.python.daemon.module": "streaming.python_daemon",
     }
     if not submitted:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -251,6 +251,27 @@ def test_scanned_keys_that_were_damaged_before_the_load_are_not_used(written: Wr
     assert newest_generation(layout) is None
 
 
+@pytest.mark.parametrize("damage", ["no account", "half an account", "half the keys", "no keys"])
+def test_a_scan_that_a_power_cut_took_is_done_again(damage: str, written: Writer, tmp_path: Path) -> None:
+    table = table_of(written)
+    layout = make_layout(tmp_path, table)
+
+    def kill(progress: BootstrapProgress) -> None:
+        if progress.stage == "load":
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        load(table, layout, progress=kill)
+    scan = Path(layout.generation_dir(1), "scan")
+    victim = sorted(scan.glob("*.json" if "account" in damage else "*.arrows"))[1]
+    if damage.startswith("no"):
+        victim.unlink()
+    else:
+        victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
+    load(table, layout)
+    assert live(layout) == rows_of(written)
+
+
 def test_a_key_found_twice_is_listed_and_the_newest_slice_wins(written: Writer, tmp_path: Path) -> None:
     del written.where["k5"]  # so the writer does not know that it moves
     written.write([row(5, "p9", 0)])
