@@ -78,7 +78,7 @@ class Carrier:
         self._folder = folder
         self._progress = progress
         self._places = Places()
-        self._writer = SpillWriter(folder, 0, layout.ordering, 0, fsync=False)
+        self._writer = SpillWriter(folder, 0, layout.ordering, 0)
 
     def add(self, entries: Entries) -> None:
         """Take records."""

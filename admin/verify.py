@@ -118,7 +118,7 @@ class Comparison:
     def _scan(self, folder: str, places: Places) -> ScanDone:
         """The table's live keys, cut by key group."""
         layout, groups = self.index.layout, len(self.index.labels)
-        writer = SpillWriter(folder, 0, layout.ordering, 0, fsync=False)
+        writer = SpillWriter(folder, 0, layout.ordering, 0)
         reader = key_reader(self.plan, None)
         for number, planned in enumerate(self.plan.slices):
             assert reader is not None
