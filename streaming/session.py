@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -43,8 +43,9 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.streaming.stopTimeout": "60s",
-        "spark.python.daemon.module": "streaming.python_daemon",
     }
+    if not _ships_files(env):
+        defaults["spark.python.daemon.module"] = "streaming.python_daemon"
     if not submitted:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         env.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
@@ -67,6 +68,14 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
             if Path(jar).name not in have:
                 spark.sql(f"ADD JAR '{jar}'")
     return spark
+
+
+def _ships_files(env: Mapping[str, str]) -> bool:
+    """True when ``--py-files`` brings the packages: a worker finds them, the daemon that forks it does not."""
+    if not under_spark_submit(env):
+        return False
+    SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit, so that its settings can be read)
+    return bool(SparkConf().get("spark.submit.pyFiles", ""))
 
 
 def fix_state_settings(spark: SparkSession, shuffle_partitions: int) -> None:
