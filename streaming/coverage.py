@@ -65,8 +65,9 @@ class Coverage:
     """Instants, oldest first. `uncovered`: completed, and the index does not know them. `lost`: our own, and
     `vanished`: others', that the index knows and the timeline has no more (archived ones are not meant).
 
-    `loaded`: those that the generation and its epochs name. `batches`: commits of this query that Spark has not
-    finished or does not know, by batch id: replays, if the same batch comes again.
+    `loaded`: those that the generation and its epochs name. `batches`: commits of batches that Spark has planned and not
+    finished, by batch id: replays, if the same batch comes again. A commit of a newer copy of the checkpoint is none: its
+    batch is done again, since deletes of rows that the table did not have left their mark in that copy's index only.
     """
 
     uncovered: tuple[str, ...]
@@ -78,7 +79,10 @@ class Coverage:
 
 def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: CheckpointState) -> Coverage:
     """Compare the index of a checkpoint with the table's timeline."""
-    loaded = loaded_instants(index)
+    by_generation = _generation_instants(index)
+    loaded = by_generation | {
+        time for epoch in complete_epochs(index.layout, index.generation) for time in epoch.instants
+    }
     known = _finished_instants(index, state)
     present = frozenset(i.time for i in timeline.completed_writes)
     gone = {time for time in loaded | known.keys() if time not in present and not is_archived(timeline, time)}
@@ -91,22 +95,23 @@ def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: Che
             record = None
             if instant.time not in known:
                 record = parse(timeline.metadata(table.storage, instant).extra)
-            if record is not None and record.query_id == state.query_id and record.batch_id > _last(state.finished):
+            own = record is not None and _is_own(index, record, instant.time, state)
+            if record is not None and _is_unfinished(record, state) and (own or instant.time in by_generation):
                 batches[record.batch_id] = (instant.time, record)
-            if instant.time in loaded or instant.time in known:
-                continue
-            if record is None or not _is_own(index, record, instant.time, state):
+            if not own and instant.time not in loaded and instant.time not in known:
                 uncovered.append(instant.time)
     return Coverage(tuple(uncovered), tuple(sorted(lost)), tuple(sorted(gone - lost)), loaded, batches)
 
 
-def loaded_instants(index: IndexPlace) -> frozenset[str]:
-    """Commits that the index knows from the table itself and not from this query's batches."""
+def _generation_instants(index: IndexPlace) -> frozenset[str]:
+    """Commits that the index knows from the loading of its generation."""
     marker = read_marker(index.layout, index.generation) if index.generation else None
-    found = set(marker.covered if marker is not None else ())
-    for epoch in complete_epochs(index.layout, index.generation):
-        found.update(epoch.instants)
-    return frozenset(found)
+    return frozenset(marker.covered if marker is not None else ())
+
+
+def _is_unfinished(record: CommitRecord, state: CheckpointState) -> bool:
+    """Whether Spark has planned the batch of this commit and not finished it."""
+    return record.query_id == state.query_id and _last(state.finished) < record.batch_id <= _last(state.planned)
 
 
 def is_archived(timeline: Timeline, time: str) -> bool:
@@ -128,7 +133,7 @@ def _follows_all(
     record = parse(timeline.metadata(table.storage, newest).extra)
     if record is None or record.query_id != state.query_id or not _is_own(index, record, newest.time, state):
         return False
-    if record.batch_id > _last(state.finished):
+    if _is_unfinished(record, state):
         batches[record.batch_id] = (newest.time, record)
     return record.follows == digest(i.time for i in timeline.completed_writes[:-1])
 

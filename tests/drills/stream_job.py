@@ -115,8 +115,9 @@ class Job:
             return error_line(process, code)
 
     def commits(self) -> list[dict[str, Any]]:
-        """What each commit on the timeline says of its batch, in the order of the instants."""
-        return [json.loads(json.loads(p.read_text())["extraMetadata"]["tagstream.commit"]) for p in self.completed()]
+        """What each commit of the job on the timeline says of its batch, in the order of the instants."""
+        extra = (json.loads(p.read_text())["extraMetadata"] for p in self.completed())
+        return [json.loads(e["tagstream.commit"]) for e in extra if "tagstream.commit" in e]
 
     def completed(self) -> list[Path]:
         """The completed instants' files, oldest first."""
