@@ -74,6 +74,11 @@ _KNOWN = (
         ".crc file beside it (remove that too)",
     ),
     (
+        r"shuffle map stage with indeterminate output",
+        "an executor or a part of its local disk was lost while the batch was being written, and Spark can't repeat half a "
+        "batch; nothing of the batch was committed, a restart does it again",
+    ),
+    (
         r"No space left on device",
         "a disk is full (table, checkpoint or spark.local.dir); make room and start again, nothing is lost",
     ),

@@ -27,10 +27,8 @@ def frail_broker(tmp_path: Path) -> Iterator[KafkaBroker]:
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
-def test_a_broker_that_comes_back_is_read_on(
-    table_type: str, frail_broker: KafkaBroker, new_drill: NewDrill, new_job: NewJob
-) -> None:
+def test_a_broker_that_comes_back_is_read_on(frail_broker: KafkaBroker, new_drill: NewDrill, new_job: NewJob) -> None:
+    table_type = "COPY_ON_WRITE"
     events = generate(7 * CHUNK, Mix(keys=300, tombstones=0.02), seed=71)
     with new_drill("broker killed or stopped, started again", table_type, 5) as drill:
         job = new_job(table_type, CHUNK // 4, broker=frail_broker)
@@ -58,10 +56,10 @@ def test_a_broker_that_comes_back_is_read_on(
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 def test_expired_offsets_stop_the_job_until_the_loss_is_accepted(
-    table_type: str, drill_broker: KafkaBroker, new_drill: NewDrill, new_job: NewJob
+    drill_broker: KafkaBroker, new_drill: NewDrill, new_job: NewJob
 ) -> None:
+    table_type = "MERGE_ON_READ"
     events = generate(5 * CHUNK, Mix(keys=300, tombstones=0.02), seed=73)
     with new_drill("offsets expired before they were read", table_type, 2) as drill:
         job = new_job(table_type, CHUNK // 2)

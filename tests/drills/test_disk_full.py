@@ -17,8 +17,15 @@ FULL = ("a disk is full", "No space left on device")
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("disk", ["table", "checkpoint", "local"])
-@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+@pytest.mark.parametrize(
+    ("table_type", "disk"),
+    [
+        ("MERGE_ON_READ", "table"),
+        ("COPY_ON_WRITE", "table"),
+        ("COPY_ON_WRITE", "checkpoint"),
+        ("MERGE_ON_READ", "local"),
+    ],
+)
 def test_a_full_disk_ends_the_job_and_loses_nothing(
     table_type: str, disk: str, new_drill: NewDrill, new_job: NewJob
 ) -> None:

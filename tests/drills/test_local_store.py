@@ -93,8 +93,8 @@ def test_a_damaged_local_store_is_built_again(
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
-def test_a_locked_local_store_is_left_alone(table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
+def test_a_locked_local_store_is_left_alone(new_drill: NewDrill, new_job: NewJob) -> None:
+    table_type = "COPY_ON_WRITE"
     events = generate(4 * CHUNK, Mix(keys=200, tombstones=0.02), seed=53)
     with new_drill("local store locked by a live process", table_type, 2) as drill:
         job = new_job(table_type, 100_000)
