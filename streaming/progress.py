@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from pathlib import PurePath
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -55,7 +56,7 @@ class Progress:
     @classmethod
     def open(cls, options: Options) -> Self:
         """Progress of a job on standard error."""
-        return cls(sys.stderr, options.target_table or options.target_base_path, time.monotonic)
+        return cls(sys.stderr, options.target_table or PurePath(options.target_base_path).name, time.monotonic)
 
     def __enter__(self) -> Self:
         LOG.addHandler(self._handler)
@@ -107,7 +108,8 @@ class Progress:
     def _line(self) -> Text:
         last = self.totals.last
         if last is None:
-            return Text(f"{self._title}: first batch, {self._clock() - self._started:.0f} s")
+            what = "first batch, " if self._ends_with_summary else ""
+            return Text(f"{self._title}: {what}{self._clock() - self._started:.0f} s")
         parts = [
             f"batch {last.batch_id}",
             f"{last.rate:,.0f} records/s",
