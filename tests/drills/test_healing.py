@@ -50,11 +50,11 @@ def newest_offsets(job: KafkaJob) -> int:
 @pytest.mark.parametrize("table_type", TYPES)
 def test_an_older_copy_of_the_checkpoint(table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
     events = generate(20 * CHUNK, MIX, seed=91)
-    with new_drill("an older copy of the checkpoint is put back", table_type, 4) as drill:
+    with new_drill("an older copy of the checkpoint is put back", table_type, 3) as drill:
         job = new_job(table_type, CHUNK)
         job.produce(islice(events, 2 * CHUNK))
         job.finish()
-        for number in range(4):
+        for number in range(3):
             copy = job.folder / "copy"
             shutil.copytree(job.checkpoint, copy)
             job.produce(islice(events, 2 * CHUNK))
@@ -107,7 +107,7 @@ def half(job: KafkaJob) -> None:
 @pytest.mark.parametrize(
     ("table_type", "fault", "times"),
     [
-        pytest.param(table_type, fault, 4, marks=pytest.mark.drill)
+        pytest.param(table_type, fault, 2, marks=pytest.mark.drill)
         for fault in (newest_instant, restored, damage("deltas"), damage("snapshots"), half)
         for table_type in TYPES
     ],
@@ -142,12 +142,12 @@ def test_the_index_is_loaded_anew(
 @pytest.mark.parametrize("table_type", TYPES)
 def test_another_writer_between_two_runs(table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
     events = generate(14 * CHUNK, MIX, seed=95)
-    with new_drill("another writer commits between two runs", table_type, 6) as drill:
+    with new_drill("another writer commits between two runs", table_type, 4) as drill:
         job = shared(new_job(table_type, CHUNK))
         writer = ForeignWriter(job.table)
         job.produce(islice(events, 2 * CHUNK))
         job.finish()
-        for number in range(6):
+        for number in range(4):
             live = sorted(oracle_events(job), key=lambda e: e.key)
             at = max(e.ordering or 0 for e in live)
             some = live[number::7][:12]
