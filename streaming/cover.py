@@ -25,10 +25,10 @@ LOG = logging.getLogger("tagstream")
 _TRIES = 10
 
 
-def cover_table(job: JobContext, spark: SparkSession, *, running: bool = False, rebuild: bool = False) -> None:
+def cover_table(job: JobContext, spark: SparkSession, *, running: bool = False, rebuild: str | None = None) -> None:
     """Bring index and table together. ``running``: the job has been at work already, so what is pending on the timeline
-    and not its own may be another writer's work of this moment. ``rebuild``: a file of the index is damaged, so it is
-    loaded anew.
+    and not its own may be another writer's work of this moment. ``rebuild``: why the index is
+    to be loaded anew (a file of it is damaged).
 
     IndexCoverageError when that must not be done without a person.
     """
@@ -42,9 +42,10 @@ def cover_table(job: JobContext, spark: SparkSession, *, running: bool = False, 
         timeline = job.table.timeline()
         index = IndexPlace(job.checkpoint, job.layout, job.generation, job.retain_batches, job.decode.files)
         new = state.query_id is None or state.planned is None
-        if rebuild or (taken is not None and new and not is_as_asked(job.layout, job.options, taken.generation)):
-            rebuild = False
-            step = CoverStep("load", f"the index in {job.checkpoint} is not as it should be")
+        if rebuild is not None:
+            step, rebuild = CoverStep("load", rebuild), None
+        elif taken is not None and new and not is_as_asked(job.layout, job.options, taken.generation):
+            step = CoverStep("load", f"the index in {job.checkpoint} was loaded with other options")
         else:
             step = next_step(index, job.table, timeline, state, taken)
         if step.kind == "nothing":

@@ -97,8 +97,8 @@ def stream(
         fix_state_settings(spark, job.meta.shuffle_partitions)
         restart: Restart | None = None
         while True:
-            again = restart is not None
-            cover_table(job, spark, running=again, rebuild=again and restart.rebuild)
+            rebuild = restart.why if restart is not None and restart.rebuild else None
+            cover_table(job, spark, running=restart is not None, rebuild=rebuild)
             if job.table.config.metadata_partitions:
                 job.table = _drop_metadata_table(job.table, clock_ms())
             job.table.check_writable()
