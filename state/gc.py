@@ -17,7 +17,7 @@ from state.epoch import complete_epochs, side_path
 from state.errors import IndexDamagedError
 from state.generation import generation_numbers, newest_generation
 from state.layout import StateLayout
-from state.manifest import BatchManifest, DeltaRef
+from state.manifest import BatchManifest, DeltaRef, manifest_names
 from state.pointer import FileRef, Pointer
 from state.snapshot import MANIFEST_SUFFIX, snapshot_files
 
@@ -34,8 +34,9 @@ def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: in
     old = sorted((b, n) for n in _names(manifests_dir) if (b := batch_of(n)) is not None and b <= oldest_batch)
     newest: dict[int, Pointer] = {}
     needed: set[str] = set()
-    for batch, name in reversed(old):
-        if name.startswith(".") or not name.endswith(".json"):
+    for name in reversed(manifest_names(manifests_dir)):
+        batch = batch_of(name)
+        if batch is None or batch > oldest_batch:
             continue
         try:
             refs = BatchManifest.read(os.path.join(manifests_dir, name)).deltas

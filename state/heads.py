@@ -10,7 +10,7 @@ from state.durable import batch_of
 from state.epoch import complete_epochs
 from state.generation import newest_generation, starting_pointer
 from state.layout import StateLayout
-from state.manifest import BatchManifest, DeltaRef
+from state.manifest import BatchManifest, DeltaRef, manifest_names
 from state.meta import CheckpointMeta, read_meta
 from state.pointer import Pointer
 
@@ -67,11 +67,7 @@ def read_heads(checkpoint: str, local_dir: str, committed: Collection[str] | Non
 
 def _committed(checkpoint: str, names: Collection[str] | None) -> list[str]:
     folder = os.path.join(checkpoint, "tagstream", "manifests")
-    found = (
-        sorted(n for n in os.listdir(folder) if n.endswith(".json") and not n.startswith("."))
-        if os.path.isdir(folder)
-        else []
-    )
+    found = manifest_names(folder)
     if names is not None:
         return [os.path.join(folder, n) for n in found if n in names or _older(n, names)]
     log = os.path.join(checkpoint, "commits")

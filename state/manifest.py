@@ -71,7 +71,10 @@ class BatchManifest:
         return f"{self.batch_id:012d}-{self.run}.json"
 
     def write(self, folder: str) -> str:
-        """Make the manifest durable and return its name; those of the batch's earlier, failed runs are removed."""
+        """Make the manifest durable and return its name; those of the batch's earlier, failed runs are removed.
+
+        A later run's stays: this one may be of a driver that was paused and has been succeeded meanwhile.
+        """
         os.makedirs(folder, exist_ok=True)
         doc = {
             "version": MANIFEST_VERSION,
@@ -89,9 +92,9 @@ class BatchManifest:
             f.flush()
             os.fsync(f.fileno())
         os.replace(temp, os.path.join(folder, self.name))
-        prefix = f"{self.batch_id:012d}-"
         for other in os.listdir(folder):
-            if other.startswith(prefix) and other != self.name:
+            batch, run = _batch_and_run(other)
+            if batch == self.batch_id and run < self.run:
                 os.unlink(os.path.join(folder, other))
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -115,3 +118,24 @@ class BatchManifest:
                 f"batch manifest {path} cannot be read ({e!r}); restore it, or let the index be loaded from the table again"
             ) from e
         raise StateError(f"batch manifest {path} has version {version!r}, this program knows {MANIFEST_VERSION}")
+
+
+def manifest_names(folder: str) -> list[str]:
+    """File names of the manifests in a folder, one a batch, oldest batch first.
+
+    Where a batch has several the latest run's counts: an earlier one was left by a driver that had been succeeded.
+    """
+    newest: dict[int, tuple[int, str]] = {}
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        batch, run = _batch_and_run(name)
+        if batch >= 0 and run > newest.get(batch, (-1, ""))[0]:
+            newest[batch] = (run, name)
+    return [name for _, (_, name) in sorted(newest.items())]
+
+
+def _batch_and_run(name: str) -> tuple[int, int]:
+    """From a manifest's file name; (-1, -1) for other files."""
+    batch, _, run = name.removesuffix(".json").partition("-")
+    if name.endswith(".json") and batch.isdigit() and run.isdigit():
+        return int(batch), int(run)
+    return -1, -1

@@ -8,7 +8,6 @@ Spark's checkpoint is at. What else the timeline has must be caught up with; wha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from state.durable import batch_of
@@ -16,7 +15,7 @@ from state.epoch import complete_epochs
 from state.errors import IndexDamagedError
 from state.generation import read_marker
 from state.layout import StateLayout
-from state.manifest import BatchManifest
+from state.manifest import BatchManifest, manifest_names
 from streaming.commit_record import CommitRecord, digest, parse
 from streaming.epoch import newest_batch, query_id, raw_offset, read_epoch
 from table.hoodie_table import HoodieTable
@@ -158,7 +157,7 @@ def _finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, i
     if state.query_id is None:
         return {}
     found: dict[str, int] = {}
-    for name in _manifest_names(index.manifests_dir):
+    for name in manifest_names(index.manifests_dir):
         batch = batch_of(name)
         if batch is None or batch > _last(state.finished):
             continue
@@ -166,11 +165,6 @@ def _finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, i
         if manifest is not None and manifest.query_id == state.query_id and manifest.instant:
             found[manifest.instant] = batch
     return found
-
-
-def _manifest_names(folder: str) -> Iterable[str]:
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    return sorted(n for n in names if n.endswith(".json") and not n.startswith("."))
 
 
 def _read_manifest(path: str) -> BatchManifest | None:

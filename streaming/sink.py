@@ -141,6 +141,7 @@ class BatchSink:
         clock.append(time.monotonic())
         crash.reach("files_written", batch)
         self._check_bad_records(outcome, epoch, instant)
+        job.lease.check()
         manifest = BatchManifest(
             epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
         )

@@ -11,7 +11,7 @@ import pytest
 from state.errors import StateError
 from state.gc import collect_garbage
 from state.layout import StateLayout
-from state.manifest import BatchManifest
+from state.manifest import BatchManifest, manifest_names
 from state.pointer import Pointer
 from state.restore import open_at
 from state.tag_group import tag_key_group
@@ -81,6 +81,14 @@ def test_group_without_a_committed_change_keeps_everything(layout: StateLayout) 
     before = files(layout)
     assert collect_garbage(layout, [LABEL], 50, layout.durable_dir) == 0
     assert files(layout) == before
+
+
+def test_the_manifest_of_a_driver_that_was_succeeded_counts_for_nothing(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    name = BatchManifest("q", 4, 10, {1: "b"}).write(folder)
+    BatchManifest("q", 4, 9, {1: "a"}).write(folder)
+    BatchManifest("q", 3, 9, {1: "c"}).write(folder)
+    assert manifest_names(folder) == [f"{3:012d}-9.json", name]
 
 
 def test_later_run_replaces_the_manifest_of_a_failed_one(tmp_path: Path) -> None:
