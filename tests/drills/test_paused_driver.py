@@ -19,7 +19,7 @@ from tests.support.process import wait_for
 CHUNK = 150
 MIX = Mix(keys=600, partitions=300, tombstones=0.02)  # every batch has keys and file groups that no batch had before
 LEASE_MS = 60_000
-STEPS = ("manifest_durable", "manifest_durable")  # all is done but the commit
+STEPS = ("files_written", "manifest_durable")
 GONE = ("taken over by another process", "rolled back by another process")
 
 
@@ -27,7 +27,7 @@ GONE = ("taken over by another process", "rolled back by another process")
     ("table_type", "steps", "in_real_time"),
     [
         ("MERGE_ON_READ", ("manifest_durable",), False),
-        pytest.param("MERGE_ON_READ", STEPS, True, marks=pytest.mark.drill),
+        pytest.param("MERGE_ON_READ", STEPS * 2, True, marks=pytest.mark.drill),
         pytest.param("COPY_ON_WRITE", STEPS, False, marks=pytest.mark.drill),
     ],
 )
