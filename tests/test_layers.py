@@ -30,8 +30,8 @@ OURS = frozenset(MAY_IMPORT) | {"bench", "tests"}
 CLIENTS: dict[str, tuple[str, ...]] = {
     "rocksdict": ("state/",),
     "kafka": (),
-    "happybase": ("index/hbase_client.py",),
-    "pyspark": ("bootstrap/", "streaming/", "run_stream.py"),
+    "happybase": ("index/hbase/",),
+    "pyspark": ("bootstrap/", "index/", "streaming/", "run_stream.py"),
 }
 # Parts of streaming/ that are plain Arrow and Python, usable and testable without a JVM.
 WITHOUT_SPARK = ("streaming/decode/", "streaming/quarantine.py", "streaming/keys.py", "streaming/options.py")

@@ -1,0 +1,109 @@
+"""What every index of Hudi's family does, in Hudi's words: tag, update, roll back.
+
+A pull-type index is asked in each micro-batch where the batch's keys are. It answers with the places of those that the
+table has; the stream's own step (``streaming.pull_tag``) decides what follows: insert, update, delete, move or late.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from table.hoodie_table import HoodieTable
+from table.timeline import Timeline
+
+# What records bring to an index. `partition_path` is null for a delete that names none (global indexes only).
+RECORD_SCHEMA = "record_key string, partition_path string"
+
+
+def location_schema(ordering: str) -> str:
+    """Spark schema of the places found. ``ordering``: ``long`` or ``binary``, as the stream encodes ordering values.
+
+    ``partition_path`` and ``file_id`` say where the row of the key is, ``instant`` which commit put it there ("" where the
+    index does not know), ``ord`` its ordering value (null where the index does not know).
+    """
+    return f"record_key string, partition_path string, file_id string, instant string, ord {ordering}"
+
+
+# What `update_location` is given: where each key of the batch was written. `file_id` null: the key was deleted.
+# `is_new`: the key is new in that file group (an insert, or a move's new place).
+WRITTEN_SCHEMA = pa.schema(
+    [("record_key", pa.string()), ("partition_path", pa.string()), ("file_id", pa.string()), ("is_new", pa.bool_())]
+)
+
+
+@dataclass(frozen=True)
+class OrderingCode:
+    """How ordering values are encoded for comparison; ``encode`` turns the column into int64 or binary.
+
+    ``field``: the table's ordering column, None for a table without one. ``type``: its Arrow type in the stream.
+    """
+
+    field: str | None
+    type: pa.DataType | None
+    encode: Callable[[pa.Array], pa.Array]
+    sql_type: str = "long"
+
+
+@dataclass(frozen=True)
+class TableAsOf:
+    """The table as one batch finds it: nothing newer than ``as_of`` (None: no commit yet) counts."""
+
+    spark: SparkSession
+    table: HoodieTable
+    timeline: Timeline
+    as_of: str | None
+    ordering: OrderingCode
+
+    def at(self, timeline: Timeline) -> TableAsOf:
+        """The same table at another look at its timeline."""
+        return replace(self, timeline=timeline, as_of=timeline.newest_completed)
+
+
+class HoodieIndex(ABC):
+    """One index. The three flags are Hudi's (``HoodieIndex.java``); the table of who has which is in docs/indexes.md.
+
+    ``is_global``: the record key alone identifies a row, in the whole table. ``can_index_log_files``: it finds rows that
+    only logs hold, so inserts of merge-on-read may go there. ``is_implicit_with_storage``: the table itself is the index;
+    otherwise ``update_location`` keeps it up to date. ``update_in_tasks``: it is called in the write tasks, on what each of
+    them wrote (so the object is sent to them, and must be picklable); otherwise on the driver, once a batch, with all.
+    ``knows_absence``: a key that is not answered is not in the table; False for an index that only says where a key
+    belongs (bucket).
+    """
+
+    name: ClassVar[str]
+    is_global: ClassVar[bool]
+    can_index_log_files: ClassVar[bool]
+    is_implicit_with_storage: ClassVar[bool]
+    update_in_tasks: ClassVar[bool] = False
+    knows_absence: ClassVar[bool] = True
+    update_partition_path: bool = True
+
+    def start(self, look: TableAsOf) -> None:  # noqa: B027 - most indexes have nothing to load
+        """Before the first batch, and again whenever the table was changed by others: load what is held in memory."""
+
+    @abstractmethod
+    def tag_location(self, records: DataFrame, look: TableAsOf) -> DataFrame:
+        """Where the keys of ``records`` (:data:`RECORD_SCHEMA`, keys may repeat) are in the table.
+
+        Returns rows of :func:`location_schema`, for keys that have a row only, each once where the table has it once.
+        A non-global index looks in the record's own partition alone.
+        """
+
+    def update_location(self, written: pa.Table, instant: str) -> None:  # noqa: B027 - nothing to do where the table is the index
+        """Take over what a write of ``instant`` did (:data:`WRITTEN_SCHEMA`), before the instant is completed.
+
+        A key that moved comes once, with its new place. May be called again with the same rows by a task's next attempt.
+        """
+
+    def rollback_commit(self, instant: str) -> bool:
+        """Undo what ``update_location`` did for an instant that is rolled back. False: it could not."""
+        return True
+
+    def end_batch(self) -> None:  # noqa: B027 - most indexes keep nothing
+        """Let go of what a batch needed (broadcast keys)."""
