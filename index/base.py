@@ -101,7 +101,7 @@ class HoodieIndex(ABC):
         A key that moved comes once, with its new place. May be called again with the same rows by a task's next attempt.
         """
 
-    def rollback_commit(self, instant: str) -> bool:
+    def rollback_commit(self, instant: str) -> bool:  # noqa: ARG002 - for those that keep places of their own
         """Undo what ``update_location`` did for an instant that is rolled back. False: it could not."""
         return True
 
