@@ -38,7 +38,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_the_tables_are_here() -> None:
-    assert len(TABLES) == 18
+    assert len(TABLES) == 20
 
 
 def data_files(folder: Path) -> Iterator[Path]:

@@ -1,0 +1,224 @@
+"""Read HFiles (version 3), the sorted key-value files that hold a metadata table's records.
+
+A data entry is ``i32 key length, i32 value length, key, value`` and, by a property of the file, a variable-length
+version number. A key is ``i16 length, row`` and 10 bytes more; the row is what the metadata table calls the key.
+An index entry has a block's offset, size and the key it begins with, or a shorter one between it and the block before.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import UnsupportedTableError
+from table.log.block import LogBlock
+from table.metadata.hfile_block import DATA, FILE_INFO, INNER_INDEXES, ROOT_INDEX, Block, FileRange, read_block
+from table.metadata.hfile_trailer import Trailer, read_info, read_trailer
+
+SCHEMA: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+
+_LENGTHS: Final = struct.Struct(">ii")
+_INDEX_HEAD: Final = struct.Struct(">qi")
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+_KEY_REST: Final = 10  # empty family, timestamp, type
+
+
+@dataclass(frozen=True)
+class _IndexEntry:
+    """A block below: where it is, and that its rows are not smaller than ``row``."""
+
+    offset: int
+    row: bytes
+
+
+class HFile:
+    """One HFile. Nothing is kept open; the index is read at the first use."""
+
+    def __init__(self, source: FileRange) -> None:
+        self.source = source
+
+    @staticmethod
+    def open(path: str) -> HFile:
+        """An HFile that is a file."""
+        return HFile(FileRange(path, 0, os.stat(path).st_size))
+
+    @staticmethod
+    def of_block(block: LogBlock) -> HFile:
+        """An HFile that is the content of a log block."""
+        return HFile(FileRange(block.path, block.content_offset, block.content_length))
+
+    @cached_property
+    def trailer(self) -> Trailer:
+        """The file's trailer."""
+        return read_trailer(self.source)
+
+    @property
+    def entries(self) -> int:
+        """Number of keys."""
+        return self.trailer.entries
+
+    @property
+    def info(self) -> dict[str, bytes]:
+        """The file's properties, for example ``schema`` (Avro JSON of the values)."""
+        return self._opened[1]
+
+    def scan(self) -> Iterator[pa.RecordBatch]:
+        """All entries in the order of their keys, a batch a block."""
+        offset, count = self.trailer.first_data_block, 0
+        while count < self.entries:
+            if offset >= self.trailer.load_on_open:
+                raise self.source.corrupt(offset, f"the data ends after {count} of {self.entries} entries")
+            block = read_block(self.source, offset, self.trailer.codec)
+            if block.magic == DATA:
+                batch = self._entries(block)
+                count += batch.num_rows
+                yield batch
+            offset = block.end
+        if count != self.entries:
+            raise self.source.corrupt(offset, f"there are more than the {self.entries} entries announced")
+
+    def lookup(self, keys: pa.Array) -> Iterator[pa.RecordBatch]:
+        """The entries of the given keys (binary, sorted, no nulls); only blocks that may hold one of them are read."""
+        wanted: list[bytes] = keys.to_pylist()
+        if self.entries == 0:
+            return
+        last = [-1] * (self.trailer.index_levels + 1)
+        for offset, first, behind in self._blocks(self._opened[0], wanted, 0, len(wanted), last):
+            block = read_block(self.source, offset, self.trailer.codec)
+            if block.magic != DATA:
+                raise self.source.corrupt(offset, "the index tells of a data block where there is none")
+            batch = self._entries(block)
+            found = batch.filter(pc.is_in(batch.column(0), value_set=keys.slice(first, behind - first)))
+            if found.num_rows:
+                yield found
+
+    def _blocks(
+        self,
+        entries: Sequence[_IndexEntry],
+        keys: list[bytes],
+        first: int,
+        behind: int,
+        last: list[int],
+        level: int = 1,
+    ) -> Iterator[tuple[int, int, int]]:
+        """Offsets of data blocks with the range of keys each may hold. ``last``: newest offset visited, by level.
+
+        Offsets must grow on every level, so that a broken index cannot lead in circles.
+        """
+        starts = [first, *(bisect_left(keys, entry.row, first, behind) for entry in entries[1:]), behind]
+        for number, entry in enumerate(entries):
+            begin, end = starts[number], starts[number + 1]
+            if begin >= end:
+                continue
+            if entry.offset <= last[level]:
+                raise self.source.corrupt(entry.offset, "the index leads back to a block before")
+            last[level] = entry.offset
+            if level >= self.trailer.index_levels:
+                yield entry.offset, begin, end
+                continue
+            block = read_block(self.source, entry.offset, self.trailer.codec)
+            if block.magic not in INNER_INDEXES:
+                raise self.source.corrupt(entry.offset, "the index tells of an index block where there is none")
+            yield from self._blocks(self._inner_index(block), keys, begin, end, last, level + 1)
+
+    @cached_property
+    def _opened(self) -> tuple[list[_IndexEntry], dict[str, bytes]]:
+        """(the root index, the properties). They lie behind each other, with the index of meta blocks in between."""
+        offset = self.trailer.load_on_open
+        root = read_block(self.source, offset, self.trailer.codec)
+        if root.magic != ROOT_INDEX:
+            raise self.source.corrupt(offset, "no root index begins")
+        index = self._root_index(root)
+        block = read_block(self.source, root.end, self.trailer.codec)
+        while block.magic != FILE_INFO:
+            block = read_block(self.source, block.end, self.trailer.codec)
+        try:
+            info = read_info(block.data)
+        except ValueError as error:
+            raise self.source.corrupt(block.offset, f"the file's properties are broken ({error})") from None
+        if "hfile.MAX_TAGS_LEN" in info:
+            raise UnsupportedTableError(f"{self.source.path} is an HFile with cell tags, which Hudi does not write")
+        return index, info
+
+    def _root_index(self, block: Block) -> list[_IndexEntry]:
+        entries, at = [], 0
+        for _ in range(self.trailer.index_count):
+            if at + _INDEX_HEAD.size >= len(block.data):
+                raise self.source.corrupt(block.offset, f"the index ends before its {self.trailer.index_count} entries")
+            offset, _ = _INDEX_HEAD.unpack_from(block.data, at)
+            at += _INDEX_HEAD.size
+            length, at = self._hadoop_int(block, at)
+            entries.append(_IndexEntry(offset, self._row(block, at, length)))
+            at += length
+        return entries
+
+    def _inner_index(self, block: Block) -> list[_IndexEntry]:
+        """i32 count, count + 1 times i32 offset of an entry (from the end of these), entries without key lengths."""
+        data = block.data
+        count = _I32.unpack_from(data)[0] if len(data) >= _I32.size else -1
+        start = _I32.size * (count + 2)
+        if count < 1 or start > len(data):
+            raise self.source.corrupt(block.offset, f"an index block of {len(data)} bytes has {count} entries")
+        places = [start + place for (place,) in _I32.iter_unpack(data[_I32.size : start])]
+        entries = []
+        for at, end in pairwise(places):
+            if at < start or at + _INDEX_HEAD.size > end or end > len(data):
+                raise self.source.corrupt(block.offset, f"an index entry lies from {at} to {end} of {len(data)} bytes")
+            key = at + _INDEX_HEAD.size
+            entries.append(_IndexEntry(_INDEX_HEAD.unpack_from(data, at)[0], self._row(block, key, end - key)))
+        return entries
+
+    def _row(self, block: Block, at: int, length: int) -> bytes:
+        """The row within an index key of so many bytes; Hudi's own writer leaves out what follows it."""
+        size = _I16.unpack_from(block.data, at)[0] if at + _I16.size <= len(block.data) else -1
+        if size < 0 or length < _I16.size + size or at + length > len(block.data):
+            raise self.source.corrupt(block.offset, f"at {at} of the block a key of {length} bytes has a row of {size}")
+        return block.data[at + _I16.size : at + _I16.size + size]
+
+    def _hadoop_int(self, block: Block, at: int) -> tuple[int, int]:
+        """(a number in Hadoop's variable-length form, offset behind it); only lengths: negative ones are broken."""
+        first = block.data[at] if at < len(block.data) else 0xFF
+        if first < 0x80:
+            return first, at + 1
+        size = 0x90 - first  # 0x8F is followed by one byte, 0x8C by four
+        if not 1 <= size <= 4 or at + 1 + size > len(block.data):
+            raise self.source.corrupt(block.offset, f"at {at} of the block is no length")
+        return int.from_bytes(block.data[at + 1 : at + 1 + size], "big"), at + 1 + size
+
+    @cached_property
+    def _has_versions(self) -> bool:
+        return self.info.get("KEY_VALUE_VERSION") == b"\0\0\0\1"
+
+    def _entries(self, block: Block) -> pa.RecordBatch:
+        # A loop over entries, as each says where the next one begins (measured: 0.6 us an entry).
+        data, end, has_versions = block.data, len(block.data), self._has_versions
+        keys, values, at = [], [], 0
+        unpack, row_length = _LENGTHS.unpack_from, _I16.unpack_from
+        while at < end:
+            if at + _LENGTHS.size + _I16.size > end:
+                raise self.source.corrupt(block.offset, f"{end - at} bytes at {at} of the block are no entry")
+            key_length, value_length = unpack(data, at)
+            key = at + _LENGTHS.size
+            value = key + key_length
+            (row,) = row_length(data, key)
+            if row < 0 or value_length < 0 or key_length < _I16.size + row + _KEY_REST or value + value_length > end:
+                raise self.source.corrupt(
+                    block.offset, f"at {at} of the block is no entry: lengths {key_length}, {row} and {value_length}"
+                )
+            keys.append(data[key + _I16.size : key + _I16.size + row])
+            at = value + value_length
+            values.append(data[value:at])
+            if has_versions:
+                first = data[at] if at < end else 0
+                at += 1 if first < 0x80 or first >= 0x90 else (0x90 if first >= 0x88 else 0x88) - first + 1
+        return pa.RecordBatch.from_arrays([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=SCHEMA)

@@ -1,0 +1,40 @@
+"""HFiles that the JVM wrote (fixtures/hfiles.tar.gz), and what is in them.
+
+One set of 2999 entries, written by HBase's writer of Hudi 0.15.0 (``hbase_gz_levels``: blocks of 2 KiB under an index of
+two levels; ``hbase_none``: blocks of 8 KiB) and by Hudi 1.2.0's own writer (``native_gz``, ``native_none``).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import tarfile
+from functools import cache
+from pathlib import Path
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+NAMES = ["hbase_gz_levels", "hbase_none", "native_gz", "native_none"]
+
+Rows = list[tuple[bytes, bytes]]
+
+
+@cache
+def content(name: str) -> bytes:
+    """Bytes of a file of the archive."""
+    with tarfile.open(FIXTURES / "hfiles.tar.gz") as archive:
+        file = archive.extractfile(name)
+        assert file is not None
+        return file.read()
+
+
+@cache
+def rows() -> Rows:
+    """The entries all of them hold, in order."""
+    return [(key.encode(), base64.b64decode(value)) for key, value in json.loads(content("rows.json"))]
+
+
+def unpack(name: str, folder: Path) -> Path:
+    """Write one of the files into a folder."""
+    path = folder / f"{name}.hfile"
+    path.write_bytes(content(f"{name}.hfile"))
+    return path
