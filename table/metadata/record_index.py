@@ -1,0 +1,144 @@
+"""The record index: where a record key is, from the metadata table's partition ``record_index``.
+
+A key's shard is ``abs(abs(h) % n)`` of its Java hash; an entry names partition, file id (as a UUID in two numbers and a
+counter, or literally) and the instant in epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.file_group import FileSlice
+from table.java_hash import string_hash_codes
+from table.metadata.metadata_table import RECORD_INDEX_PARTITION, Entries, MetadataTable
+from table.metadata.records import decode
+from table.names import instant_from_ms
+
+LOCATIONS: Final = pa.schema([
+    ("record_key", pa.string()), ("partition_path", pa.string()), ("file_id", pa.string()), ("instant", pa.string())
+])  # fmt: skip
+
+_MEMBER: Final = "recordIndexMetadata"
+_LITERAL: Final = 1  # fileIdEncoding: the file id is text
+_SHARD: Final = re.compile(r"record-index-(\d+)-\d+")
+_INT_MIN: Final = -(2**31)
+
+
+def shards_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
+    """Number of the shard of every key; Java's ``abs`` leaves the least int as it is."""
+    codes = string_hash_codes(keys).astype(np.int64)
+    magnitude = np.where(codes == _INT_MIN, codes, np.abs(codes))
+    return np.abs(np.fmod(magnitude, count))
+
+
+@dataclass(frozen=True)
+class RecordIndex:
+    """Lookups in a metadata table's record index."""
+
+    metadata: MetadataTable
+
+    @staticmethod
+    def open(metadata: MetadataTable | None) -> RecordIndex | None:
+        """The index; None where the table has no metadata table, or that one no record index."""
+        if metadata is None or RECORD_INDEX_PARTITION not in metadata.partitions:
+            return None
+        return RecordIndex(metadata)
+
+    def lookup(self, keys: pa.Array) -> pa.Table:
+        """Locations of the keys that are there (``LOCATIONS``), in no order; only the keys' own shards are read."""
+        wanted = pc.unique(keys).drop_null()
+        slices = self._shards()
+        if not len(wanted):
+            return LOCATIONS.empty_table()
+        shards = shards_of(wanted, len(slices))
+        tables = [LOCATIONS.empty_table()]
+        for number in np.unique(shards).tolist():
+            own = wanted.filter(pa.array(shards == number)).cast(pa.binary()).sort()
+            tables.append(self._locations(self.metadata.entries(slices[number], own), own))
+        return pa.concat_tables(tables)
+
+    def scan(self) -> Iterator[pa.Table]:
+        """All locations, a table a shard."""
+        for file_slice in self._shards():
+            yield self._locations(self.metadata.entries(file_slice), None)
+
+    def _shards(self) -> list[FileSlice]:
+        """The slices by their shards' numbers; all must be there, for a key's shard depends on how many there are."""
+        found = self.metadata.slices(RECORD_INDEX_PARTITION)
+        names = [(_SHARD.fullmatch(file_slice.file_id), file_slice) for file_slice in found]
+        foreign = [file_slice.file_id for match, file_slice in names if match is None]
+        if foreign:
+            raise UnsupportedTableError(
+                f"the record index at {self.metadata.storage.root} has the file group {foreign[0]}; one with shards for "
+                "each partition of the table cannot be read"
+            )
+        by_number = {int(match[1]): file_slice for match, file_slice in names if match is not None}
+        if not by_number or sorted(by_number) != list(range(len(by_number))):
+            raise CorruptFileError(
+                f"the record index at {self.metadata.storage.root} has the shards {sorted(by_number)}, others are missing; "
+                "drop the metadata table (hoodie.metadata.enable=false) or let Hudi build it anew"
+            )
+        return [by_number[number] for number in range(len(by_number))]
+
+    def _locations(self, entries: Iterable[Entries], wanted: pa.Array | None) -> pa.Table:
+        parts = list(entries)
+        if not parts:
+            return LOCATIONS.empty_table()
+        keys = pa.concat_arrays([part.keys for part in parts])
+        values = pa.concat_arrays([part.values for part in parts])
+        sources = np.repeat(np.arange(len(parts)), [len(part.keys) for part in parts])
+        # The last entry of a key counts: repeated indices of an assignment leave the last one.
+        codes = pc.dictionary_encode(keys).indices.to_numpy()
+        last = np.full(int(codes.max()) + 1 if len(codes) else 0, -1, np.int64)
+        last[codes] = np.arange(len(codes))
+        last = np.sort(last[values.is_valid().to_numpy(zero_copy_only=False)[last]])
+        if wanted is not None:  # a delete block has other keys, too
+            last = last[pc.is_in(keys.take(pa.array(last)), value_set=wanted).to_numpy(zero_copy_only=False)]
+        tables = [LOCATIONS.empty_table()]
+        for number in np.unique(sources[last]).tolist():
+            rows = pa.array(last[sources[last] == number])
+            tables.append(self._decoded(keys.take(rows), values.take(rows), parts[number]))
+        return pa.concat_tables(tables)
+
+    def _decoded(self, keys: pa.Array, values: pa.Array, part: Entries) -> pa.Table:
+        records = decode(values.to_pylist(), part.avro_json, part.where)
+        try:
+            rows = [self._location(record[_MEMBER]) for record in records]
+            columns = [keys.cast(pa.string()), *(pa.array(c, pa.string()) for c in zip(*rows, strict=True))]
+        except (pa.ArrowInvalid, ArithmeticError, KeyError, OSError, TypeError, ValueError) as error:
+            raise CorruptFileError(f"{part.where} has no readable locations ({error}); restore the file") from error
+        return pa.Table.from_arrays(columns, schema=LOCATIONS)
+
+    def _location(self, entry: dict[str, Any]) -> tuple[str, str, str]:
+        if entry.get("fileIdEncoding") == _LITERAL:
+            file_id = entry["fileId"]
+        elif entry.get("fileIdEncoding") in (0, None):
+            file_id = _file_id(entry["fileIdHighBits"], entry["fileIdLowBits"], entry["fileIndex"])
+        else:
+            raise UnsupportedTableError(
+                f"the record index at {self.metadata.storage.root} encodes file ids in the way "
+                f"{entry['fileIdEncoding']}, which this version does not know"
+            )
+        return entry["partitionName"], file_id, _instant(entry["instantTime"], self.metadata.timezone_utc)
+
+
+@lru_cache(65_536)
+def _file_id(high: int, low: int, index: int) -> str:
+    name = str(uuid.UUID(int=(high & (1 << 64) - 1) << 64 | low & (1 << 64) - 1))
+    return name if index == -1 else f"{name}-{index}"
+
+
+@lru_cache(65_536)
+def _instant(ms: int, utc: bool) -> str:
+    return instant_from_ms(ms, utc)

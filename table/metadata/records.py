@@ -1,0 +1,111 @@
+"""Records of the metadata table: Avro of HoodieMetadataRecord, decoded by the schema they were written in, and merged.
+
+A record's own ``key`` is blank; its key is that of the HFile entry. ``type`` tells which member is set: 1 the list of
+partitions and 2 the files of one (``filesystemMetadata``), 3 and 6 statistics of a column in a file and in a partition
+(``ColumnStatsMetadata``), 4 a bloom filter, 5 the place of a record key (``recordIndexMetadata``).
+"""
+
+from __future__ import annotations
+
+import decimal
+import io
+import json
+import struct
+from functools import lru_cache
+from typing import Any, Final
+
+import fastavro
+import fastavro.schema
+
+from table.errors import CorruptFileError
+from table.log.varint import zigzag
+
+Record = dict[str, Any]
+
+FILES, COLUMN_STATS, BLOOM_FILTER = "filesystemMetadata", "ColumnStatsMetadata", "BloomFilterMetadata"
+_BROKEN: Final = (
+    ArithmeticError, EOFError, LookupError, MemoryError, StopIteration, TypeError, ValueError, struct.error,
+    fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, decimal.DecimalException,
+)  # fmt: skip
+# Numbers stay numbers; a decimal is the one logical type whose plain form would lose its scale.
+_DECIMAL: Final = "decimal"
+
+
+def decode(values: list[bytes], avro_json: str, where: str) -> list[Record]:
+    """Records of HFile values. A wrapped minimum or maximum is a pair of its wrapper's name and ``{"value": ...}``.
+
+    Raises CorruptFileError naming ``where``. (A row loop inside the Avro library: 8 us a record of a record index.)
+    """
+    stream = io.BytesIO(b"".join([zigzag(len(values)), *values, zigzag(0)]) if values else b"\0")
+    try:
+        found: Any = fastavro.schemaless_reader(
+            stream, _array_schema(avro_json), None, return_record_name=True, return_record_name_override=True
+        )
+    except _BROKEN as error:
+        raise CorruptFileError(
+            f"{where} holds records that are no Avro of its schema ({error}); restore the file, or drop the metadata table "
+            "(hoodie.metadata.enable=false)"
+        ) from error
+    if stream.read(1) or len(found) != len(values):
+        raise CorruptFileError(f"{where} holds records that do not end where they should; restore the file")
+    return list(found)
+
+
+@lru_cache(32)
+def _array_schema(avro_json: str) -> Any:
+    return fastavro.parse_schema({"type": "array", "items": _plain(json.loads(avro_json))})
+
+
+def _plain(avro: Any) -> Any:
+    if isinstance(avro, list):
+        return [_plain(branch) for branch in avro]
+    if not isinstance(avro, dict):
+        return avro
+    keep = avro.get("logicalType") == _DECIMAL
+    return {key: _plain(value) for key, value in avro.items() if key != "logicalType" or keep}
+
+
+def merged(old: Record | None, new: Record) -> Record | None:
+    """A later record of a key over an earlier one (HoodieMetadataPayload.preCombine); None: the key is deleted."""
+    if new.get(FILES) is not None:
+        return {**new, FILES: _merged_files((old or {}).get(FILES) or {}, new[FILES])}
+    stats = new.get(COLUMN_STATS)
+    if stats is not None:
+        if stats["isDeleted"]:
+            return None
+        before = (old or {}).get(COLUMN_STATS)
+        # A log file that two commits appended to: what both say holds. A tight bound was computed from everything.
+        return (
+            new if before is None or stats.get("isTightBound") else {**new, COLUMN_STATS: _merged_stats(before, stats)}
+        )
+    if (new.get(BLOOM_FILTER) or {}).get("isDeleted"):
+        return None
+    return new
+
+
+def _merged_files(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Union of two listings: a deletion removes, of two sizes of a file (a log that grew) the greater one counts."""
+    files = dict(old)
+    for name, info in new.items():
+        before = files.get(name)
+        if info["isDeleted"]:
+            files.pop(name, None)
+        elif before is None or info["size"] > before["size"]:
+            files[name] = info
+    return files
+
+
+def _merged_stats(old: Record, new: Record) -> Record:
+    counts = {
+        name: old[name] + new[name] if old[name] is not None and new[name] is not None else None
+        for name in ("valueCount", "nullCount", "totalSize", "totalUncompressedSize")
+    }
+    ends = {name: _end(old[name], new[name], pick) for name, pick in (("minValue", min), ("maxValue", max))}
+    return {**new, **counts, **ends}
+
+
+def _end(old: Any, new: Any, pick: Any) -> Any:
+    """The lesser or greater of two wrapped values. None, which is "unknown", where they do not compare."""
+    if old is None or new is None or old[0] != new[0]:
+        return None
+    return (new[0], {"value": pick(old[1]["value"], new[1]["value"])})

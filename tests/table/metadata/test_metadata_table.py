@@ -1,0 +1,215 @@
+"""The metadata tables that real Hudi wrote say what is on disk, and what Hudi read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from table.errors import CorruptFileError, UnsupportedTableError
+from table.hoodie_table import HoodieTable
+from table.log.format import BlockType, HeaderKey, encode_block
+from table.log.writer import rollback_block, write_log_file
+from table.metadata.metadata_table import COLUMN_STATS_PARTITION, FILES_PARTITION, MetadataTable
+from table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id, xxhash64
+from table.metadata.records import COLUMN_STATS, merged
+from table.properties import update_properties
+from tests.table.metadata.hfiles import FIXTURES
+from tests.table.reference import NAMES, unpack
+
+HASHES = json.loads((FIXTURES / "vectors/hashes.json").read_text())
+VECTORS = json.loads((FIXTURES / "vectors/mdt.json").read_text())
+WITH_METADATA = {
+    "cow_v6_complexkey_replace", "cow_v6_failed_left", "cow_v6_native015_days", "cow_v6_nonpart_simplebloom",
+    "cow_v9_defaults_alltypes", "cow_v9_record_index", "mor_v6_compacted", "mor_v6_parquet_log",
+    "mor_v6_record_index_015", "mor_v8_global_record_index", "mor_v9_defaults",
+}  # fmt: skip
+
+
+def opened(name: str, folder: Path) -> tuple[HoodieTable, MetadataTable]:
+    table = HoodieTable.open(str(unpack(name, folder)))
+    found = MetadataTable.open(table, table.timeline())
+    assert found is not None
+    return table, found
+
+
+def test_hashes_of_names() -> None:
+    for row in HASHES["strings"]:
+        if row["s"]:  # the empty partition has a name of its own
+            assert (column_id(row["s"]), partition_id(row["s"])) == (row["column_id"], row["partition_id"])
+        assert file_id(row["s"]) == row["file_id"]
+    assert xxhash64(b"", 0) == 0xEF46DB3751D8E999
+    # longer than 32 bytes, from the reference implementation's documentation
+    assert xxhash64(b"Nobody inspects the spammish repetition", 0) == 0xFBCEA83C8A378BF1
+
+
+def test_keys_of_column_statistics() -> None:
+    for entry in VECTORS["column_stats_v8"]:
+        record = entry["record"]
+        assert entry["key"] in {
+            column_stats_key(record["columnName"], f"part=p{n}", record["fileName"]) for n in range(4)
+        }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_tables_with_a_metadata_table_have_one(name: str, tmp_path: Path) -> None:
+    table = HoodieTable.open(str(unpack(name, tmp_path)))
+    assert (MetadataTable.open(table, table.timeline()) is not None) == (name in WITH_METADATA)
+    assert MetadataTable.open(table.without_metadata_table(), table.timeline()) is None
+
+
+@pytest.mark.parametrize("name", sorted(WITH_METADATA))
+def test_its_listing_is_that_of_the_folders(name: str, tmp_path: Path) -> None:
+    table, metadata = opened(name, tmp_path)
+    view = table.view(metadata.data_timeline)
+    assert metadata.partition_paths() == view.partitions()
+    for partition in view.partitions():
+        listed = metadata.files(partition)
+        for file_slice in view.latest_merged_slices(partition):
+            files = [*([file_slice.base_file] if file_slice.base_file else []), *file_slice.log_files]
+            assert {file.name: file.size for file in files}.items() <= listed.items()
+        on_disk = {
+            e.name: e.size for e in table.storage.list(partition) if not e.name.startswith(".hoodie") and not e.is_dir
+        }
+        assert listed.items() <= on_disk.items()
+
+
+@pytest.mark.parametrize("name", sorted(WITH_METADATA))
+def test_a_lookup_is_that_part_of_a_scan(name: str, tmp_path: Path) -> None:
+    _, metadata = opened(name, tmp_path)
+    for partition in sorted(metadata.partitions):
+        whole = metadata.scan(partition)
+        assert whole
+        some = sorted(whole)[::3]
+        assert metadata.lookup(partition, [*some, "no such key"]) == {key: whole[key] for key in some}
+
+
+@pytest.mark.parametrize("name", sorted(n for n in WITH_METADATA if n != "cow_v6_native015_days"))
+def test_column_statistics_have_the_keys_of_their_names(name: str, tmp_path: Path) -> None:
+    table, metadata = opened(name, tmp_path)
+    found = metadata.scan(COLUMN_STATS_PARTITION)
+    partitions = table.view(metadata.data_timeline).partitions()
+    for key, record in found.items():
+        stats = record[COLUMN_STATS]
+        assert key in {column_stats_key(stats["columnName"], path, stats["fileName"]) for path in partitions}
+
+
+def test_a_table_whose_last_write_failed_does_not_list_its_files(tmp_path: Path) -> None:
+    table, metadata = opened("cow_v6_failed_left", tmp_path)
+    pending = {instant.time for instant in metadata.data_timeline.pending}
+    assert pending
+    for partition in metadata.partition_paths():
+        assert not [name for name in metadata.files(partition) for time in pending if time in name]
+    assert table.timeline().newest_completed is not None
+
+
+@pytest.mark.parametrize("name", ["mor_v6_record_index_015", "mor_v8_global_record_index", "cow_v9_record_index"])
+def test_an_instant_that_is_not_completed_on_the_data_timeline_is_ignored(name: str, tmp_path: Path) -> None:
+    table, metadata = opened(name, tmp_path)
+    before = metadata.scan(FILES_PARTITION)
+    last = metadata.data_timeline.completed_writes[-1]
+    (tmp_path / name / "table" / metadata.data_timeline.folder / last.file_name()).unlink()
+    earlier = MetadataTable.open(table, table.timeline())
+    assert earlier is not None
+    assert not earlier.counts(last.time)
+    assert metadata.counts(last.time)
+    after = earlier.scan(FILES_PARTITION)
+    assert after != before
+    assert not [
+        file for key in after if key != "__all_partitions__" for file in earlier.files(key) if last.time in file
+    ]
+
+
+def test_a_rolled_back_instant_of_its_own_is_forgotten(tmp_path: Path) -> None:
+    _, metadata = opened("mor_v6_record_index_015", tmp_path)
+    last = metadata.data_timeline.completed_writes[-1].time
+    (file_slice,) = metadata.slices(FILES_PARTITION)
+    name = f".files-0000-0_{file_slice.base_instant}.log.{file_slice.next_log_version}_9-9-9"
+    before = metadata.scan(FILES_PARTITION)
+    write_log_file(metadata.storage.path(f"files/{name}"), [rollback_block("20991231235959999", last)])
+    table = HoodieTable.open(str(tmp_path / "mor_v6_record_index_015/table"))
+    again = MetadataTable.open(table, metadata.data_timeline)
+    assert again is not None
+    after = again.scan(FILES_PARTITION)
+    assert before != after
+    assert not [name for record in after.values() for name in record["filesystemMetadata"] if last in name]
+
+
+def test_log_compactions_and_foreign_blocks_are_refused(tmp_path: Path) -> None:
+    _, metadata = opened("mor_v6_record_index_015", tmp_path)
+    last = metadata.data_timeline.completed_writes[-1].time
+    (file_slice,) = metadata.slices(FILES_PARTITION)
+    path = Path(metadata.storage.path(f"files/.files-0000-0_{file_slice.base_instant}.log.99_9-9-9"))
+    cases: list[tuple[BlockType, dict[HeaderKey, str], type[Exception], str]] = [
+        (BlockType.HFILE_DATA, {HeaderKey.COMPACTED_BLOCK_TIMES: "1,2"}, UnsupportedTableError, "log compaction"),
+        (BlockType.PARQUET_DATA, {}, CorruptFileError, "does not belong"),
+        (BlockType.HFILE_DATA, {HeaderKey.SCHEMA: "{}"}, CorruptFileError, "no readable HFile"),
+    ]
+    table = HoodieTable.open(str(tmp_path / "mor_v6_record_index_015/table"))
+    for kind, header, error, text in cases:
+        path.unlink(missing_ok=True)
+        write_log_file(str(path), [encode_block(kind, {HeaderKey.INSTANT_TIME: last, **header}, b"nothing")])
+        again = MetadataTable.open(table, metadata.data_timeline)
+        assert again is not None
+        with pytest.raises(error, match=text):
+            again.scan(FILES_PARTITION)
+
+
+def test_a_partition_it_does_not_have_is_named(tmp_path: Path) -> None:
+    _, metadata = opened("cow_v6_native015_days", tmp_path)
+    with pytest.raises(UnsupportedTableError, match="no partition column_stats; it has files"):
+        metadata.scan(COLUMN_STATS_PARTITION)
+
+
+def test_a_metadata_table_that_is_gone_or_of_another_version_is_an_error(tmp_path: Path) -> None:
+    table, metadata = opened("mor_v8_global_record_index", tmp_path)
+    update_properties(metadata.storage, {"hoodie.table.version": "6"}, 0)
+    with pytest.raises(UnsupportedTableError, match="version 6"):
+        MetadataTable.open(table, table.timeline())
+    shutil.rmtree(metadata.storage.root)
+    with pytest.raises(Exception, match="metadata"):
+        MetadataTable.open(table, table.timeline())
+
+
+def files(**sizes: int | None) -> dict[str, Any]:
+    infos = {name: {"size": size or 0, "isDeleted": size is None} for name, size in sizes.items()}
+    return {"filesystemMetadata": infos}
+
+
+def stats(low: int | None, high: int | None, **more: Any) -> dict[str, Any]:
+    ends = [None if value is None else ("IntWrapper", {"value": value}) for value in (low, high)]
+    counts = dict.fromkeys(("valueCount", "nullCount", "totalSize", "totalUncompressedSize"), 1)
+    return {COLUMN_STATS: {"minValue": ends[0], "maxValue": ends[1], "isDeleted": False, **counts, **more}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (files(a=1, b=2), files(b=3, c=4), files(a=1, b=3, c=4)),
+        (files(a=1, b=2), files(b=1), files(a=1, b=2)),
+        (files(a=1, b=2), files(a=None, z=None), files(b=2)),
+        (None, files(a=1, b=None), files(a=1)),
+    ],
+)
+def test_listings_merge(old: Any, new: Any, expected: Any) -> None:
+    assert merged(old, new) == expected
+
+
+def test_statistics_merge() -> None:
+    both = merged(stats(1, 5), stats(3, 9))
+    assert both == {
+        COLUMN_STATS: {
+            **stats(1, 9, valueCount=2, nullCount=2)[COLUMN_STATS],
+            "totalSize": 2,
+            "totalUncompressedSize": 2,
+        }
+    }
+    assert merged(stats(1, 5), stats(3, 9, isTightBound=True)) == stats(3, 9, isTightBound=True)
+    unknown = merged(stats(1, 5), stats(None, None))
+    assert unknown is not None
+    assert unknown[COLUMN_STATS]["minValue"] is None
+    assert merged(stats(1, 5), stats(1, 5, isDeleted=True)) is None
+    assert merged(None, stats(1, 5)) == stats(1, 5)
