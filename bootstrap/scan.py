@@ -17,8 +17,8 @@ from table.log.format import BlockType
 from table.log.reader import scan_log_file
 from table.merge import MergedLog, merge_base, merge_log
 from table.schema import RECORD_KEY
+from table.slice_lookup import key_reader as table_key_reader
 from table.slice_reader import SliceReader
-from table.snapshot import snapshot_schema
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,7 @@ def key_reader(plan: BootstrapPlan, ordering_type: pa.DataType | None) -> SliceR
     """Reader of the key and ordering columns, the latter in the stream's type; None when there is nothing to read."""
     if plan.instant is None or not plan.slices:
         return None
-    table = plan.table
-    schema = snapshot_schema(table, plan.timeline, table.view(plan.timeline, plan.instant))
-    field = table.config.ordering_field if ordering_type is not None else None
-    if field is None:
-        return SliceReader(table, plan.timeline, plan.instant, schema, (RECORD_KEY,))
-    place = schema.get_field_index(field)
-    if place < 0:
-        schema = schema.append(pa.field(field, ordering_type))
-    else:
-        schema = schema.set(place, pa.field(field, ordering_type))
-    return SliceReader(table, plan.timeline, plan.instant, schema, (RECORD_KEY, field), keep_orderings=True)
+    return table_key_reader(plan.table, plan.timeline, plan.instant, ordering_type)
 
 
 def scan_slice(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys]:

@@ -7,7 +7,7 @@ table has; the stream's own step (``streaming.pull_tag``) decides what follows: 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table.hoodie_table import HoodieTable
 from table.timeline import Timeline
+from table.write_status import WriteStatus
 
 # What records bring to an index. `partition_path` is null for a delete that names none (global indexes only).
 RECORD_SCHEMA = "record_key string, partition_path string"
@@ -73,7 +74,8 @@ class HoodieIndex(ABC):
     otherwise ``update_location`` keeps it up to date. ``update_in_tasks``: it is called in the write tasks, on what each of
     them wrote (so the object is sent to them, and must be picklable); otherwise on the driver, once a batch, with all.
     ``knows_absence``: a key that is not answered is not in the table; False for an index that only says where a key
-    belongs (bucket).
+    belongs (bucket). ``knows_ordering``: its answers have the rows' ordering values, so that late events are told when the
+    batch is tagged; otherwise they are told when a copy-on-write file is merged, and by readers of merge-on-read.
     """
 
     name: ClassVar[str]
@@ -82,6 +84,7 @@ class HoodieIndex(ABC):
     is_implicit_with_storage: ClassVar[bool]
     update_in_tasks: ClassVar[bool] = False
     knows_absence: ClassVar[bool] = True
+    knows_ordering: ClassVar[bool] = False
     update_partition_path: bool = True
 
     def start(self, look: TableAsOf) -> None:  # noqa: B027 - most indexes have nothing to load
@@ -100,6 +103,15 @@ class HoodieIndex(ABC):
 
         A key that moved comes once, with its new place. May be called again with the same rows by a task's next attempt.
         """
+
+    def complete_commit(self, instant: str, deleted: pa.Array) -> None:  # noqa: B027 - only for those with places of their own
+        """The instant is completed and cannot be rolled back any more; ``deleted``: the record keys it deleted.
+
+        Called on the driver; may be missing after a kill.
+        """
+
+    def committed(self, statuses: Sequence[WriteStatus]) -> None:  # noqa: B027 - see complete_commit
+        """What the files of a completed write tell; on the driver, after ``complete_commit``."""
 
     def rollback_commit(self, instant: str) -> bool:  # noqa: ARG002 - for those that keep places of their own
         """Undo what ``update_location`` did for an instant that is rolled back. False: it could not."""

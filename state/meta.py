@@ -15,6 +15,7 @@ from state.key_group import balanced_labels
 from state.layout import OrderingKind
 
 META_VERSION = 1
+STATE_INDEX, TABLE_INDEX = "state", "table"
 
 # Field -> the option that sets it; None: it follows from the table and the source.
 _OPTION = {
@@ -23,6 +24,7 @@ _OPTION = {
     "stream_id": "hoodie.datasource.write.streaming.checkpoint.identifier",
     "ordering": None,
     "global_index": "index.global.enabled",
+    "index": "hoodie.index.type",
 }
 # Sizes with a default that depends on the machine: only a value that the user gave may contradict the checkpoint.
 _DEFAULTED = ("shuffle_partitions", "key_groups")
@@ -32,7 +34,9 @@ _DEFAULTED = ("shuffle_partitions", "key_groups")
 class CheckpointMeta:
     """The fixed choices of a checkpoint. `labels[i]` is the label of the keys with `crc32(key) % key_groups == i`.
 
-    `stream_id` is empty while only an index was loaded: the first stream on the checkpoint gives it its name.
+    `index`: whether the places of keys are Spark's state or are looked up in the table (every pull-type index): a query of
+    one kind can't go on as the other. `stream_id` is empty while only an index was loaded: the first stream on the
+    checkpoint gives it its name.
     """
 
     key_groups: int
@@ -42,6 +46,7 @@ class CheckpointMeta:
     ordering: OrderingKind
     global_index: bool
     record_format: int = FORMAT_VERSION
+    index: str = STATE_INDEX
 
 
 def meta_path(checkpoint: str) -> str:
@@ -78,6 +83,7 @@ def open_or_create_meta(
     ordering: OrderingKind,
     global_index: bool,
     explicit: Collection[str] = (),
+    index: str = STATE_INDEX,
 ) -> CheckpointMeta:
     """The checkpoint's fixed choices, made from the arguments if there are none yet.
 
@@ -94,6 +100,7 @@ def open_or_create_meta(
             stream_id,
             ordering,
             global_index,
+            index=index,
         )
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _write(path, wanted, _link_new)
@@ -104,6 +111,7 @@ def open_or_create_meta(
         "stream_id": stream_id,
         "ordering": ordering,
         "global_index": global_index,
+        "index": index,
     }
     for name, value in given.items():
         if name == "stream_id" and "" in (value, found.stream_id):

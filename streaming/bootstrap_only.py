@@ -21,7 +21,7 @@ from streaming.session import start_session
 from streaming.shutdown import StopFlag
 from streaming.table_match import check_options, stream_schema
 from streaming.takeover import read_takeover
-from table.buckets import check_not_bucketed
+from table.buckets import check_bucketed
 from table.errors import UnsupportedTableError
 from table.hoodie_table import HoodieTable
 
@@ -63,7 +63,7 @@ def stream_problem(table: HoodieTable) -> str | None:
     """Why a stream would not write this table; None when it would. A metadata table is no reason: it is dropped."""
     try:
         table.without_metadata_table().check_writable()
-        check_not_bucketed(table)
+        check_bucketed(table, wanted=False)
     except UnsupportedTableError as e:
         return str(e)
     return None

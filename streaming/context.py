@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bootstrap.report import BootstrapProgress
+from index.base import HoodieIndex
 from state.gc import collect_garbage
 from state.layout import StateLayout
 from state.manifest import BatchManifest
@@ -23,6 +24,7 @@ from streaming.shutdown import StopFlag
 from streaming.small_files import SmallFiles
 from streaming.tag import profile_path
 from streaming.write import WriteSpec
+from streaming.written import told
 from table.hoodie_table import HoodieTable
 from table.storage import Storage
 from table.write_context import WriterOptions
@@ -38,7 +40,8 @@ class JobContext:
     ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups
     since. ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
     commits of this query that Spark may run again. ``instant``: the write that this process
-    began last. ``starting_offsets``: Spark's, for a new query. ``loading`` is told how far the loading of the index is.
+    began last. ``index``: the pull-type index that tags in the sink, None for the state index. ``starting_offsets``:
+    Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned last.
     """
 
     options: Options
@@ -65,8 +68,10 @@ class JobContext:
     batches: Mapping[int, tuple[str, CommitRecord]] = field(default_factory=dict)
     starting_offsets: str | None = None
     loading: Callable[[BootstrapProgress], None] = field(default_factory=LoadLog)
+    index: HoodieIndex | None = None
     last_records: int = 0
     last_file_groups: int = 0
+    profile: WriteProfile | None = None
 
     @property
     def action(self) -> str:
@@ -130,7 +135,15 @@ class JobContext:
             topic=self.options.kafka_topic or "",
             crash=self.crash,
             replay=replay,
+            index=self.index if self.index is not None and self.index.update_in_tasks else None,
+            tell_written=told(self.index),
         )
+
+    def read_profile(self) -> WriteProfile:
+        """The profile that was pinned last."""
+        if self.profile is None:
+            raise ValueError("no profile was pinned yet")
+        return self.profile
 
     def collect_garbage(self, batch_id: int) -> None:
         """Remove index files and profiles that no batch Spark may still ask for can name."""
@@ -168,5 +181,6 @@ class JobContext:
             epoch=self.index_epoch if index_epoch is None else index_epoch,
             **more,
         )
+        self.profile = profile
         path = profile_path(self.profiles_dir, profile.batch_id, profile.run)
         Storage(self.profiles_dir).write_new(os.path.basename(path), profile.to_json().encode())

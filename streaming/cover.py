@@ -42,13 +42,19 @@ def cover_table(job: JobContext, spark: SparkSession, *, running: bool = False, 
         timeline = job.table.timeline()
         index = IndexPlace(job.checkpoint, job.layout, job.generation, job.retain_batches, job.decode.files)
         new = state.query_id is None or state.planned is None
-        if rebuild is not None:
+        if rebuild is not None and job.index is None:
             step, rebuild = CoverStep("load", rebuild), None
-        elif taken is not None and new and not is_as_asked(job.layout, job.options, taken.generation):
+        elif (
+            job.index is None
+            and taken is not None
+            and new
+            and not is_as_asked(job.layout, job.options, taken.generation)
+        ):
             step = CoverStep("load", f"the index in {job.checkpoint} was loaded with other options")
         else:
             step = next_step(index, job.table, timeline, state, taken)
-        if step.kind == "nothing":
+        if step.kind == "nothing" or (job.index is not None and step.kind != "retire"):
+            # A pull-type index asks the table itself, whoever wrote it.
             job.index_epoch = len(complete_epochs(job.layout, job.generation))
             job.covered = frozenset(i.time for i in timeline.completed_writes)
             job.loaded, job.batches = step.found.loaded, step.found.batches

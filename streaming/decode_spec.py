@@ -62,7 +62,7 @@ class DecodeSpec:
             hive_style=config.hive_style,
             url_encode=config.url_encode,
             ordering_field=config.ordering_field,
-            global_index=options.index_global_enabled,
+            global_index=options.global_index,
             files=files,
             name_single_key=names_single_key(table) or False,
         )

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from index.registry import STATE, make_index
 from state.layout import StateLayout
-from state.meta import CheckpointMeta, open_or_create_meta
+from state.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
 from streaming.connector import connector_jars
 from streaming.context import JobContext
 from streaming.cover import cover_table
@@ -25,6 +26,7 @@ from streaming.monitor import Monitor
 from streaming.options import Options
 from streaming.preflight import check_source
 from streaming.progress import Progress
+from streaming.pull import table_as_of
 from streaming.query import run_to_end, start_query
 from streaming.restart import Restart, restart_after
 from streaming.session import fix_state_settings, start_session
@@ -33,7 +35,7 @@ from streaming.sink import BatchSink
 from streaming.small_files import SmallFiles
 from streaming.table_match import open_or_create, stream_schema
 from table.bloom import BloomParams
-from table.buckets import check_not_bucketed
+from table.buckets import check_bucketed
 from table.errors import ConfigError
 from table.hoodie_table import HoodieTable
 from table.write_context import WriterOptions
@@ -73,7 +75,7 @@ def open_table(options: Options, now_ms: int) -> HoodieTable:
     table = open_or_create(options, now_ms)
     # A metadata table is dropped, but only once it is certain that the job can run.
     table.without_metadata_table().check_writable()
-    check_not_bucketed(table)
+    check_bucketed(table, wanted=options.index.type == "BUCKET")
     return table
 
 
@@ -103,6 +105,9 @@ def stream(
                 job.table = _drop_metadata_table(job.table, clock_ms())
             job.table.check_writable()
             job.small_files.load(job.table.view())
+            if job.index is not None:
+                job.as_of = job.table.timeline().newest_completed
+                job.index.start(table_as_of(job, spark))
             sink = BatchSink(job, monitor.on_report)
             query = start_query(spark, job, sink)
             try:
@@ -141,11 +146,13 @@ def make_context(
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     meta = _open_meta(options, checkpoint, spark, decode)
     run = next_run(checkpoint)
+    index = make_index(options.index, table.config.record_key_fields)
+    base_only = options.inserts_to_base_files or (index is not None and not index.can_index_log_files)
     layout = StateLayout(
         durable_dir=os.path.join(checkpoint, "tagstream", "index"),
         local_dir=_local_dir(options, spark, table.base_path, checkpoint),
         ordering=decode.ordering_kind,
-        global_index=options.index_global_enabled,
+        global_index=options.global_index,
         ttl_ms=int(options.index_state_ttl_days * DAY_MS),
     )
     return JobContext(
@@ -163,13 +170,14 @@ def make_context(
                 options.bloom_type, options.bloom_num_entries, options.bloom_fpp, options.bloom_max_entries
             ),
             row_group_bytes=options.parquet_block_size,
-            inserts_to_base_files=options.inserts_to_base_files,
+            inserts_to_base_files=base_only,
+            compare_ordering=index is not None and not index.knows_ordering and not table.config.is_merge_on_read,
         ),
         small_files=SmallFiles(
             merge_on_read=table.config.is_merge_on_read,
             small_limit=options.parquet_small_file_limit,
             max_bytes=options.parquet_max_file_size,
-            base_only=options.inserts_to_base_files,
+            base_only=base_only,
             record_bytes=options.record_size_estimate,
             log_ratio=options.logfile_compression_ratio,
             trust_share=options.record_size_threshold,
@@ -179,6 +187,7 @@ def make_context(
         crash=crash,
         clock_ms=clock_ms,
         retain_batches=int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100),
+        index=index,
     )
 
 
@@ -212,8 +221,10 @@ def _open_meta(options: Options, checkpoint: str, spark: SparkSession, decode: D
         key_groups=options.index_key_groups or 4 * partitions,
         stream_id=options.stream_id,
         ordering=decode.ordering_kind,
+        # A pull-type index finds its keys in the table at every batch: which one it is may change.
         global_index=options.index_global_enabled,
         explicit=options.explicit,
+        index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
     )
 
 

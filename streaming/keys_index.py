@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+from index.registry import FACTS
 from table.config import ConfigKey, Kind
 
 _INDEX = "Index"
-_LATER = "this version has the state index only (STATE)"
+_NO_RECORD_INDEX = (
+    "it has to be kept up to date in the table's metadata table, which this version does not write; lookups in it are "
+    "there (tagstream index lookup), a stream needs another index"
+)
 
 INDEX_KEYS = (
     ConfigKey(
         "hoodie.index.type",
         Kind.CHOICE,
-        "Which index finds a record's place. `FLINK_STATE` is Flink's name for STATE.",
+        "Which index finds a record's place (docs/indexes.md). `FLINK_STATE` is Flink's name for STATE.",
         default="STATE",
         section=_INDEX,
-        values={"STATE": "STATE", "FLINK_STATE": "STATE"},
+        values={"STATE": "STATE", "FLINK_STATE": "STATE", **{name: name for name in FACTS}},
         aliases=("index.type",),
         refused_values=dict.fromkeys(
-            (
-                "BLOOM",
-                "GLOBAL_BLOOM",
-                "SIMPLE",
-                "GLOBAL_SIMPLE",
-                "BUCKET",
-                "INMEMORY",
-                "HBASE",
-                "RECORD_INDEX",
-                "RECORD_LEVEL_INDEX",
-                "GLOBAL_RECORD_LEVEL_INDEX",
-            ),
-            _LATER,
+            ("RECORD_INDEX", "RECORD_LEVEL_INDEX", "GLOBAL_RECORD_LEVEL_INDEX"),
+            _NO_RECORD_INDEX,
         ),
+    ),
+    ConfigKey(
+        "hoodie.index.class",
+        Kind.STRING,
+        "The same by the class of Hudi's index; goes before the type.",
+        default_note="by hoodie.index.type",
+        section=_INDEX,
     ),
     ConfigKey(
         "index.bootstrap.enabled",

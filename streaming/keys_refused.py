@@ -35,7 +35,6 @@ def _ignored(name: str, reason: str, flag: str | None = None, kind: Kind = Kind.
 
 
 REFUSED_KEYS = (
-    _refused("hoodie.index.class", "an index is chosen by hoodie.index.type"),
     _refused(
         "hoodie.datasource.write.payload.class",
         "records are merged by the ordering field (DefaultHoodieRecordPayload) and not by a class of your own",
@@ -155,13 +154,13 @@ FAMILIES = (
     Family("hoodie.meta.sync.", _SYNC),
     Family("hoodie.gcp.", _SYNC),
     Family("hoodie.metadata.", "this version maintains no metadata table"),
-    Family("hoodie.bucket.index.", "this version has the state index only"),
-    Family("hoodie.index.bucket.", "this version has the state index only"),
+    Family("hoodie.bucket.index.", "not a setting of this index here"),
+    Family("hoodie.index.bucket.", "not a setting of this index here"),
     Family("hoodie.index.hbase.", "this version has the state index only"),
     Family("hoodie.hbase.", "this version has the state index only"),
-    Family("hoodie.bloom.index.", "this version has the state index only"),
-    Family("hoodie.simple.index.", "this version has the state index only"),
-    Family("hoodie.global.simple.index.", "this version has the state index only"),
+    Family("hoodie.bloom.index.", "not a setting of this index here"),
+    Family("hoodie.simple.index.", "not a setting of this index here"),
+    Family("hoodie.global.simple.index.", "not a setting of this index here"),
     Family("hoodie.record.index.", "this version has the state index only"),
     Family("hoodie.keygen.timebased.", "this version has no timestamp key generator"),
     Family("hoodie.write.lock.", "a table has one writer (a lease in .hoodie keeps it so)"),

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, cast
 
+from index.registry import FACTS, STATE, IndexOptions
 from streaming import kafka_keys
 from streaming.keys import REGISTRY
+from streaming.options_index import index_options, index_warnings
 from streaming.resolve import Resolved, resolve
 from table.config import Entry, Value
 from table.errors import ConfigError
@@ -60,7 +62,7 @@ class Options:
     dfs_root: str | None
     schema_file: str | None
 
-    index_type: str
+    index: IndexOptions
     index_bootstrap_enabled: bool
     index_bootstrap_corrupt: Literal["fail", "skip"]
     index_global_enabled: bool
@@ -88,6 +90,11 @@ class Options:
     explicit: frozenset[str]
     warnings: tuple[str, ...]
     described: tuple[tuple[str, str, str], ...]
+
+    @property
+    def global_index(self) -> bool:
+        """Whether the record key alone identifies a row."""
+        return self.index_global_enabled if self.index.type == STATE else FACTS[self.index.type].is_global
 
     @property
     def stream_id(self) -> str:
@@ -159,7 +166,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         min_partitions=r.number("hoodie.streamer.source.kafka.minPartitions"),
         dfs_root=r.opt_text("hoodie.streamer.source.dfs.root"),
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
-        index_type=r.text("hoodie.index.type"),
+        index=index_options(r),
         index_bootstrap_enabled=r.flag("index.bootstrap.enabled"),
         index_bootstrap_corrupt=cast("Literal['fail', 'skip']", r.text("index.bootstrap.corrupt.files")),
         index_global_enabled=r.flag("index.global.enabled"),
@@ -183,7 +190,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         bloom_max_entries=r.number("hoodie.bloom.index.filter.dynamic.max.entries"),
         metadata_enable=r.opt_flag("hoodie.metadata.enable"),
         explicit=frozenset(r.values),
-        warnings=(*r.warnings, *_index_warnings(r)),
+        warnings=(*r.warnings, *index_warnings(r)),
         described=_described(r),
     )
 
@@ -288,22 +295,6 @@ def _kafka_options(r: Resolved) -> dict[str, str]:
     if servers is not None:
         options[kafka_keys.PREFIX + "bootstrap.servers"] = servers
     return options
-
-
-def _index_warnings(r: Resolved) -> list[str]:
-    warnings = []
-    days = r.real("index.state.ttl")
-    if days > 0:
-        warnings.append(
-            f"{r.said('index.state.ttl')}: a key without a record for {days:g} days is forgotten; if it comes again it "
-            "is written as a new row beside the old one, and a late event can overwrite a newer row"
-        )
-    if r.text("index.partition.regex") != ".*":
-        warnings.append(
-            f"{r.said('index.partition.regex')}: when the index is loaded from a table, keys in partitions that do not "
-            "match stay unknown; a record with such a key is written as a new row beside the old one"
-        )
-    return warnings
 
 
 def _described(r: Resolved) -> tuple[tuple[str, str, str], ...]:

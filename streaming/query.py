@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -19,14 +19,23 @@ POLL_S = 0.5
 
 
 def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> StreamingQuery:
-    """Build the plan (source, keys, stateful tag) and start it; the sink is called with every batch."""
+    """Build the plan (source, keys, stateful tag) and start it; the sink is called with every batch.
+
+    With a pull-type index the plan ends with the keys, and the sink tags them.
+    """
     raw = raw_records(spark, job.options, job.starting_offsets)
     keyed = keyed_records(raw, job.decode, job.meta.labels)
+    if job.index is not None:
+        return _start(keyed, job, sink)
     tag = make_tag_function(TagSpec(job.layout, job.profiles_dir, job.run, job.crash))
     located = keyed.groupBy("kg").applyInPandasWithState(
         tag, located_schema(job.layout.ordering), STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )
-    writer = located.writeStream.foreachBatch(sink).outputMode("append")
+    return _start(located, job, sink)
+
+
+def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:
+    writer = rows.writeStream.foreachBatch(sink).outputMode("append")
     writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.checkpoint)
     if job.options.continuous:
         writer = writer.trigger(processingTime=f"{job.options.min_sync_interval_seconds} seconds")

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from state.manifest import BatchManifest
@@ -36,9 +37,18 @@ from streaming.commit_record import CommitRecord, extra_metadata
 from streaming.context import JobContext
 from streaming.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
 from streaming.errors import BadRecordsError, StopRequested
+from streaming.pull import located_rows
 from streaming.report import BatchReport
 from streaming.timeline_guard import TimelineGuard
-from streaming.write import QUARANTINE_STATUS, RESULT_SCHEMA, TAG_STATUS, WRITE_STATUS, make_write_function
+from streaming.write import (
+    INDEX_STATUS,
+    QUARANTINE_STATUS,
+    RESULT_SCHEMA,
+    TAG_STATUS,
+    WRITE_STATUS,
+    make_write_function,
+)
+from streaming.written import unpack_rows
 from table import commit as protocol
 from table.commit_metadata import CommitMetadata
 from table.write_status import WriteStatus
@@ -54,6 +64,7 @@ class Outcome:
     deltas: dict[int, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     groups: dict[int, dict[str, int]] = field(default_factory=dict)
+    written: list[str] = field(default_factory=list)
 
 
 class BatchSink:
@@ -141,6 +152,9 @@ class BatchSink:
         clock.append(time.monotonic())
         crash.reach("files_written", batch)
         self._check_bad_records(outcome, epoch, instant)
+        written = unpack_rows(outcome.written)
+        if job.index is not None and not job.index.update_in_tasks:
+            job.index.update_location(written, instant)
         job.lease.check()
         manifest = BatchManifest(
             epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
@@ -163,20 +177,44 @@ class BatchSink:
         crash.reach("completed", batch)
         self._guard.committed(instant)
         self.committed += 1
+        if job.index is not None:
+            gone = written.filter(pc.is_null(written.column("file_id"))).column("record_key").combine_chunks()
+            job.index.complete_commit(instant, gone)
+            job.index.committed(outcome.statuses)
         job.small_files.apply(outcome.statuses)
         clock.append(time.monotonic())
         phases = dict(zip(("prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
         return outcome, self._report(epoch, outcome, instant, phases)
 
     def _replay(self, rows: DataFrame, epoch: Epoch, found: tuple[str, CommitRecord]) -> tuple[Outcome, BatchReport]:
-        """The table has this batch: give Spark its state version, adopt the commit's deltas, write nothing."""
+        """The table has this batch: give Spark its state version, adopt the commit's deltas, write nothing.
+
+        Without a stateful operator there is nothing to give: the batch is passed over.
+        """
         instant, record = found
+        if self._job.index is not None:
+            return Outcome(), replace(self._report(epoch, Outcome(), instant, {}), replayed=True)
         self._job.pin_replay(epoch, instant, record.manifest)
         outcome = self._run(rows, epoch, instant, replay=True)
         return outcome, replace(self._report(epoch, outcome, instant, {}), replayed=True)
 
     def _run(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
-        """The one Spark action of the batch; it consumes every partition of the stateful plan."""
+        """The one Spark action of the batch; it consumes every partition of the stateful plan.
+
+        With a pull-type index the records are kept while it runs: it may need their keys before anything else.
+        """
+        job, index = self._job, self._job.index
+        if index is None:
+            return self._act(rows, epoch, instant, replay=replay)
+        if index.knows_absence:
+            rows = rows.persist()
+        try:
+            return self._act(located_rows(job, rows, instant), epoch, instant, replay=replay)
+        finally:
+            index.end_batch()
+            rows.unpersist()
+
+    def _act(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
         job = self._job
         write = make_write_function(job.write_spec(epoch.batch_id, instant, replay=replay))
         result = (
@@ -192,6 +230,8 @@ class BatchSink:
                 self._add_group(outcome, json.loads(payload), replay=replay)
             elif kind == QUARANTINE_STATUS:
                 outcome.counts["quarantined"] += json.loads(payload)["records"]
+            elif kind == INDEX_STATUS:
+                outcome.written.append(payload)
         outcome.statuses.sort(key=lambda s: s.stat.path)
         return outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.decode.key_decoder import FLAG_BAD
@@ -73,12 +73,18 @@ def keyed_records(raw: DataFrame, spec: DecodeSpec, labels: tuple[int, ...]) -> 
         "value binary, reason string"
     )
     keys = raw.mapInArrow(make_key_function(spec), schema)
-    groups = F.lit(len(labels))
-    index = F.when(F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) != 0, F.pmod(F.col("pos_lo"), groups)).otherwise(
-        F.pmod(F.crc32(F.expr("substring(skey, 2)")), groups)
-    )
-    label = F.element_at(F.array(*[F.lit(x) for x in labels]), (index + 1).cast("int"))
-    return keys.withColumn("kg", label)
+    good = key_group_label(F.expr("substring(skey, 2)"), labels)
+    bad = _label(F.pmod(F.col("pos_lo"), F.lit(len(labels))), labels)
+    return keys.withColumn("kg", F.when(F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) != 0, bad).otherwise(good))
+
+
+def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
+    """Label of the key group of a key (binary, without the byte that a state key begins with)."""
+    return _label(F.pmod(F.crc32(key), F.lit(len(labels))), labels)
+
+
+def _label(index: Column, labels: tuple[int, ...]) -> Column:
+    return F.element_at(F.array(*[F.lit(x) for x in labels]), (index + 1).cast("int"))
 
 
 def make_key_function(spec: DecodeSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

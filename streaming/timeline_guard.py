@@ -9,7 +9,7 @@ from streaming.context import JobContext
 from streaming.coverage import is_archived
 from streaming.epoch import Epoch
 from streaming.errors import StopRequested
-from table.errors import ForeignCommitError
+from table.errors import ForeignCommitError, TableError
 from table.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
 from table.instant import Instant, State
 from table.names import next_instant
@@ -30,7 +30,7 @@ def settle(job: JobContext, *, running: bool = False) -> None:
     resume_rollbacks(job.table)
     for pending in job.table.timeline().pending_writes:
         if _wait_for(job, pending, running=running):
-            rollback(job.table, pending.time, _next_instant(job))
+            _roll_back(job, pending.time)
     sweep(job.table)
 
 
@@ -61,6 +61,16 @@ def _is_fresh(job: JobContext, pending: Instant) -> bool:
     now = job.clock_ms()
     entries = job.table.storage.list(job.table.config.timeline_folder)
     return any(e.name in names and now - e.mtime_ms <= DEFAULT_TIMEOUT_MS for e in entries)
+
+
+def _roll_back(job: JobContext, instant: str) -> None:
+    """The index first: what it says of an instant that is rolled back already would never be taken back."""
+    if job.index is not None and not job.index.rollback_commit(instant):
+        raise TableError(
+            f"the {job.index.name} index could not take back instant {instant} of {job.table.base_path}; see its log, and "
+            "start again"
+        )
+    rollback(job.table, instant, _next_instant(job))
 
 
 def _next_instant(job: JobContext) -> str:
@@ -106,7 +116,7 @@ class TimelineGuard:
 
     def roll_back(self, instant: str) -> None:
         """Take back a pending write of ours or of a dead writer."""
-        rollback(self._job.table, instant, _next_instant(self._job))
+        _roll_back(self._job, instant)
 
     def before_complete(self) -> None:
         """Last look before the commit becomes visible: still the one writer, table still ours, nothing in between."""

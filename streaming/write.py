@@ -12,23 +12,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from index.base import HoodieIndex
 from state.tag_batch import GLOBAL_KEY, OP_DELETE, OP_INSERT, OP_UPDATE
 from streaming.crash import CrashPlan
 from streaming.decode_spec import DecodeSpec, cached_decoder
 from streaming.quarantine import write_quarantine
 from streaming.tag import OP_BAD, OP_DELETE_NATURAL, OP_STATUS
+from streaming.written import Told, pack_rows, written_rows
 from table.file_writer import write_file_group
 from table.hoodie_table import HoodieTable
 from table.names import write_token
 from table.write_context import WriteContext, WriterOptions
 
 RESULT_SCHEMA = "kind string, payload string"
-WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS = "write", "tag", "quarantine"
+WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS, INDEX_STATUS = "write", "tag", "quarantine", "index"
 
 
 @dataclass(frozen=True)
 class WriteSpec:
-    """One batch's constants for the write tasks. ``as_of``: newest completed instant, whose slices are written over."""
+    """One batch's constants for the write tasks. ``as_of``: newest completed instant, whose slices are written over.
+
+    ``index``: a pull-type index that the tasks keep up to date; ``tell_written``: what the driver is told for one.
+    """
 
     base_path: str
     instant: str
@@ -43,6 +48,8 @@ class WriteSpec:
     topic: str
     crash: CrashPlan
     replay: bool = False
+    index: HoodieIndex | None = None
+    tell_written: Told = "nothing"
 
 
 def make_write_function(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -102,7 +109,19 @@ def _write_files(spec: WriteSpec, rows: pa.Table, context: TaskContext) -> list[
         statuses = write_file_group(table, write, part, file_id, mine, deletes.take(mine_del), written)
         out += [(WRITE_STATUS, s.to_json()) for s in statuses]
         written += mine.num_rows
-    return out
+    return out + _tell(spec, rows, keys)
+
+
+def _tell(spec: WriteSpec, rows: pa.Table, keys: pa.Array) -> list[tuple[str, str]]:
+    """Bring an index of its own up to date with what this task has written."""
+    if spec.tell_written == "nothing":
+        return []
+    found = written_rows(rows, keys)
+    if spec.index is not None:
+        spec.index.update_location(found, spec.instant)
+    if spec.tell_written == "deleted":
+        found = found.filter(pc.is_null(found.column("file_id")))
+    return [(INDEX_STATUS, pack_rows(found))] if found.num_rows else []
 
 
 def record_keys(skeys: pa.ChunkedArray) -> pa.Array:

@@ -169,6 +169,12 @@ def open_base_file(path: str) -> pq.ParquetFile:
         ) from error
 
 
+def range_of(metadata: pq.FileMetaData) -> tuple[str | None, str | None]:
+    """Least and greatest record key as the footer tells; None where the writer left them out."""
+    entries: dict[bytes, bytes] = metadata.metadata or {}
+    return _text(entries.get(MIN_KEY)), _text(entries.get(MAX_KEY))
+
+
 def read_footer(path: str) -> BaseFileFooter:
     """Rows, key range and bloom filter of a base file."""
     with open_base_file(path) as file:

@@ -31,12 +31,21 @@ def bucket_evidence(table: HoodieTable, timeline: Timeline) -> str | None:
     return None
 
 
-def check_not_bucketed(table: HoodieTable) -> None:
-    """UnsupportedTableError for a bucketed table: a writer with a bucket index would not find rows put elsewhere."""
-    evidence = bucket_evidence(table, table.timeline())
-    if evidence is not None:
+def check_bucketed(table: HoodieTable, *, wanted: bool) -> None:
+    """UnsupportedTableError for a bucketed table where none is ``wanted``: a writer with a bucket index would not find rows
+    put elsewhere. And for one with rows that is not bucketed where one is wanted.
+    """
+    timeline = table.timeline()
+    evidence = bucket_evidence(table, timeline)
+    if wanted and timeline.completed_writes and (evidence is None or _CONSISTENT in evidence):
+        raise UnsupportedTableError(
+            f"cannot write table {table.config.name} at {table.base_path} with hoodie.index.type=BUCKET: "
+            + ("its buckets are those of consistent hashing" if evidence else "its file groups are no buckets")
+            + ", and rows would be put where nobody looks for them; use the index it was written with"
+        )
+    if evidence is not None and not wanted:
         raise UnsupportedTableError(
             f"cannot write table {table.config.name} at {table.base_path}: it is bucketed (hoodie.index.type=BUCKET; "
-            f"seen by {evidence}), and this version does not place rows by the bucket of their key, where its readers and "
-            "writers look for them; stream into a table of another index"
+            f"seen by {evidence}), and another index does not place rows by the bucket of their key, where its readers and "
+            "writers look for them; give hoodie.index.type=BUCKET and its hoodie.bucket.index.num.buckets"
         )

@@ -1,7 +1,8 @@
 """Copy-on-write: the next base file of a file group, merged batch by batch from the one before.
 
 The state has decided already that every upsert wins and every delete deletes; so the merge is a look-up of keys, not
-a comparison of rows. Memory: one batch of old rows, one row group of new ones, and the incoming rows.
+a comparison of rows, except where the index knows no ordering values (``WriterOptions.compare_ordering``). Memory: one
+batch of old rows, one row group of new ones, and the incoming rows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from table.names import base_file_name
 from table.partition_metadata import ensure_partition, join
 from table.schema import RECORD_KEY
 from table.write_context import WriteContext
-from table.write_rows import copied_rows, new_rows
+from table.write_rows import ORDERING, copied_rows, new_rows
 from table.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
 
 BATCH_ROWS = 65_536
@@ -38,6 +39,7 @@ class MergeCounts:
     updated: int = 0
     inserted: int = 0
     deleted: int = 0
+    late: int = 0
 
 
 def write_base_file(
@@ -69,7 +71,8 @@ def write_base_file(
         row_group_bytes=options.row_group_bytes,
     ) as writer:
         old = _old_batches(storage.path(old_path), ctx.file_schema) if old_path else iter(())
-        for batch in merge_batches(old, incoming, deletes.column(RECORD_KEY), name, counts):
+        ordering = table.config.ordering_field if options.compare_ordering else None
+        for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
         size = writer.close().bytes
     stat = WriteStat(
@@ -88,14 +91,20 @@ def write_base_file(
 
 
 def merge_batches(
-    old: Iterator[pa.Table], incoming: pa.Table, deleted_keys: pa.ChunkedArray, file_name: str, counts: MergeCounts
+    old: Iterator[pa.Table],
+    incoming: pa.Table,
+    deletes: pa.Table,
+    file_name: str,
+    counts: MergeCounts,
+    ordering: str | None = None,
 ) -> Iterator[pa.Table]:
     """Old rows with updates in their place and deleted ones left out, then the incoming rows no old row had.
 
-    Raises CorruptFileError for an old row without a record key.
+    ``deletes``: record keys and, where ``ordering`` (the ordering column) is given, ordering values: then an old row stays
+    that is newer than what comes. Raises CorruptFileError for an old row without a record key.
     """
     upsert_keys = _flat(incoming.column(RECORD_KEY))
-    delete_keys = _flat(deleted_keys)
+    delete_keys = _flat(deletes.column(RECORD_KEY))
     placed = np.zeros(incoming.num_rows, dtype=np.bool_)
     for batch in old:
         keys = _flat(batch.column(RECORD_KEY))
@@ -103,10 +112,32 @@ def merge_batches(
             raise CorruptFileError(f"a row of the file before {file_name} has no record key: the table needs repair")
         matches = pc.index_in(keys, value_set=upsert_keys)
         dropped = pc.is_in(keys, value_set=delete_keys) if len(delete_keys) else None
+        if ordering is not None:
+            matches, late = _timely(batch.column(ordering), matches, incoming.column(ordering))
+            placed[late] = True  # not to be inserted either
+            counts.late += len(late)
+            if dropped is not None:
+                deleted, late = _timely(
+                    batch.column(ordering), pc.index_in(keys, value_set=delete_keys), deletes[ORDERING]
+                )
+                dropped = deleted.is_valid()
+                counts.late += len(late)
         yield _merge_batch(copied_rows(batch, file_name), incoming, matches, dropped, placed, counts)
     rest = np.flatnonzero(~placed)
     counts.inserted += len(rest)
     yield incoming if len(rest) == incoming.num_rows else incoming.take(rest)
+
+
+def _timely(
+    old: pa.ChunkedArray, matches: pa.Array, incoming: pa.ChunkedArray
+) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """``matches`` (rows of ``incoming``, null for none) without those that are older than the old row, and these.
+
+    A value that is null on either side does not hold anything back; equal ones let the later write win.
+    """
+    late = pc.fill_null(pc.greater(old.combine_chunks(), incoming.take(matches).combine_chunks().cast(old.type)), False)
+    gone = matches.filter(late).to_numpy().astype(np.int64)
+    return pc.if_else(late, pa.scalar(None, matches.type), matches), gone
 
 
 def _merge_batch(

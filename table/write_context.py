@@ -19,7 +19,8 @@ class WriterOptions:
     """How files are written; the defaults are Hudi's. Sizes in bytes of Arrow data (rows in memory).
 
     ``inserts_to_base_files``: on merge-on-read, new records go to base files, for tables that are shared with
-    writers whose index cannot see log files (bloom, simple).
+    writers whose index cannot see log files (bloom, simple). ``compare_ordering``: the index could not tell late rows,
+    so a copy-on-write merge compares the ordering values of old and new rows and keeps the greater.
     """
 
     codec: str = "gzip"
@@ -27,6 +28,7 @@ class WriterOptions:
     row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES
     data_block_bytes: int = 256 * MIB
     inserts_to_base_files: bool = False
+    compare_ordering: bool = False
 
 
 @dataclass(frozen=True)

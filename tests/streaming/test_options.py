@@ -33,7 +33,7 @@ def test_defaults() -> None:
     assert o.kafka_options == {"kafka.bootstrap.servers": "h:9092"}
     assert (o.source_limit, o.min_sync_interval_seconds, o.continuous) == (1_000_000, 0, False)
     assert (o.commit_on_errors, o.max_bad_records, o.metrics_port) == (False, 0, None)
-    assert (o.index_type, o.index_global_enabled, o.index_bootstrap_enabled) == ("STATE", True, True)
+    assert (o.index.type, o.index_global_enabled, o.index_bootstrap_enabled) == ("STATE", True, True)
     assert (o.index_state_ttl_days, o.index_partition_regex, o.index_key_groups) == (0.0, ".*", None)
     assert (o.parquet_max_file_size, o.parquet_small_file_limit, o.parquet_codec) == (125829120, 104857600, "zstd")
     assert (o.metadata_enable, o.stream_id, o.warnings) == (None, "orders", ())
@@ -64,7 +64,7 @@ def test_names_of_hoodiestreamer_flink_and_older_versions() -> None:
               "hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.ComplexKeyGenerator",
               "hoodie.datasource.write.recordkey.field=a,b", "hoodie.datasource.write.partitionpath.field=p"),
     ])  # fmt: skip
-    assert (o.kafka_topic, o.index_type, o.op, o.table_type) == ("old", "STATE", "UPSERT", "MERGE_ON_READ")
+    assert (o.kafka_topic, o.index.type, o.op, o.table_type) == ("old", "STATE", "UPSERT", "MERGE_ON_READ")
     assert (o.ordering_field, o.merge_mode, o.key_generator) == ("ts", "EVENT_TIME_ORDERING", "COMPLEX")
     assert (o.continuous, o.commit_on_errors) == (True, False)
     assert load(*conf("hoodie.datasource.write.precombine.field=ts")).ordering_field == "ts"
@@ -137,7 +137,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
     [
         (conf("index.bootstrap.enbled=true"), "unknown key; did you mean index.bootstrap.enabled?"),
         (conf("tagstream.inserts=true"), "unknown key"),
-        (conf("hoodie.index.type=BLOOM"), "hoodie.index.type = 'BLOOM' (--hoodie-conf): is known but not supported"),
+        (conf("hoodie.index.type=RECORD_INDEX"), "hoodie.index.type = 'RECORD_INDEX' (--hoodie-conf): is known but not"),
         (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
         (conf("hoodie.clean.automatic=true"), "known but not supported (it may be false)"),
         (conf("hoodie.clustering.inline=true"), "runs no table services"),

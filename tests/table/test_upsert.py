@@ -35,7 +35,11 @@ def test_merge_is_what_a_dict_says(old: list[list[str]], new: list[str], gone: l
         seen |= set(names)
     counts = MergeCounts()
     parts = merge_batches(
-        (rows(names, 1) for names in batches), rows(new, 2), pa.chunked_array([gone], pa.string()), "g", counts
+        (rows(names, 1) for names in batches),
+        rows(new, 2),
+        pa.table({"_hoodie_record_key": pa.array(gone, pa.string())}),
+        "g",
+        counts,
     )
     merged = pa.concat_tables([FILE.empty_table(), *parts]).to_pylist()
     before = [name for names in batches for name in names]
@@ -55,7 +59,7 @@ def test_merge_is_what_a_dict_says(old: list[list[str]], new: list[str], gone: l
 def test_an_old_row_without_a_key_is_no_guess() -> None:
     broken = pa.table([[None], ["f"], [1]], schema=FILE)
     with pytest.raises(CorruptFileError, match="no record key"):
-        list(merge_batches(iter([broken]), rows(["a"], 2), pa.chunked_array([["b"]]), "g", MergeCounts()))
+        list(merge_batches(iter([broken]), rows(["a"], 2), pa.table({"_hoodie_record_key": ["b"]}), "g", MergeCounts()))
 
 
 @pytest.fixture

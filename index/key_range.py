@@ -1,0 +1,78 @@
+"""Key ranges of base files, read from their footers once: a base file never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from index.base import TableAsOf
+from table.base_file import open_base_file, range_of
+from table.errors import CorruptFileError
+from table.storage import Storage
+
+_SCHEMA = "path string, low string, high string"
+_FILES_A_TASK = 64
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """Least and greatest record key of a base file."""
+
+    low: str
+    high: str
+
+
+class RangeCache:
+    """Ranges by path; those of files that the table has left behind are forgotten."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, KeyRange | None] = {}
+
+    def of(self, look: TableAsOf, paths: Sequence[str]) -> dict[str, KeyRange]:
+        """The ranges of base files (paths relative to the table); a file that tells none is left out.
+
+        Footers not seen yet are read by Spark tasks.
+        """
+        missing = sorted({p for p in paths if p not in self._known})
+        if missing:
+            spark = look.spark
+            count = max(1, min(spark.sparkContext.defaultParallelism, -(-len(missing) // _FILES_A_TASK)))
+            frame = spark.createDataFrame(pa.table({"path": missing})).repartition(count, F.col("path"))
+            for path, low, high in frame.mapInArrow(_make_read(look.table.storage), _SCHEMA).collect():
+                self._known[path] = _usable(low, high)
+        wanted = set(paths)
+        if len(self._known) > 4 * len(wanted) + 10_000:
+            self._known = {p: r for p, r in self._known.items() if p in wanted}
+        return {p: r for p in wanted if (r := self._known.get(p)) is not None}
+
+
+def _make_read(storage: Storage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            paths = batch.column(0).to_pylist()
+            found = [_range(storage.path(path)) for path in paths]
+            low, high = [r[0] for r in found], [r[1] for r in found]
+            yield pa.RecordBatch.from_pydict(
+                {"path": paths, "low": pa.array(low, pa.string()), "high": pa.array(high, pa.string())}
+            )
+
+    return read
+
+
+def _range(path: str) -> tuple[str | None, str | None]:
+    """None for a file that cannot be opened: it is read in whole, which names what is wrong with it."""
+    try:
+        with open_base_file(path) as file:
+            return range_of(file.metadata)
+    except (CorruptFileError, FileNotFoundError):
+        return None, None
+
+
+def _usable(low: str | None, high: str | None) -> KeyRange | None:
+    """Hudi orders keys by UTF-16 units, we by code points; these differ only where such a character stands in a limit."""
+    if low is None or high is None or any(c >= "\ue000" for c in low + high) or low > high:
+        return None
+    return KeyRange(low, high)

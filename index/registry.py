@@ -1,0 +1,98 @@
+"""Every index by its Hudi name and class, what each can do, and how the one that is asked for is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from index.base import HoodieIndex
+from index.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
+from index.bucket import BucketIndex
+from index.memory import InMemoryIndex
+from index.simple import GlobalSimpleIndex, SimpleIndex
+from table.bucket_hash import BucketHash
+from table.errors import ConfigError
+
+STATE = "STATE"
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """What the user asks for. ``update_partition_path`` None: the default of the index."""
+
+    type: str = STATE
+    update_partition_path: bool | None = None
+    bloom: BloomIndexOptions = field(default_factory=BloomIndexOptions)
+    simple_parallelism: int = 0
+    global_simple_parallelism: int = 100
+    num_buckets: int | None = None
+    bucket_fields: tuple[str, ...] = ()
+    bucket_key_release: str = "1.x"
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class IndexFacts:
+    """What is fixed about an index, for checks before it is made and for the documentation."""
+
+    is_global: bool
+    can_index_log_files: bool
+    is_implicit_with_storage: bool
+    update_partition_path: bool
+    classes: tuple[str, ...]
+
+
+_HUDI = "org.apache.hudi.index."
+
+# Defaults of "update partition path" as in HoodieIndexConfig and HoodieHBaseIndexConfig; a non-global index has none.
+FACTS: dict[str, IndexFacts] = {
+    "BLOOM": IndexFacts(False, False, True, False, (_HUDI + "bloom.HoodieBloomIndex",)),
+    "GLOBAL_BLOOM": IndexFacts(True, False, True, True, (_HUDI + "bloom.HoodieGlobalBloomIndex",)),
+    "SIMPLE": IndexFacts(False, False, True, False, (_HUDI + "simple.HoodieSimpleIndex",)),
+    "GLOBAL_SIMPLE": IndexFacts(True, False, True, True, (_HUDI + "simple.HoodieGlobalSimpleIndex",)),
+    "BUCKET": IndexFacts(False, True, True, False, (_HUDI + "bucket.HoodieSimpleBucketIndex",)),
+    "INMEMORY": IndexFacts(True, True, False, True, (_HUDI + "inmemory.HoodieInMemoryHashIndex",)),
+}
+
+
+def type_of_class(name: str) -> str:
+    """The index type that a class of Hudi's (``hoodie.index.class``) stands for; ConfigError for another class."""
+    for kind, facts in FACTS.items():
+        if name in facts.classes or name.rpartition(".")[2] in {c.rpartition(".")[2] for c in facts.classes}:
+            return kind
+    known = ", ".join(c for facts in FACTS.values() for c in facts.classes)
+    raise ConfigError(f"hoodie.index.class = {name}: no class of this writer; the ones it knows are {known}")
+
+
+def make_index(options: IndexOptions, record_key_fields: tuple[str, ...]) -> HoodieIndex | None:
+    """The pull-type index asked for; None for the state index. ConfigError names what is missing."""
+    kind = options.type
+    if kind == STATE:
+        return None
+    moves = (
+        FACTS[kind].update_partition_path if options.update_partition_path is None else options.update_partition_path
+    )
+    match kind:
+        case "BLOOM":
+            return BloomIndex(options.bloom, moves)
+        case "GLOBAL_BLOOM":
+            return GlobalBloomIndex(options.bloom, moves)
+        case "SIMPLE":
+            return SimpleIndex(options.simple_parallelism, moves)
+        case "GLOBAL_SIMPLE":
+            return GlobalSimpleIndex(options.global_simple_parallelism, moves)
+        case "INMEMORY":
+            return InMemoryIndex()
+        case "BUCKET":
+            return BucketIndex(_hashing(options, record_key_fields), load=not options.overwrite)
+        case _:
+            raise ConfigError(f"hoodie.index.type = {kind}: no such index")
+
+
+def _hashing(options: IndexOptions, record_key_fields: tuple[str, ...]) -> BucketHash:
+    buckets = options.num_buckets if options.num_buckets is not None else 256
+    try:
+        return BucketHash(
+            buckets, record_key_fields, options.bucket_fields or record_key_fields, options.bucket_key_release
+        )
+    except ValueError as e:
+        raise ConfigError(f"hoodie.bucket.index.hash.field: {e}") from None

@@ -1,0 +1,90 @@
+"""The options of the index, out of the checked entries."""
+
+from __future__ import annotations
+
+from index.bloom import BloomIndexOptions
+from index.registry import FACTS, STATE, IndexOptions, type_of_class
+from streaming.resolve import Resolved
+from table.errors import ConfigError
+
+_MOVES = {
+    "GLOBAL_BLOOM": "hoodie.bloom.index.update.partition.path",
+    "GLOBAL_SIMPLE": "hoodie.simple.index.update.partition.path",
+}
+_STATE_ONLY = ("index.bootstrap.corrupt.files", "index.state.ttl", "index.partition.regex", "index.local.dir")
+
+
+def index_options(r: Resolved) -> IndexOptions:
+    """Which index, and its settings; ConfigError for a setting that the chosen index contradicts."""
+    kind = _type(r)
+    if kind != STATE:
+        if given(r, "index.global.enabled") and r.flag("index.global.enabled") != FACTS[kind].is_global:
+            raise ConfigError(
+                f"{r.said('index.global.enabled')}: {kind} is {'' if FACTS[kind].is_global else 'not '}a global index; "
+                "remove the key, or choose another index"
+            )
+        if r.flag("--bootstrap-only"):
+            raise ConfigError(
+                f"--bootstrap-only loads the state index; {kind} finds its keys in the table: remove the flag"
+            )
+    return IndexOptions(
+        type=kind,
+        update_partition_path=r.flag(_MOVES[kind]) if kind in _MOVES else None,
+        bloom=BloomIndexOptions(
+            prune_by_ranges=r.flag("hoodie.bloom.index.prune.by.ranges"),
+            use_tree=r.flag("hoodie.bloom.index.use.treebased.filter"),
+            bucketized=r.flag("hoodie.bloom.index.bucketized.checking"),
+            keys_per_bucket=r.number("hoodie.bloom.index.keys.per.bucket"),
+            parallelism=r.number("hoodie.bloom.index.parallelism"),
+        ),
+        simple_parallelism=r.number("hoodie.simple.index.parallelism"),
+        global_simple_parallelism=r.number("hoodie.global.simple.index.parallelism"),
+        num_buckets=r.number("hoodie.bucket.index.num.buckets"),
+        bucket_fields=r.texts("hoodie.bucket.index.hash.field"),
+        bucket_key_release=r.text("tagstream.bucket.index.key.release"),
+        overwrite=r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE",
+    )
+
+
+def _type(r: Resolved) -> str:
+    by_class = r.opt_text("hoodie.index.class")
+    kind = type_of_class(by_class) if by_class else r.text("hoodie.index.type")
+    if by_class and given(r, "hoodie.index.type") and r.text("hoodie.index.type") != kind:
+        raise ConfigError(f"{r.said('hoodie.index.class')} contradicts {r.said('hoodie.index.type')}; remove one")
+    return kind
+
+
+def given(r: Resolved, name: str) -> bool:
+    """Whether the user wrote the key himself."""
+    return r.origin(name) != "default"
+
+
+def index_warnings(r: Resolved) -> list[str]:
+    """What the user should know of the choice."""
+    warnings = []
+    kind = _type(r)
+    if kind != STATE and not FACTS[kind].is_global:
+        warnings.append(
+            f"{r.said('hoodie.index.type')}: partition and key identify a row together; a record that comes with another "
+            "partition than before is a second row, the first one stays"
+        )
+    if kind != STATE:
+        warnings += [
+            f"{r.said(name)}: has no effect, only the state index has it" for name in _STATE_ONLY if given(r, name)
+        ]
+    if kind == "INMEMORY":
+        warnings.append(
+            f"{r.said('hoodie.index.type')}: every key of the table is held in the driver's memory (some 200 bytes each)"
+        )
+    days = r.real("index.state.ttl")
+    if days > 0:
+        warnings.append(
+            f"{r.said('index.state.ttl')}: a key without a record for {days:g} days is forgotten; if it comes again it "
+            "is written as a new row beside the old one, and a late event can overwrite a newer row"
+        )
+    if r.text("index.partition.regex") != ".*":
+        warnings.append(
+            f"{r.said('index.partition.regex')}: when the index is loaded from a table, keys in partitions that do not "
+            "match stay unknown; a record with such a key is written as a new row beside the old one"
+        )
+    return warnings

@@ -1,0 +1,106 @@
+"""The plan of a batch that is tagged by a pull-type index: no stateful operator, the index is asked inside the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from index.base import OrderingCode, TableAsOf
+from index.bucket import BucketIndex
+from state.ordering import encode_ordering
+from streaming.context import JobContext
+from streaming.decode.key_decoder import FLAG_BAD
+from streaming.pull_tag import PullSpec, tag_pulled
+from streaming.source import key_group_label
+from streaming.tag import located_schema
+from table.slice_lookup import key_reader, lookup_slice
+
+
+def table_as_of(job: JobContext, frame_or_session: Any) -> TableAsOf:
+    """The table as the batch finds it, for the index."""
+    decode = job.decode
+    sql = "binary" if decode.ordering_kind == "bytes" else "long"
+    code = OrderingCode(decode.ordering_field, decode.ordering_type, encode_known, sql)
+    return TableAsOf(frame_or_session, job.table, job.table.timeline(), job.as_of, code)
+
+
+def encode_known(column: pa.Array) -> pa.Array:
+    """Ordering values as the stream compares them, null where a row has none."""
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    values = encode_ordering(column)
+    return pa.array(values, pa.binary() if values.dtype == object else pa.int64(), mask=missing)
+
+
+def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
+    """``rows`` (``streaming.source.keyed_records``) with their places; nothing is written before Spark needs it."""
+    index = job.index
+    assert index is not None
+    look = table_as_of(job, rows.sparkSession)
+    profile = job.read_profile()
+    spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
+    schema = located_schema(job.decode.ordering_kind)
+    if isinstance(index, BucketIndex):
+        spec = PullSpec(**{**vars(spec), "locate": index.places(look, instant).locate})
+        return rows.groupBy("kg").applyInArrow(_make_alone(spec), schema)
+    if index.is_global and index.update_partition_path and not index.knows_ordering and spec.ordering != "none":
+        spec = PullSpec(**{**vars(spec), "resolve": _Resolver(look)})
+    good = rows.filter(F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) == 0)
+    records = good.select(_record_key(index.is_global).alias("record_key"), F.col("part").alias("partition_path"))
+    found = index.tag_location(records, look)
+    found = found.withColumn("kg", key_group_label(_hashed(index.is_global), job.meta.labels))
+    return rows.groupBy("kg").cogroup(found.groupBy("kg")).applyInArrow(_make_joined(spec), schema)
+
+
+def _record_key(is_global: bool) -> Column:
+    """The record key out of the state's key: behind its first byte, or behind the NUL that ends the partition path."""
+    return F.expr(
+        "substring(cast(skey as string), 2)" if is_global else "substring(cast(skey as string), length(part) + 3)"
+    )
+
+
+def _hashed(is_global: bool) -> Column:
+    """What a key's group is computed from, as for the records."""
+    key = F.col("record_key").cast("binary")
+    return key if is_global else F.concat(F.col("partition_path").cast("binary"), F.lit(b"\x00"), key)
+
+
+def _make_alone(spec: PullSpec) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+    def tag(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
+        return tag_pulled(key[0].as_py(), rows, None, spec)
+
+    return tag
+
+
+def _make_joined(spec: PullSpec) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
+    def tag(key: tuple[Any, ...], rows: pa.Table, found: pa.Table) -> pa.Table:
+        return tag_pulled(key[0].as_py(), rows, found, spec)
+
+    return tag
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    """Looks rows up in a file group; a group that is there no more has none."""
+
+    look: TableAsOf
+
+    def __call__(self, partition: str, file_id: str, keys: pa.Array) -> tuple[pa.Array, pa.Array]:
+        look = self.look
+        assert look.as_of is not None
+        file_slice = look.table.view(look.timeline, look.as_of).latest_slice(partition, file_id)
+        kind = pa.binary() if look.ordering.sql_type == "binary" else pa.int64()
+        if file_slice is None:
+            return keys.slice(0, 0), pa.nulls(0, kind)
+        reader = key_reader(look.table, look.timeline, look.as_of, look.ordering.type)
+        found, ordering = lookup_slice(reader, file_slice, keys, keys)
+        return found, look.ordering.encode(ordering) if ordering is not None else pa.nulls(len(found), kind)
+
+    def __reduce__(self) -> Any:
+        # The session stays on the driver.
+        look = self.look
+        return _Resolver, (TableAsOf(None, look.table, look.timeline, look.as_of, look.ordering),)  # type: ignore[arg-type]

@@ -1,0 +1,324 @@
+"""Tag a batch by a pull-type index: the records of one key group and the places found, in; located rows, out.
+
+The same decisions as the stateful step makes (``state.decide``), with the places from the table instead of a store. What the
+table does not tell is not known here either: a delete leaves no tombstone behind, so an event older than a delete that
+is compacted away brings the row back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state import stats
+from state.codec import ORDERING_UNKNOWN, Records
+from state.decide import Decision, Keys, Known, Winners, check_batch, choose_winners, decide, distinct_keys
+from state.layout import OrderingKind
+from state.store_meta import StoreMeta
+from state.tag_batch import GLOBAL_KEY, INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, PARTITIONED_KEY, TagBatch
+from streaming.decode.key_decoder import FLAG_BAD
+from streaming.tag import OP_BAD, OP_DELETE_NATURAL, OP_STATUS
+from table.assign import assign
+from table.write_profile import WriteProfile
+
+MOVED = "moved"  # note of a delete whose key lives on in another partition
+
+# (record keys, partition paths) -> (file ids, whether the group exists), for indexes that compute the place
+Locate = Callable[[pa.Array, pa.Array], tuple[pa.Array, npt.NDArray[np.bool_]]]
+# (partition path, file id, record keys) -> (those that are there, their encoded ordering values)
+Resolve = Callable[[str, str, pa.Array], tuple[pa.Array, pa.Array]]
+
+
+@dataclass(frozen=True)
+class PullSpec:
+    """One batch's constants. ``locate``: the index computes places itself, and nothing is known of the rows in them.
+
+    ``resolve`` looks rows up in a file slice: asked for keys that would move, where the index has no ordering values.
+    """
+
+    profile: WriteProfile
+    ordering: OrderingKind
+    global_index: bool
+    update_partition_path: bool
+    locate: Locate | None = None
+    resolve: Resolve | None = None
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Per distinct key where its row is: a code into ``places``, -1 for nowhere; ``exists``: the file group is there."""
+
+    code: INT64
+    places: list[tuple[str, str]]
+    known: Known
+    twice: int = 0
+
+
+def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec) -> pa.Table:
+    """Located rows (``streaming.tag.located_schema``) of one key group: ``rows`` are keyed records, good and bad."""
+    bad = (rows.column("flags").to_numpy() & FLAG_BAD) != 0
+    good = rows.filter(pa.array(~bad)) if bad.any() else rows
+    batch = _batch(good, spec.ordering)
+    if not len(batch):
+        return pa.concat_tables(
+            [_bad_rows(rows.filter(pa.array(bad)), spec), _status(label, stats.empty_stats(), spec)]
+        )
+    check_batch(batch)
+    keys = distinct_keys(batch)
+    names: OBJECTS = batch.skeys[keys.rows[keys.starts]]
+    if spec.locate is not None:
+        out, counts = _tag_computed(names, batch, keys, good, spec)
+    else:
+        assert found is not None
+        out, counts = _tag_found(label, names, batch, keys, found, good, spec)
+    return pa.concat_tables([out, _bad_rows(rows.filter(pa.array(bad)), spec), _status(label, counts, spec)])
+
+
+def _tag_found(
+    label: int, names: OBJECTS, batch: TagBatch, keys: Keys, found: pa.Table, good: pa.Table, spec: PullSpec
+) -> tuple[pa.Table, dict[str, int]]:
+    at = _places(names, found, spec)
+    winners = choose_winners(batch, keys, at.known)
+    partition, of_name = _partitions(batch, winners)
+    old_partition = np.array([of_name.get(p, -2) for p, _ in at.places], np.int64)
+    same = np.zeros(len(names), np.bool_)
+    live = at.code >= 0
+    same[live] = old_partition[at.code[live]] == partition[live] if spec.update_partition_path else True
+    if spec.resolve is not None:
+        moving = live & ~same & (partition >= 0)
+        if moving.any():
+            at = _resolved(at, moving, names, spec)
+            winners, live = choose_winners(batch, keys, at.known), at.code >= 0
+            same &= live
+    decision = decide(batch, winners, at.known, same)
+    fresh = np.flatnonzero(decision.insert | decision.move)
+    slots, new_places = assign(
+        partition[fresh].astype(np.int32), list(of_name), spec.profile.group_index(label), spec.profile
+    )
+    new = np.where(decision.update, at.code, -1)
+    new[fresh] = len(at.places) + slots
+    counts = _counts(len(batch), decision) | {"twice": at.twice}
+    return _rows(good, names, winners, decision, at.code, new, [*at.places, *new_places], spec), counts
+
+
+def _tag_computed(
+    names: OBJECTS, batch: TagBatch, keys: Keys, good: pa.Table, spec: PullSpec
+) -> tuple[pa.Table, dict[str, int]]:
+    """Every key has its place; whether a row is there shows when the file is merged, or read."""
+    assert spec.locate is not None
+    n = len(names)
+    nothing = np.zeros(n, np.bool_)
+    zeros = np.zeros(n, np.int64)
+    values: npt.NDArray[Any] = np.full(n, b"", object) if spec.ordering == "bytes" else zeros
+    unknown = Records(
+        zeros.astype(np.uint32), zeros, zeros.astype(np.uint32), np.full(n, ORDERING_UNKNOWN, np.uint8), values
+    )
+    winners = choose_winners(batch, keys, Known(nothing, nothing, unknown))
+    partitions = pa.array(batch.partitions[winners.row], pa.string())
+    file_ids, exists = spec.locate(record_keys_of(pa.array(names, pa.binary()), spec.global_index), partitions)
+    live = Known(exists, exists, unknown)
+    decision = decide(batch, winners, live, np.ones(n, np.bool_))
+    pairs = pa.table({"p": partitions, "f": file_ids})
+    groups = pairs.group_by(["p", "f"], use_threads=False).aggregate([])
+    places = list(zip(groups.column("p").to_pylist(), groups.column("f").to_pylist(), strict=True))
+    code = pc.index_in(file_ids, value_set=pa.array([f for _, f in places], pa.string()))
+    at = code.to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = _counts(len(batch), decision)
+    return _rows(good, names, winners, decision, at, at, places, spec), counts
+
+
+def _batch(rows: pa.Table, ordering: OrderingKind) -> TagBatch:
+    def column(name: str) -> Any:
+        return rows.column(name).to_numpy()
+
+    return TagBatch(
+        skeys=column("skey"),
+        partitions=column("part"),
+        ordering=None if ordering == "none" else column("ord"),
+        flags=column("flags").astype(np.uint8),
+        source=column("src"),
+        pos_hi=column("pos_hi"),
+        pos_lo=column("pos_lo"),
+    )
+
+
+def record_keys_of(skeys: pa.Array, global_index: bool) -> pa.Array:
+    """Record keys of state keys."""
+    text = skeys.cast(pa.string())
+    if global_index:
+        return pc.utf8_slice_codeunits(text, 1)
+    return pc.list_element(pc.split_pattern(text, "\0", max_splits=1), 1)
+
+
+def _state_keys(found: pa.Table, global_index: bool) -> pa.Array:
+    keys = found.column("record_key").combine_chunks().cast(pa.binary())
+    if global_index:
+        return pc.binary_join_element_wise(GLOBAL_KEY, keys, b"")
+    partitions = found.column("partition_path").combine_chunks().cast(pa.binary())
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(PARTITIONED_KEY, partitions, b""), keys, b"\x00")
+
+
+def _places(names: OBJECTS, found: pa.Table, spec: PullSpec) -> _Places:
+    """Match the places found to the keys; of several of one key that of the newest instant counts."""
+    n = len(names)
+    which = pc.index_in(_state_keys(found, spec.global_index), value_set=pa.array(names, pa.binary()))
+    order = pa.table({"k": which, "t": found.column("instant"), "f": found.column("file_id")})
+    order = order.append_column("row", pa.array(np.arange(found.num_rows)))
+    order = order.filter(pc.is_valid(order.column("k"))).sort_by([(c, "ascending") for c in ("k", "t", "f")])
+    index, rows = order.column("k").to_numpy(), order.column("row").to_numpy()
+    last = np.append(index[1:] != index[:-1], True) if len(index) else np.zeros(0, np.bool_)
+    twice = len(index) - int(last.sum())
+    index, rows = index[last], rows[last]
+    chosen = found.take(pa.array(rows))
+    groups = chosen.select(["partition_path", "file_id"]).group_by(["partition_path", "file_id"], use_threads=False)
+    places = [(r["partition_path"], r["file_id"]) for r in groups.aggregate([]).to_pylist()]
+    of_place = {place: i for i, place in enumerate(places)}
+    code = np.full(n, -1, np.int64)
+    parts, files = chosen.column("partition_path"), chosen.column("file_id")
+    p, f = pc.dictionary_encode(parts).combine_chunks(), pc.dictionary_encode(files).combine_chunks()
+    both = p.indices.to_numpy().astype(np.int64) * max(1, len(f.dictionary)) + f.indices.to_numpy()
+    distinct, first, inverse = np.unique(both, return_index=True, return_inverse=True)
+    codes = [of_place[parts[i].as_py(), files[i].as_py()] for i in first.tolist()]  # a step a file group
+    if len(distinct):
+        code[index] = np.array(codes, np.int64)[inverse]
+    ordering, known = _orderings(n, index, chosen.column("ord").combine_chunks(), spec.ordering)
+    return _Places(code, places, _known(code, ordering, known), twice)
+
+
+def _orderings(
+    n: int, index: INT64, found: pa.Array, kind: OrderingKind
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    ordering: npt.NDArray[Any] = np.full(n, b"", object) if kind == "bytes" else np.zeros(n, np.int64)
+    known = np.zeros(n, np.bool_)
+    if kind != "none":
+        known[index] = found.is_valid().to_numpy(zero_copy_only=False)
+        ordering[index] = pc.fill_null(found, b"" if kind == "bytes" else 0).to_numpy(zero_copy_only=False)
+    return ordering, known
+
+
+def _known(code: INT64, ordering: npt.NDArray[Any], known: npt.NDArray[np.bool_]) -> Known:
+    n, live = len(code), code >= 0
+    zeros = np.zeros(n, np.int64)
+    flags = np.where(known, 0, ORDERING_UNKNOWN).astype(np.uint8)
+    return Known(live, live, Records(zeros.astype(np.uint32), zeros, zeros.astype(np.uint32), flags, ordering))
+
+
+def _resolved(at: _Places, moving: npt.NDArray[np.bool_], names: OBJECTS, spec: PullSpec) -> _Places:
+    """Look up keys that would move in their old place: with their ordering values, and gone where no row is there."""
+    assert spec.resolve is not None
+    code = at.code.copy()
+    ordering, has = at.known.records.ordering.copy(), at.known.has_ordering.copy()
+    rows = np.flatnonzero(moving & ~has)
+    for place in np.unique(code[rows]).tolist():  # a step a file group that keys leave
+        mine = rows[code[rows] == place]
+        keys = record_keys_of(pa.array(names[mine], pa.binary()), spec.global_index)
+        found, values = spec.resolve(*at.places[place], keys)
+        where = pc.index_in(keys, value_set=found)
+        there = where.is_valid().to_numpy(zero_copy_only=False)
+        code[mine[~there]] = -1
+        taken = values.take(where.drop_null())
+        known = taken.is_valid().to_numpy(zero_copy_only=False)
+        has[mine[there]] = known
+        empty: Any = b"" if spec.ordering == "bytes" else 0
+        ordering[mine[there]] = pc.fill_null(taken, empty).to_numpy(zero_copy_only=False)
+    return _Places(code, at.places, _known(code, ordering, has), at.twice)
+
+
+def _partitions(batch: TagBatch, winners: Winners) -> tuple[INT64, dict[str, int]]:
+    """Partition code of every winner (-1: none, a delete), and the codes by name."""
+    encoded = pa.array(batch.partitions[winners.row], pa.string()).dictionary_encode()
+    codes: INT64 = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, {name: i for i, name in enumerate(encoded.dictionary.to_pylist())}
+
+
+def _rows(
+    good: pa.Table,
+    names: OBJECTS,
+    winners: Winners,
+    d: Decision,
+    old: INT64,
+    new: INT64,
+    places: list[tuple[str, str]],
+    spec: PullSpec,
+) -> pa.Table:
+    """Rows to write: the upserts in key order, then the deletes of old places."""
+    upsert, delete = np.flatnonzero(d.kept), np.flatnonzero(d.move | d.delete)
+    key = np.concatenate([upsert, delete])
+    place = np.concatenate([new[upsert], old[delete]])
+    op = np.full(len(key), OP_DELETE, np.int8)
+    op[: len(upsert)] = np.where(d.update[upsert], OP_UPDATE, OP_INSERT)
+    has = winners.has_ordering[key]
+    op[(op == OP_DELETE) & ~has] = OP_DELETE_NATURAL
+    take = np.where(np.arange(len(key)) < len(upsert), winners.row[key], -1)
+    moved = np.zeros(len(key), np.bool_)
+    moved[len(upsert) :] = d.move[delete]
+    ordering = pa.array(np.where(has, winners.ordering[key], b"" if spec.ordering == "bytes" else 0))
+    if spec.ordering == "bytes":
+        ordering = pc.if_else(pa.array(has), ordering.cast(pa.binary()), pa.scalar(None, pa.binary()))
+    value = good.column("value").combine_chunks().cast(pa.binary()).take(pa.array(take, mask=take < 0))
+    parts = pa.array([p for p, _ in places], pa.string())
+    files = pa.array([f for _, f in places], pa.string())
+    where = pa.array(place)
+    return pa.table(
+        {
+            "dest_part": parts.take(where),
+            "dest_file": files.take(where),
+            "op": pa.array(op),
+            "skey": pa.array(names[key], pa.binary()),
+            "ord": ordering,
+            "value": value,
+            "note": pc.if_else(pa.array(moved), pa.scalar(MOVED), pa.scalar(None, pa.string())),
+        },
+        schema=_schema(spec),
+    )
+
+
+def _bad_rows(bad: pa.Table, spec: PullSpec) -> pa.Table:
+    columns = (bad.column(name).to_pylist() for name in ("src", "pos_hi", "pos_lo", "reason"))
+    n = bad.num_rows
+    return pa.table(
+        {
+            "dest_part": pa.repeat(pa.scalar(""), n),
+            "dest_file": pa.repeat(pa.scalar("#bad"), n),
+            "op": pa.array(np.full(n, OP_BAD, np.int8)),
+            "skey": bad.column("skey").cast(pa.binary()),
+            "ord": pa.nulls(n, _schema(spec).field("ord").type),
+            "value": bad.column("value").cast(pa.binary()),
+            # a row loop: bad records are few, and each carries its own text
+            "note": pa.array([json.dumps(list(place)) for place in zip(*columns, strict=True)], pa.string()),
+        },
+        schema=_schema(spec),
+    )
+
+
+def _status(label: int, counts: dict[str, int], spec: PullSpec) -> pa.Table:
+    schema = _schema(spec)
+    note = json.dumps({"group": label, "delta": None, "stats": counts})
+    values = {"dest_part": "", "dest_file": f"#{label}", "op": OP_STATUS, "note": note}
+    return pa.table({f.name: pa.array([values.get(f.name)], f.type) for f in schema}, schema=schema)
+
+
+def _schema(spec: PullSpec) -> pa.Schema:
+    kind = pa.binary() if spec.ordering == "bytes" else pa.int64()
+    return pa.schema(
+        [
+            ("dest_part", pa.string()),
+            ("dest_file", pa.string()),
+            ("op", pa.int8()),
+            ("skey", pa.binary()),
+            ("ord", kind),
+            ("value", pa.binary()),
+            ("note", pa.string()),
+        ]
+    )
+
+
+def _counts(records: int, decision: Decision) -> dict[str, int]:
+    return stats.count(records, decision, StoreMeta(), 0)

@@ -1,0 +1,137 @@
+"""The bucket of a record key, as Hudi's and Flink's bucket index compute it.
+
+The values of the hash fields are taken out of the record key's text and hashed as a Java ``List<String>``; the bucket is
+that hash without its sign, modulo the number of buckets (``BucketIdentifier.java``). How the text is taken apart changed
+between Hudi's releases (``KeyGenUtils.extractRecordKeysByFields`` of 0.15.0 and 1.2.0), with another result for keys in
+which values hold a comma or a colon; :class:`BucketHash` does either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table.java_hash import list_hash_codes
+
+NULL, EMPTY = "__null__", "__empty__"
+RELEASES = ("0.x", "1.x")
+_Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class BucketHash:
+    """``fields``: the hash fields (``hoodie.bucket.index.hash.field``), some of the record key fields.
+
+    ``release``: whose way of taking keys apart is followed, one of :data:`RELEASES`.
+    """
+
+    num_buckets: int
+    record_key_fields: tuple[str, ...]
+    fields: tuple[str, ...]
+    release: str = "1.x"
+
+    def __post_init__(self) -> None:
+        if self.num_buckets < 1:
+            raise ValueError(f"a table has at least one bucket, not {self.num_buckets}")
+        unknown = [name for name in self.fields if name not in self.record_key_fields]
+        if unknown or not self.fields:
+            raise ValueError(
+                f"hash fields {', '.join(self.fields) or '(none)'} must be among the record key fields "
+                f"{', '.join(self.record_key_fields)}"
+            )
+        if self.release not in RELEASES:
+            raise ValueError(f"release {self.release!r} is none of {', '.join(RELEASES)}")
+
+    def buckets(self, keys: pa.Array) -> _Ints:
+        """Bucket number of every record key (strings without nulls)."""
+        keys = keys.cast(pa.string())
+        codes = np.zeros(len(keys), np.int32)
+        plain = self._is_plain(keys)
+        if plain.any():
+            mine = keys.filter(pa.array(plain))
+            codes[plain] = list_hash_codes([mine] if not self._has_names else self._values(mine))
+        odd = np.flatnonzero(~plain)
+        if len(odd):
+            # Keys whose values hold separators are few; each is taken apart for itself.
+            lists = [self._take_apart(key) for key in keys.take(pa.array(odd)).to_pylist()]
+            for size in {len(values) for values in lists}:
+                rows = [i for i, values in enumerate(lists) if len(values) == size]
+                columns = [pa.array([lists[i][n] for i in rows], pa.string()) for n in range(size)]
+                codes[odd[rows]] = list_hash_codes(columns) if columns else 1  # Java's hash of an empty list
+        return (codes & np.int32(0x7FFFFFFF)) % np.int32(self.num_buckets)
+
+    @property
+    def _has_names(self) -> bool:
+        """Whether keys are ``field:value,field:value``; a key of one field is the value alone."""
+        return len(self.record_key_fields) > 1
+
+    def _is_plain(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+        """Keys that both releases take apart in the same way."""
+        colons, commas = pc.count_substring(keys, ":"), pc.count_substring(keys, ",")
+        n = len(self.record_key_fields) if self._has_names else 0
+        plain = pc.equal(colons, n) if n else pc.equal(colons, 0)
+        if n:
+            plain = pc.and_(plain, pc.equal(commas, n - 1))
+            plain = pc.and_(plain, pc.match_substring_regex(keys, ",".join("[^,:]+:[^,:]*" for _ in range(n)) + "$"))
+        mask: npt.NDArray[np.bool_] = plain.to_numpy(zero_copy_only=False)
+        return mask
+
+    def _values(self, keys: pa.Array) -> list[pa.Array]:
+        """The hash fields' values of plain keys, in the order they have in the key."""
+        parts = pc.split_pattern(keys, ",")
+        out = []
+        for i, name in enumerate(self.record_key_fields):
+            if name not in self.fields:
+                continue
+            value = pc.list_element(pc.split_pattern(pc.list_element(parts, i), ":", max_splits=1), 1)
+            value = pc.if_else(pc.equal(value, NULL), pa.scalar(None, pa.string()), value)
+            out.append(pc.if_else(pc.equal(value, EMPTY), "", value))
+        return out
+
+    def _take_apart(self, key: str) -> list[str | None]:
+        apart: Callable[[str, Sequence[str]], list[str | None]] = _old if self.release == "0.x" else _new
+        return apart(key, self.fields)
+
+
+def _old(key: str, fields: Sequence[str]) -> list[str | None]:
+    """0.15.0: without a colon the key is the value; else cut at every comma, and each part at its first colon."""
+    if ":" not in key:
+        return [key]
+    # Java's split leaves out empty parts at the end.
+    pairs = [part.split(":", 1) for part in key.rstrip(",").split(",")]
+    return [_value(pair[-1]) if len(pair) > 1 else pair[0] for pair in pairs if len(pair) == 1 or pair[0] in fields]
+
+
+def _new(key: str, fields: Sequence[str]) -> list[str | None]:
+    """1.2.0: a value ends at the last comma before the next name; without both separators the key is the value."""
+    if "," not in key or ":" not in key:
+        return [key]
+    values: list[str | None] = []
+    rest: str | None = key
+    while rest:
+        name, colon, text = rest.partition(":")
+        if not colon:
+            break
+        end = _end_of_value(text)
+        if name in fields:
+            values.append(_value(text if end is None else text[:end]))
+        rest = None if end is None else text[end + 1 :]
+    return values or [key]
+
+
+def _end_of_value(text: str) -> int | None:
+    """Place of the comma that ends a value: the last one before the first colon that has a comma before it."""
+    first = text.find(",")
+    if first < 0:
+        return None
+    colon = text.find(":", first)
+    return None if colon < 0 else text.rindex(",", 0, colon)
+
+
+def _value(text: str) -> str | None:
+    return {NULL: None, EMPTY: ""}.get(text, text)
