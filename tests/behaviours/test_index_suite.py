@@ -1,0 +1,154 @@
+"""One suite for every index, the state index among them: each case a batch of a real stream, the table read after each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from index.registry import FACTS
+from streaming import sink
+from streaming.report import BatchReport
+from table.commit import complete
+from table.hoodie_table import HoodieTable
+from table.snapshot import read_snapshot
+from tests.behaviours.index_cases import (
+    LAYOUTS,
+    SCHEMA,
+    Case,
+    Expected,
+    Layout,
+    Row,
+    cases_for,
+    check_after,
+    row,
+    write_case,
+)
+from tests.streaming.stream_case import StreamCase
+from tests.support.hudi_rs import read_table
+
+pytestmark = pytest.mark.spark
+STATE = "STATE"
+INDEXES = [STATE, *sorted(FACTS)]
+BUCKETS = {"BUCKET": {"hoodie.bucket.index.num.buckets": "3"}}
+NAMES = [f["name"] for f in SCHEMA["fields"]]
+
+
+def is_global(index: str) -> bool:
+    return index == STATE or FACTS[index].is_global
+
+
+def keeps_deletes(index: str, table_type: str) -> bool:
+    """Named expectation: only the state index remembers deletes. In a merge-on-read log the delete is still there for
+    readers, and stands where the key's next row goes to the same file group: always in a bucket, and with INMEMORY, whose
+    inserts go to logs, here too, since each partition has one small group. The others put an insert into a new base file.
+    """
+    return index == STATE or (index in ("BUCKET", "INMEMORY") and table_type == "MERGE_ON_READ")
+
+
+@pytest.fixture(params=INDEXES)
+def index(request: pytest.FixtureRequest) -> Iterator[str]:
+    yield request.param
+
+
+def make_case(folder: Path, spark: SparkSession, index: str, layout: Layout, table_type: str) -> StreamCase:
+    conf = {"hoodie.index.type": index, **layout.conf(), **BUCKETS.get(index, {})}
+    return StreamCase(folder, spark, table_type, conf, schema=SCHEMA)
+
+
+def read_rows(case: StreamCase) -> list[Row]:
+    rows: list[Row] = read_snapshot(HoodieTable.open(str(case.table)), columns=NAMES).to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("layout", "table_type"),
+    [
+        ("one partition field", "MERGE_ON_READ"),
+        ("no partition", "COPY_ON_WRITE"),
+        ("two partition fields, complex key", "COPY_ON_WRITE"),
+    ],
+)
+def test_every_case(tmp_path: Path, spark: SparkSession, index: str, layout: str, table_type: str) -> None:
+    shape = LAYOUTS[layout]
+    case = make_case(tmp_path, spark, index, shape, table_type)
+    cases = cases_for(shape, is_global=is_global(index))
+    for number, one in enumerate(cases):
+        write_case(case.source, number, one)
+    expected = Expected(is_global(index), bool(shape.partitions), keeps_deletes(index, table_type))
+    check = check_after(expected, cases, lambda: read_rows(case))
+    reports = case.run(on_batch=lambda report: check(report.batch_id))
+
+    assert [r.batch_id for r in reports] == list(range(len(cases)))
+    judged = read_table(case.table).select(NAMES).to_pylist()
+    assert sorted(judged, key=lambda r: (r["id"], r["part"])) == expected.rows()
+    replayed(case, expected)
+
+
+def replayed(case: StreamCase, expected: Expected) -> None:
+    """Spark has lost its record of the last batch: it comes again, and nothing of the table changes."""
+    commits = case.checkpoint / "commits"
+    newest = max(int(p.name) for p in commits.iterdir() if p.name.isdigit())
+    (commits / str(newest)).unlink()
+    (commits / f".{newest}.crc").unlink(missing_ok=True)
+    before = case.files()
+    reports = case.run()
+    assert [(r.batch_id, r.replayed) for r in reports] == [(newest, True)]
+    assert {n: f for n, f in case.files().items() if n in before} == before
+    assert sorted(read_rows(case), key=lambda r: (r["id"], r["part"])) == expected.rows()
+
+
+def test_a_failed_commit_is_rolled_back_and_done_again(
+    tmp_path: Path, spark: SparkSession, index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second commit fails after everything was written; the next start takes it back and does the batch again."""
+    layout, table_type = LAYOUTS["one partition field"], "MERGE_ON_READ"
+    case = make_case(tmp_path, spark, index, layout, table_type)
+    batches = [
+        Case("one", (row("a", "p0", 1, "x"), row("b", "p1", 1, "x"), row("c", "p1", 1, "x"))),
+        Case("two", (row("a", "p1", 2, "y"), row("b", "p1", 2, "", deleted=True), row("d", "p0", 2, "y"))),
+    ]
+    expected = Expected(is_global(index), True, keeps_deletes(index, table_type))
+    for number, one in enumerate(batches):
+        write_case(case.source, number, one)
+        expected.apply(one.events)
+    calls = []
+
+    def failing(*arguments: Any, **named: Any) -> None:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise OSError("the disk is full")
+        complete(*arguments, **named)
+
+    monkeypatch.setattr(sink.protocol, "complete", failing)
+    with pytest.raises(OSError, match="disk is full"):
+        case.run()
+    reports: list[BatchReport] = case.run()
+    assert [(r.batch_id, r.replayed) for r in reports] == [(1, False)]
+    assert sorted(read_rows(case), key=lambda r: (r["id"], r["part"])) == expected.rows()
+    rolled_back = [i for i in HoodieTable.open(str(case.table)).timeline().instants if i.action == "rollback"]
+    assert len(rolled_back) == 1
+
+
+@pytest.mark.parametrize("index", [name for name in sorted(FACTS) if name != "BUCKET"])
+def test_a_table_whose_inserts_are_in_logs_is_continued(tmp_path: Path, spark: SparkSession, index: str) -> None:
+    """The state index put them there; Hudi's own bloom and simple indexes would not see them and double the keys."""
+    layout = LAYOUTS["one partition field"]
+    first = make_case(tmp_path / "first", spark, STATE, layout, "MERGE_ON_READ")
+    write_case(first.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 2}", 10, "new") for n in range(20))))
+    write_case(first.source, 1, Case("", (row("k1", "p1", 20, "", deleted=True), row("k2", "p1", 20, "moved"))))
+    first.run()
+    second = StreamCase(
+        tmp_path / "second", spark, "MERGE_ON_READ", {"hoodie.index.type": index}, SCHEMA, existing=first.table
+    )
+    write_case(second.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 2}", 30, "again") for n in (0, 1, 3))))
+    write_case(second.source, 1, Case("", (row("k2", "p1", 30, "again"), row("k4", "p0", 5, "late"))))
+    second.run()
+    expected = Expected(is_global(index), True, False)
+    expected.apply([row(f"k{n}", f"p{n % 2}", 10, "new") for n in range(20) if n not in (1, 2)])
+    expected.apply([row("k2", "p1", 20, "moved")])
+    expected.apply([row(f"k{n}", f"p{n % 2}", 30, "again") for n in (0, 1, 3)] + [row("k2", "p1", 30, "again")])
+    assert sorted(read_rows(second), key=lambda r: (r["id"], r["part"])) == expected.rows()
