@@ -42,7 +42,7 @@ def test_a_table_that_real_hudi_bucketed(tmp_path: Path) -> None:
     rows = read_snapshot(table)
     assert rows.num_rows > 100
     hashing = BucketHash(4, table.config.record_key_fields, table.config.record_key_fields)
-    numbers = {name for name in rows["_hoodie_file_name"].to_pylist()}
+    numbers = set(rows["_hoodie_file_name"].to_pylist())
     assert numbers
     found = hashing.buckets(rows["_hoodie_record_key"].combine_chunks()).tolist()
     assert found == [int(name[:8]) for name in rows["_hoodie_file_name"].to_pylist()]
