@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: one Spark session and at most one broker of each kind a process."""
+"""Fixtures shared by all tests: one Spark session, one HBase and at most one broker of each kind a process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.support.kafka_listeners import LISTENERS
 if TYPE_CHECKING:  # a test run that needs neither pays for neither
     from pyspark.sql import SparkSession
 
+    from tests.support.hbase import HbaseServer
     from tests.support.kafka_broker import KafkaBroker
 
 
@@ -51,3 +52,12 @@ def own_kafka_broker(tmp_path: Path) -> Iterator[KafkaBroker]:
 
     with KafkaBroker(tmp_path / "broker") as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def hbase_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HbaseServer]:
+    """A running HBase. Tests share it: use a table of your own, and leave it running."""
+    from tests.support.hbase import HbaseServer
+
+    with HbaseServer(tmp_path_factory.mktemp("hbase") / "server") as server:
+        yield server

@@ -1,7 +1,8 @@
 """Real Hudi on Spark, as a program of the peers' Python: takes orders as JSON lines, answers with JSON lines.
 
 It stands alone (standard library and pyspark only), as the peers' environment has nothing of this project.
-Arguments: the bundle's path, a scratch folder. An answer's line begins with ANSWER; other lines are chatter.
+Arguments: the bundle's path, a scratch folder, and what goes before the bundle on the class path. An answer's line begins
+with ANSWER; other lines are chatter.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 ANSWER = "ANSWER "
 
 
-def session(bundle: str, scratch: str) -> Any:
+def session(bundle: str, scratch: str, *class_path: str) -> Any:
     """A local Spark with Hudi; times in UTC."""
     from pyspark.sql import SparkSession
 
@@ -22,7 +23,7 @@ def session(bundle: str, scratch: str) -> Any:
         "spark.master": "local[2]",
         "spark.driver.memory": "2g",
         "spark.jars": bundle,
-        "spark.driver.extraClassPath": bundle,
+        "spark.driver.extraClassPath": ":".join([*class_path, bundle]),
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
@@ -71,7 +72,7 @@ def cause(error: BaseException) -> str:
 
 
 def main() -> None:
-    spark = session(*sys.argv[1:3])
+    spark = session(*sys.argv[1:])
     print(ANSWER + json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,7 +27,8 @@ class HudiError(AssertionError):
 class HudiSpark:
     """One Hudi release in a process of its own, for the time of the ``with`` block."""
 
-    def __init__(self, version: str, folder: Path) -> None:
+    def __init__(self, version: str, folder: Path, class_path: Sequence[Path] = ()) -> None:
+        """`class_path`: folders and jars that Java looks into before the bundle."""
         self.version = version
         self._folder = folder
         self._count = 0
@@ -35,7 +36,7 @@ class HudiSpark:
         # This process may have Spark's variables of its own, which would lead the other one astray.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
         self._process = subprocess.Popen(
-            [str(peers.python()), str(PROGRAM), str(peers.bundle(version)), str(folder / "scratch")],
+            [str(peers.python()), str(PROGRAM), str(peers.bundle(version)), str(folder / "scratch"), *map(str, class_path)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=env, cwd=folder,
         )  # fmt: skip
 
