@@ -77,6 +77,14 @@ def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
     _table(rows)
     _partition(rows)
     rows.add_argument("--key", metavar="KEY", help="record key, as in the column _hoodie_record_key")
+    rows.add_argument(
+        "--where",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="only rows for which this holds: COLUMN OP VALUE with =, !=, <, <=, >, >=, in (..), is null or is not null; "
+        "may be given several times, then all must hold",
+    )
     rows.add_argument("--columns", metavar="NAME,...", help="columns to show (default: all of the user's)")
     rows.add_argument("--meta", action="store_true", help="Hudi's meta columns, too")
     _limit(rows, 20, "rows to show (0: all)")

@@ -1,24 +1,28 @@
-"""``tagstream table rows``: live rows by partition and key, reading no more than it shows."""
+"""``tagstream table rows``: live rows by partition, key and what they hold, reading no more than it shows."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from admin.output import Column, Fact, Output
 from table.base_file import read_footer
+from table.data_skipping import DataSkipping, Pruner, SkipReport
 from table.errors import ConfigError
 from table.file_group import FileSlice
+from table.filters import Comparison, Op
 from table.fs_view import FileSystemView
 from table.hoodie_table import HoodieTable
 from table.schema import META_COLUMNS, RECORD_KEY
 from table.slice_reader import SliceReader
-from table.snapshot import snapshot_schema
+from table.snapshot import read_slices, snapshot_schema
+from table.timeline import Timeline
 
 
 def wanted_partitions(view: FileSystemView, table: HoodieTable, partition: str | None) -> list[str]:
@@ -42,6 +46,7 @@ def show_rows(table: HoodieTable, arguments: argparse.Namespace, out: Output) ->
         raise ConfigError(
             f"table {table.base_path} has hoodie.populate.meta.fields=false: its rows carry no record keys"
         )
+    skipping = _skipping(table, timeline, schema, arguments)
     out.facts([Fact("as_of", "as of", view.as_of)])
     partitions = wanted_partitions(view, table, arguments.partition)
     more = False
@@ -50,16 +55,18 @@ def show_rows(table: HoodieTable, arguments: argparse.Namespace, out: Output) ->
         nonlocal more
         if view.as_of is None:
             return
-        read = tuple(dict.fromkeys((*columns, RECORD_KEY))) if arguments.key is not None else columns
-        reader = SliceReader(table, timeline, view.as_of, schema, read)
-        found = _read(reader, view, partitions, arguments.key, columns)
+        reader = SliceReader(table, timeline, view.as_of, schema, tuple(dict.fromkeys((*columns, *skipping.columns))))
+        found = _rows(read_slices(reader, view, partitions, skipping), columns)
         yield from islice(found, arguments.limit or None)
         more = next(found, None) is not None
 
     count = out.listing("rows", [Column(name, name) for name in columns], rows())
     if count == 0:
-        out.note("no such row" if arguments.key is not None else "no rows")
+        out.note("no such row" if skipping.filters else "no rows")
     out.facts([Fact("more", "more rows", more, json_only=True)])
+    if skipping.filters:
+        out.facts([Fact("skipped", "", asdict(skipping.report), json_only=True)])
+        out.note(_skipped(skipping.report, more))
     if more:
         out.note(f"the first {arguments.limit} rows; --limit 0 shows all")
     return 1 if arguments.key is not None and count == 0 else 0
@@ -78,24 +85,38 @@ def _columns(table: HoodieTable, schema: pa.Schema, arguments: argparse.Namespac
     return tuple(dict.fromkeys([*(META_COLUMNS if arguments.meta else ()), *wanted]))
 
 
-def _read(
-    reader: SliceReader, view: FileSystemView, partitions: list[str], key: str | None, columns: tuple[str, ...]
-) -> Iterator[tuple[Any, ...]]:
-    for partition in partitions:
-        for file_slice in view.latest_merged_slices(partition):
-            if key is not None and not _may_have(reader.table, file_slice, key):
-                continue
-            for batch in reader.read(file_slice):
-                if key is not None:
-                    batch = batch.filter(pc.equal(batch.column(RECORD_KEY), key))
-                # Rows that are shown to a person one by one.
-                for row in batch.select(columns).to_pylist(maps_as_pydicts="strict"):
-                    yield tuple(row.values())
+def _skipping(table: HoodieTable, timeline: Timeline, schema: pa.Schema, arguments: argparse.Namespace) -> DataSkipping:
+    """The filters asked for; a key is one more of them, which bloom filters can rule out, too."""
+    where = [Comparison.parse(text) for text in arguments.where]
+    if arguments.key is None:
+        return DataSkipping.plan(table, timeline, schema, where)
+    found = DataSkipping.plan(table, timeline, schema, [*where, Comparison(RECORD_KEY, Op.EQ, arguments.key)])
+    return found.asking_last(Pruner("bloom filters", partial(_may_have, table, arguments.key)))
 
 
-def _may_have(table: HoodieTable, file_slice: FileSlice, key: str) -> bool:
-    """False when the slice's base file is all of it and its footer rules the key out."""
-    if file_slice.log_files or file_slice.base_path is None:
+def _rows(batches: Iterator[pa.Table], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    for batch in batches:
+        # Rows that are shown to a person one by one.
+        for row in batch.select(columns).to_pylist(maps_as_pydicts="strict"):
+            yield tuple(row.values())
+
+
+def _may_have(table: HoodieTable, key: str, slices: Sequence[FileSlice]) -> list[bool]:
+    """False where a slice's base file is all of it and its footer rules the key out."""
+    return [_may_hold(table, key, found) for found in slices]
+
+
+def _may_hold(table: HoodieTable, key: str, found: FileSlice) -> bool:
+    if found.log_files or found.base_path is None:
         return True
-    footer = read_footer(table.storage.path(file_slice.base_path))
+    footer = read_footer(table.storage.path(found.base_path))
     return footer.bloom is None or bool(footer.bloom.might_contain(pa.array([key]))[0])
+
+
+def _skipped(report: SkipReport, more: bool) -> str:
+    """What was left out of what was looked at; where there are more rows than shown, that is not all."""
+    by = ", ".join(f"{count} by {name}" for name, count in report.skipped_by.items())
+    return (
+        f"skipped {report.partitions_skipped} of {report.partitions} partitions and {report.files_skipped} of "
+        f"{report.files} files{f' ({by})' if by else ''}{' so far' if more else ''}"
+    )

@@ -1,13 +1,15 @@
-"""The snapshot query: every live row of a table as of an instant, as Arrow."""
+"""The snapshot query: every live row of a table as of an instant, or those that filters let through, as Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from table.base_file import open_base_file
+from table.data_skipping import DataSkipping, SkipReport
 from table.errors import UnsupportedTableError
+from table.filters import Comparison
 from table.fs_view import FileSystemView
 from table.hoodie_table import HoodieTable
 from table.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta
@@ -20,12 +22,16 @@ def read_snapshot(
     columns: Sequence[str] | None = None,
     partitions: Sequence[str] | None = None,
     as_of: str | None = None,
+    filters: Sequence[Comparison] = (),
+    report: SkipReport | None = None,
 ) -> pa.Table:
     """All live rows in one Arrow table. ``columns``: by default the meta columns and all user columns.
 
     ``partitions``: partition paths to read, all by default. ``as_of``: an instant time; the newest by default.
+    ``filters``: comparisons that all must hold; partitions and files that cannot hold such rows are not read, and
+    counted in ``report``.
     """
-    schema, batches = scan_snapshot(table, columns, partitions, as_of)
+    schema, batches = scan_snapshot(table, columns, partitions, as_of, filters, report)
     return pa.concat_tables([schema.empty_table(), *batches])
 
 
@@ -34,8 +40,10 @@ def scan_snapshot(
     columns: Sequence[str] | None = None,
     partitions: Sequence[str] | None = None,
     as_of: str | None = None,
+    filters: Sequence[Comparison] = (),
+    report: SkipReport | None = None,
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The schema and the live rows in bounded batches."""
+    """The schema and the live rows in bounded batches; the arguments are those of ``read_snapshot``."""
     timeline = table.timeline()
     view = table.view(timeline, as_of)
     full = snapshot_schema(table, timeline, view)
@@ -46,16 +54,22 @@ def scan_snapshot(
             f"table {table.config.name} has no column {', '.join(unknown)}; it has {', '.join(full.names)}"
         )
     schema = pa.schema([full.field(name) for name in wanted])
+    skipping = DataSkipping.plan(table, timeline, full, filters, report)
     if view.as_of is None:
         return schema, iter(())
-    reader = SliceReader(table, timeline, view.as_of, full, wanted)
-    return schema, _read(reader, view, partitions)
+    reader = SliceReader(table, timeline, view.as_of, full, tuple(dict.fromkeys((*wanted, *skipping.columns))))
+    found = read_slices(reader, view, view.partitions() if partitions is None else partitions, skipping)
+    return schema, (batch.select(wanted) for batch in found)
 
 
-def _read(reader: SliceReader, view: FileSystemView, partitions: Sequence[str] | None) -> Iterator[pa.Table]:
-    for partition in view.partitions() if partitions is None else partitions:
-        for file_slice in view.latest_merged_slices(partition):
-            yield from reader.read(file_slice)
+def read_slices(
+    reader: SliceReader, view: FileSystemView, partitions: Iterable[str], skipping: DataSkipping
+) -> Iterator[pa.Table]:
+    """Rows of the partitions' slices that the filters let through; the reader's columns hold those of the filters."""
+    for partition in skipping.partitions(partitions):
+        for file_slice in skipping.slices(view.latest_merged_slices(partition)):
+            for batch in reader.read(file_slice):
+                yield skipping.rows(batch)
 
 
 def snapshot_schema(table: HoodieTable, timeline: Timeline, view: FileSystemView) -> pa.Schema:

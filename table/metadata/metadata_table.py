@@ -61,6 +61,7 @@ class MetadataTable:
     partitions: frozenset[str]
     timezone_utc: bool
     _listed: dict[str, list[FileSlice]] = field(default_factory=dict, compare=False, repr=False)
+    _walked: dict[tuple[str, ...], list[LogBlock]] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def open(table: HoodieTable, timeline: Timeline) -> MetadataTable | None:
@@ -154,7 +155,12 @@ class MetadataTable:
         return found
 
     def _blocks(self, file_slice: FileSlice) -> list[LogBlock]:
-        """The blocks of a slice that count, in order: committed on both timelines, not rolled back."""
+        """The blocks of a slice that count, in order: committed on both timelines, not rolled back; walked once."""
+        if file_slice.log_paths not in self._walked:
+            self._walked[file_slice.log_paths] = self._walk(file_slice)
+        return self._walked[file_slice.log_paths]
+
+    def _walk(self, file_slice: FileSlice) -> list[LogBlock]:
         queued: list[LogBlock] = []
         for rel in file_slice.log_paths:
             for block in scan_log_file(self.storage.path(rel)):

@@ -126,3 +126,26 @@ def test_an_empty_table(tmp_path: Path) -> None:
     assert "no rows" in run("table", "rows", *at)
     assert run_json("table", "files", *at)["file_groups"] == 0
     assert run_json("table", "validate", *at)["sound"]
+
+
+def test_rows_for_which_something_holds(tmp_path: Path) -> None:
+    base = unpack("cow_v9_record_index", tmp_path)
+    at = ("--target-base-path", base)
+    rows = [r["row"] for r in expected(base)["records"]]
+    doc = run_json("table", "rows", *at, "--limit", 0, "--where", "amount >= 300", "--where", "part != 2024-01")
+    wanted = [r["id"] for r in rows if r["amount"] is not None and r["amount"] >= 300 and r["part"] != "2024-01"]
+    assert sorted(r["id"] for r in doc["rows"]) == sorted(wanted)
+    assert wanted
+    assert (doc["skipped"]["partitions"], doc["skipped"]["partitions_skipped"]) == (4, 1)
+    assert 0 < doc["skipped"]["files_skipped"] < doc["skipped"]["files"]
+    assert doc["skipped"]["skipped_by"] == {"metadata table": doc["skipped"]["files_skipped"]}
+    text = run("table", "rows", *at, "--where", "part = 2025-01", "--where", "qty < 3", "--columns", "id")
+    assert "skipped 3 of 4 partitions and 4 of 4 files (4 by metadata table)" in text
+    assert "no such row" in run("table", "rows", *at, "--where", "amount > 9999")
+    assert "skipped" not in run("table", "rows", *at)
+
+
+def test_a_filter_that_is_none_is_an_error(tmp_path: Path) -> None:
+    at = ("--target-base-path", unpack("cow_v6_nonpart_simplebloom", tmp_path))
+    for text in ("nothing = 1", "ver = x", "ver ~ 1"):
+        run("table", "rows", *at, "--where", text, code=2)
