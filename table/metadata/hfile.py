@@ -200,7 +200,7 @@ class HFile:
         return self.info.get("KEY_VALUE_VERSION") == b"\0\0\0\1"
 
     def _entries(self, block: Block) -> pa.RecordBatch:
-        # A loop over entries, as each says where the next one begins (measured: 0.6 us an entry).
+        # A loop over entries, as each says where the next one begins (measured: 1 us an entry).
         data, end, has_versions = block.data, len(block.data), self._has_versions
         keys, values, at = [], [], 0
         unpack, row_length = _LENGTHS.unpack_from, _I16.unpack_from

@@ -6,12 +6,12 @@ counter, or literally) and the instant in epoch milliseconds.
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from table.errors import CorruptFileError, UnsupportedTableError
 from table.file_group import FileSlice
 from table.java_hash import string_hash_codes
+from table.metadata.avro_columns import AvroColumns
 from table.metadata.metadata_table import RECORD_INDEX_PARTITION, Entries, MetadataTable
-from table.metadata.records import decode
 from table.names import instant_from_ms
 
 LOCATIONS: Final = pa.schema([
@@ -30,7 +30,7 @@ LOCATIONS: Final = pa.schema([
 ])  # fmt: skip
 
 _MEMBER: Final = "recordIndexMetadata"
-_LITERAL: Final = 1  # fileIdEncoding: the file id is text
+_UUID, _LITERAL = 0, 1  # fileIdEncoding: two numbers and a counter, or text
 _SHARD: Final = re.compile(r"record-index-(\d+)-\d+")
 _INT_MIN: Final = -(2**31)
 
@@ -112,33 +112,40 @@ class RecordIndex:
         return pa.concat_tables(tables)
 
     def _decoded(self, keys: pa.Array, values: pa.Array, part: Entries) -> pa.Table:
-        records = decode(values.to_pylist(), part.avro_json, part.where)
         try:
-            rows = [self._location(record[_MEMBER]) for record in records]
-            columns = [keys.cast(pa.string()), *(pa.array(c, pa.string()) for c in zip(*rows, strict=True))]
-        except (pa.ArrowInvalid, ArithmeticError, KeyError, OSError, TypeError, ValueError) as error:
-            raise CorruptFileError(f"{part.where} has no readable locations ({error}); restore the file") from error
+            found = AvroColumns(values, json.loads(part.avro_json))
+            columns = [
+                keys.cast(pa.string()),
+                found.texts(f"{_MEMBER}.partitionName"),
+                self._file_ids(found),
+                self._instants(found.numbers(f"{_MEMBER}.instantTime")),
+            ]
+        except (pa.ArrowInvalid, ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+            raise CorruptFileError(
+                f"{part.where} has no readable locations ({error}); restore the file, or drop the metadata table "
+                "(hoodie.metadata.enable=false)"
+            ) from error
         return pa.Table.from_arrays(columns, schema=LOCATIONS)
 
-    def _location(self, entry: dict[str, Any]) -> tuple[str, str, str]:
-        if entry.get("fileIdEncoding") == _LITERAL:
-            file_id = entry["fileId"]
-        elif entry.get("fileIdEncoding") in (0, None):
-            file_id = _file_id(entry["fileIdHighBits"], entry["fileIdLowBits"], entry["fileIndex"])
-        else:
+    def _file_ids(self, found: AvroColumns) -> pa.Array:
+        encodings = found.numbers(f"{_MEMBER}.fileIdEncoding")
+        if not np.isin(encodings, (_UUID, _LITERAL)).all():
             raise UnsupportedTableError(
-                f"the record index at {self.metadata.storage.root} encodes file ids in the way "
-                f"{entry['fileIdEncoding']}, which this version does not know"
+                f"the record index at {self.metadata.storage.root} encodes file ids in a way that this version does not know"
             )
-        return entry["partitionName"], file_id, _instant(entry["instantTime"], self.metadata.timezone_utc)
+        high, low = (found.numbers(f"{_MEMBER}.{name}") for name in ("fileIdHighBits", "fileIdLowBits"))
+        # A loop over file groups, of which there are few beside records.
+        parts = np.stack([high, low, found.numbers(f"{_MEMBER}.fileIndex", -1)], axis=1)
+        distinct, codes = np.unique(parts, axis=0, return_inverse=True)
+        names = pa.array([_file_id(*row) for row in distinct.tolist()], pa.string()).take(pa.array(codes.reshape(-1)))
+        return pc.if_else(pa.array(encodings == _LITERAL), found.texts(f"{_MEMBER}.fileId"), names)
+
+    def _instants(self, times: npt.NDArray[np.int64]) -> pa.Array:
+        distinct, codes = np.unique(times, return_inverse=True)
+        texts = [instant_from_ms(ms, self.metadata.timezone_utc) for ms in distinct.tolist()]
+        return pa.array(texts, pa.string()).take(pa.array(codes))
 
 
-@lru_cache(65_536)
 def _file_id(high: int, low: int, index: int) -> str:
     name = str(uuid.UUID(int=(high & (1 << 64) - 1) << 64 | low & (1 << 64) - 1))
     return name if index == -1 else f"{name}-{index}"
-
-
-@lru_cache(65_536)
-def _instant(ms: int, utc: bool) -> str:
-    return instant_from_ms(ms, utc)
