@@ -133,7 +133,9 @@ class BucketIndex(HoodieIndex):
         return records.mapInArrow(_make_locate(places, look.ordering.sql_type), location_schema(look.ordering.sql_type))
 
     def committed(self, statuses: Sequence[WriteStatus]) -> None:
-        """Take over the groups that a commit has made."""
+        """Take over the groups that a commit has made; the next overwrite makes new ones in any case."""
+        if not self.load:
+            return
         for status in statuses:
             bucket = bucket_of(status.stat.file_id)
             if bucket is None:
@@ -141,11 +143,6 @@ class BucketIndex(HoodieIndex):
                     f"a commit of a bucketed table made file group {status.stat.file_id}, which names no bucket"
                 )
             self._known.setdefault(status.stat.partition_path, {})[bucket] = status.stat.file_id
-
-    def replaced(self, partitions: Iterable[str]) -> None:
-        """Forget the groups of partitions that were overwritten."""
-        for partition in partitions:
-            self._known.pop(partition, None)
 
 
 def _make_locate(places: BucketPlaces, sql_type: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -26,10 +26,12 @@ from streaming.tag import profile_path
 from streaming.write import WriteSpec
 from streaming.written import told
 from table.hoodie_table import HoodieTable
+from table.instant import REPLACE_COMMIT
 from table.storage import Storage
 from table.write_context import WriterOptions
 from table.write_profile import WriteProfile
 
+INSERT_OVERWRITE = "INSERT_OVERWRITE"
 SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs more than it saves
 
 
@@ -75,8 +77,15 @@ class JobContext:
 
     @property
     def action(self) -> str:
-        """The timeline action of a batch: copy-on-write commits, merge-on-read delta-commits."""
+        """The timeline action of a batch: commit, delta commit (merge-on-read) or replacecommit (overwrite)."""
+        if self.overwrites:
+            return REPLACE_COMMIT
         return "deltacommit" if self.table.config.is_merge_on_read else "commit"
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether a batch takes the place of all that the partitions it touches hold."""
+        return self.options.op == INSERT_OVERWRITE
 
     @property
     def profiles_dir(self) -> str:
@@ -103,7 +112,7 @@ class JobContext:
             records_per_new_file=min(
                 self.options.insert_split_size, max(1, self.options.parquet_max_file_size // files.record_bytes)
             ),
-            small_files=files.profile(),
+            small_files={} if self.overwrites else files.profile(),  # what is there goes
         )
 
     def pin_replay(self, epoch: Epoch, instant: str, manifest: str) -> None:

@@ -14,7 +14,7 @@ from index.registry import STATE, make_index
 from state.layout import StateLayout
 from state.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
 from streaming.connector import connector_jars
-from streaming.context import JobContext
+from streaming.context import INSERT_OVERWRITE, JobContext
 from streaming.cover import cover_table
 from streaming.crash import CrashPlan
 from streaming.decode_spec import DecodeSpec
@@ -147,7 +147,8 @@ def make_context(
     meta = _open_meta(options, checkpoint, spark, decode)
     run = next_run(checkpoint)
     index = make_index(options.index, table.config.record_key_fields)
-    base_only = options.inserts_to_base_files or (index is not None and not index.can_index_log_files)
+    base_only = options.inserts_to_base_files or options.op == INSERT_OVERWRITE
+    base_only |= index is not None and not index.can_index_log_files
     layout = StateLayout(
         durable_dir=os.path.join(checkpoint, "tagstream", "index"),
         local_dir=_local_dir(options, spark, table.base_path, checkpoint),

@@ -47,18 +47,18 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.datasource.write.operation",
         Kind.CHOICE,
-        "What is done with the records.",
+        "What is done with the records. `INSERT_OVERWRITE` (with BLOOM, SIMPLE, their global forms "
+        "or BUCKET): each batch takes the place of all that the partitions it touches hold; deletes have no effect.",
         default="UPSERT",
         flag="--op",
         section=_TABLE,
-        values={"UPSERT": "UPSERT"},
+        values={"UPSERT": "UPSERT", "INSERT_OVERWRITE": "INSERT_OVERWRITE"},
         refused_values=dict.fromkeys(
             (
                 "INSERT",
                 "BULK_INSERT",
                 "DELETE",
                 "DELETE_PARTITION",
-                "INSERT_OVERWRITE",
                 "INSERT_OVERWRITE_TABLE",
                 "BOOTSTRAP",
                 "UPSERT_PREPPED",

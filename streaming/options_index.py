@@ -27,6 +27,12 @@ def index_options(r: Resolved) -> IndexOptions:
             raise ConfigError(
                 f"--bootstrap-only loads the state index; {kind} finds its keys in the table: remove the flag"
             )
+    overwrite = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
+    if overwrite and (kind == STATE or not FACTS[kind].is_implicit_with_storage):
+        raise ConfigError(
+            f"{r.said('hoodie.datasource.write.operation')}: {kind} keeps places of its own, and would go on knowing those "
+            "of rows that were overwritten; use an index that lies in the table (BUCKET, BLOOM, SIMPLE)"
+        )
     return IndexOptions(
         type=kind,
         update_partition_path=r.flag(_MOVES[kind]) if kind in _MOVES else None,
@@ -42,7 +48,7 @@ def index_options(r: Resolved) -> IndexOptions:
         num_buckets=r.number("hoodie.bucket.index.num.buckets"),
         bucket_fields=r.texts("hoodie.bucket.index.hash.field"),
         bucket_key_release=r.text("tagstream.bucket.index.key.release"),
-        overwrite=r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE",
+        overwrite=overwrite,
     )
 
 

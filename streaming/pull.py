@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from streaming.pull_tag import PullSpec, tag_pulled
 from streaming.source import key_group_label
 from streaming.tag import located_schema
 from table.slice_lookup import key_reader, lookup_slice
+from table.write_status import WriteStatus
 
 
 def table_as_of(job: JobContext, frame_or_session: Any) -> TableAsOf:
@@ -47,6 +48,8 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     if isinstance(index, BucketIndex):
         spec = PullSpec(**{**vars(spec), "locate": index.places(look, instant).locate})
         return rows.groupBy("kg").applyInArrow(_make_alone(spec), schema)
+    if job.overwrites:  # nothing of what is there stays
+        return rows.groupBy("kg").applyInArrow(_make_alone(spec), schema)
     if index.is_global and index.update_partition_path and not index.knows_ordering and spec.ordering != "none":
         spec = PullSpec(**{**vars(spec), "resolve": _Resolver(look)})
     good = rows.filter(F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) == 0)
@@ -54,6 +57,16 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     found = index.tag_location(records, look)
     found = found.withColumn("kg", key_group_label(_hashed(index.is_global), job.meta.labels))
     return rows.groupBy("kg").cogroup(found.groupBy("kg")).applyInArrow(_make_joined(spec), schema)
+
+
+def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[str, tuple[str, ...]]:
+    """File ids by partition of all that an overwrite takes the place of; nothing for an upsert."""
+    if not job.overwrites or job.as_of is None:
+        return {}
+    view = job.table.view(as_of=job.as_of)
+    touched = sorted({status.stat.partition_path for status in statuses})
+    found = {p: tuple(s.file_id for s in view.latest_merged_slices(p)) for p in touched}
+    return {partition: ids for partition, ids in found.items() if ids}
 
 
 def _record_key(is_global: bool) -> Column:

@@ -36,6 +36,17 @@ Locate = Callable[[pa.Array, pa.Array], tuple[pa.Array, npt.NDArray[np.bool_]]]
 Resolve = Callable[[str, str, pa.Array], tuple[pa.Array, pa.Array]]
 
 
+NOTHING_FOUND = pa.schema(
+    [
+        ("record_key", pa.string()),
+        ("partition_path", pa.string()),
+        ("file_id", pa.string()),
+        ("instant", pa.string()),
+        ("ord", pa.int64()),
+    ]
+).empty_table()
+
+
 @dataclass(frozen=True)
 class PullSpec:
     """One batch's constants. ``locate``: the index computes places itself, and nothing is known of the rows in them.
@@ -76,7 +87,7 @@ def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpe
     if spec.locate is not None:
         out, counts = _tag_computed(names, batch, keys, good, spec)
     else:
-        assert found is not None
+        found = NOTHING_FOUND if found is None else found
         out, counts = _tag_found(label, names, batch, keys, found, good, spec)
     return pa.concat_tables([out, _bad_rows(rows.filter(pa.array(bad)), spec), _status(label, counts, spec)])
 

@@ -37,7 +37,7 @@ from streaming.commit_record import CommitRecord, extra_metadata
 from streaming.context import JobContext
 from streaming.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
 from streaming.errors import BadRecordsError, StopRequested
-from streaming.pull import located_rows
+from streaming.pull import located_rows, replaced_groups
 from streaming.report import BatchReport
 from streaming.timeline_guard import TimelineGuard
 from streaming.write import (
@@ -172,7 +172,9 @@ class BatchSink:
             follows=self._guard.follows,
         )
         extra = extra_metadata(record, streamer_checkpoint(epoch, files=job.decode.files))
-        metadata = CommitMetadata.build(outcome.statuses, extra, job.avro_json)
+        metadata = CommitMetadata.build(
+            outcome.statuses, extra, job.avro_json, job.options.op, replaced_groups(job, outcome.statuses)
+        )
         protocol.complete(job.table, instant, job.action, metadata, guard=self._guard.before_complete)
         crash.reach("completed", batch)
         self._guard.committed(instant)

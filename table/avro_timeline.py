@@ -32,6 +32,17 @@ def _optional(name: str, kind: object) -> dict[str, object]:
 
 _VERSION = {"name": "version", "type": ["int", "null"], "default": 1}
 
+# Of an overwrite: everything is null in it, as Hudi writes it; a clustering puts its plan there.
+REQUESTED_REPLACE = {
+    "type": "record",
+    "name": "HoodieRequestedReplaceMetadata",
+    "namespace": "org.apache.hudi.avro.model",
+    "fields": [
+        {"name": "operationType", "type": _OPTIONAL_STRING, "default": None},
+        {"name": "version", "type": ["int", "null"], "default": 1},
+    ],
+}
+
 ROLLBACK_PLAN = {
     "type": "record",
     "name": "HoodieRollbackPlan",

@@ -17,10 +17,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
+from table.avro_timeline import REQUESTED_REPLACE, write_record
 from table.commit_metadata import CommitMetadata
 from table.errors import InstantConflictError
 from table.hoodie_table import HoodieTable
-from table.instant import Instant, State
+from table.instant import REPLACE_COMMIT, Instant, State
 from table.markers import TEMP_FOLDER, delete_markers, list_markers
 from table.storage import Storage
 from table.write_status import WriteStatus
@@ -28,7 +29,9 @@ from table.write_status import WriteStatus
 
 def request(table: HoodieTable, instant: str, action: str) -> None:
     """Step 1. InstantConflictError when the instant is taken."""
-    _create(table, Instant(instant, action, State.REQUESTED), b"")
+    replaces = action == REPLACE_COMMIT
+    content = write_record(REQUESTED_REPLACE, {"operationType": None, "version": None}) if replaces else b""
+    _create(table, Instant(instant, action, State.REQUESTED), content)
 
 
 def inflight(table: HoodieTable, instant: str, action: str, metadata: CommitMetadata | None = None) -> None:

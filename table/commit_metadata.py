@@ -29,14 +29,21 @@ class CommitMetadata:
 
     @staticmethod
     def build(
-        statuses: Iterable[WriteStatus], extra: Mapping[str, str], avro_json: str, operation: str = "UPSERT"
+        statuses: Iterable[WriteStatus],
+        extra: Mapping[str, str],
+        avro_json: str,
+        operation: str = "UPSERT",
+        replaced: Mapping[str, tuple[str, ...]] | None = None,
     ) -> CommitMetadata:
-        """The metadata of a commit of these files; ``avro_json`` is the table schema without meta fields."""
+        """The metadata of a commit of these files; ``avro_json`` is the table schema without meta fields.
+
+        ``replaced``: file ids by partition path that are no more from this commit on.
+        """
         by_partition: dict[str, list[WriteStat]] = {}
         for status in statuses:
             by_partition.setdefault(status.stat.partition_path, []).append(status.stat)
         stats = {p: tuple(sorted(found, key=lambda s: s.path)) for p, found in sorted(by_partition.items())}
-        return CommitMetadata(stats, {SCHEMA_KEY: avro_json, **extra}, operation)
+        return CommitMetadata(stats, {SCHEMA_KEY: avro_json, **extra}, operation, replaced=replaced or {})
 
     def all_stats(self) -> list[WriteStat]:
         """The stats of all partitions."""

@@ -10,9 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from index.registry import FACTS
+from state.errors import StateError
 from streaming import sink
 from streaming.report import BatchReport
 from table.commit import complete
+from table.errors import ConfigError, TableConfigMismatchError, UnsupportedTableError
 from table.hoodie_table import HoodieTable
 from table.snapshot import read_snapshot
 from tests.behaviours.index_cases import (
@@ -152,3 +154,75 @@ def test_a_table_whose_inserts_are_in_logs_is_continued(tmp_path: Path, spark: S
     expected.apply([row("k2", "p1", 20, "moved")])
     expected.apply([row(f"k{n}", f"p{n % 2}", 30, "again") for n in (0, 1, 3)] + [row("k2", "p1", 30, "again")])
     assert sorted(read_rows(second), key=lambda r: (r["id"], r["part"])) == expected.rows()
+
+
+@pytest.mark.parametrize("index", ["BUCKET", "BLOOM"])
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_an_overwrite_takes_the_place_of_its_partitions(
+    tmp_path: Path, spark: SparkSession, index: str, table_type: str
+) -> None:
+    case = make_case(tmp_path, spark, index, LAYOUTS["one partition field"], table_type)
+    write_case(case.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 3}", 10, "new") for n in range(12))))
+    write_case(case.source, 1, Case("", (row("k0", "p0", 20, "updated"),)))
+    case.run()
+    write_case(
+        case.source, 2, Case("", (row("k3", "p0", 5, "over"), row("n", "p0", 5, "over"), row("k1", "p3", 5, "over")))
+    )
+    write_case(case.source, 3, Case("", (row("m", "p1", 5, "over"), row("k4", "p1", 6, "", deleted=True))))
+    case.run("--op", "INSERT_OVERWRITE")
+    kept = [row(f"k{n}", "p2", 10, "new") for n in (2, 5, 8, 11)]
+    over = [
+        row("k3", "p0", 5, "over"),
+        row("n", "p0", 5, "over"),
+        row("k1", "p3", 5, "over"),
+        row("m", "p1", 5, "over"),
+    ]
+    expected = sorted(kept + over, key=lambda r: (r["id"], r["part"]))
+    for found in (read_rows(case), read_table(case.table).select(NAMES).to_pylist()):
+        assert sorted(found, key=lambda r: (r["id"], r["part"])) == expected
+    table = HoodieTable.open(str(case.table))
+    timeline = table.timeline()
+    newest = [i for i in timeline.completed_writes if i.action == "replacecommit"]
+    assert len(newest) == 2
+    replaced = timeline.metadata(table.storage, newest[0])
+    assert replaced.operation == "INSERT_OVERWRITE" and list(replaced.replaced) == ["p0"]
+    # And an upsert goes on from there.
+    write_case(case.source, 4, Case("", (row("n", "p0", 30, "updated"), row("m", "p1", 30, "updated"))))
+    case.run()
+    now = {r["id"]: r["v"] for r in read_rows(case) if r["id"] in ("n", "m", "k3")}
+    assert now == {"n": "updated", "m": "updated", "k3": "over"}
+
+
+def test_an_overwrite_needs_an_index_that_lies_in_the_table(tmp_path: Path, spark: SparkSession) -> None:
+    case = make_case(tmp_path, spark, STATE, LAYOUTS["one partition field"], "COPY_ON_WRITE")
+    with pytest.raises(ConfigError, match="STATE keeps places of its own"):
+        case.run("--op", "INSERT_OVERWRITE")
+
+
+def test_a_checkpoint_goes_on_with_another_pull_type_index_but_not_with_the_state_index(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    layout = LAYOUTS["one partition field"]
+    case = make_case(tmp_path, spark, "GLOBAL_SIMPLE", layout, "COPY_ON_WRITE")
+    write_case(case.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 3}", 10, "new") for n in range(12))))
+    case.run()
+    other = make_case(tmp_path, spark, "GLOBAL_BLOOM", layout, "COPY_ON_WRITE")
+    write_case(case.source, 1, Case("", (row("k0", "p1", 20, "moved"),)))
+    assert [r.moves for r in other.run()] == [1]
+    state = make_case(tmp_path, spark, STATE, layout, "COPY_ON_WRITE")
+    with pytest.raises(StateError, match="fixes index as 'table', but hoodie.index.type now says 'state'"):
+        state.run()
+
+
+def test_a_bucketed_table_is_not_written_with_other_settings(tmp_path: Path, spark: SparkSession) -> None:
+    layout = LAYOUTS["one partition field"]
+    case = make_case(tmp_path, spark, "BUCKET", layout, "COPY_ON_WRITE")
+    write_case(case.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 2}", 10, "new") for n in range(40))))
+    case.run()
+    for buckets, message in (("2", "is no bucket of 0 to 1|belongs into bucket"), ("5", "belongs into bucket")):
+        other = make_case(tmp_path, spark, "BUCKET", layout, "COPY_ON_WRITE")
+        other.conf = {**case.conf, "hoodie.bucket.index.num.buckets": buckets}
+        with pytest.raises(TableConfigMismatchError, match=message):
+            other.run()
+    with pytest.raises(UnsupportedTableError, match="it is bucketed"):
+        make_case(tmp_path, spark, "BLOOM", layout, "COPY_ON_WRITE").run()
