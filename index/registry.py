@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from index.base import HoodieIndex
 from index.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
 from index.bucket import BucketIndex
+from index.hbase.index import HbaseIndex, RebalancedHbaseIndex
+from index.hbase.options import HbaseOptions
 from index.memory import InMemoryIndex
 from index.simple import GlobalSimpleIndex, SimpleIndex
 from table.bucket_hash import BucketHash
@@ -28,6 +30,8 @@ class IndexOptions:
     bucket_fields: tuple[str, ...] = ()
     bucket_key_release: str = "1.x"
     overwrite: bool = False
+    hbase: HbaseOptions | None = None
+    rebalanced: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,13 @@ FACTS: dict[str, IndexFacts] = {
     "SIMPLE": IndexFacts(False, False, True, False, (_HUDI + "simple.HoodieSimpleIndex",)),
     "GLOBAL_SIMPLE": IndexFacts(True, False, True, True, (_HUDI + "simple.HoodieGlobalSimpleIndex",)),
     "BUCKET": IndexFacts(False, True, True, False, (_HUDI + "bucket.HoodieSimpleBucketIndex",)),
+    "HBASE": IndexFacts(
+        True,
+        True,
+        False,
+        False,
+        (_HUDI + "hbase.SparkHoodieHBaseIndex", _HUDI + "hbase.RebalancedSparkHoodieHBaseIndex"),
+    ),
     "INMEMORY": IndexFacts(True, True, False, True, (_HUDI + "inmemory.HoodieInMemoryHashIndex",)),
 }
 
@@ -82,6 +93,10 @@ def make_index(options: IndexOptions, record_key_fields: tuple[str, ...]) -> Hoo
             return GlobalSimpleIndex(options.global_simple_parallelism, moves)
         case "INMEMORY":
             return InMemoryIndex()
+        case "HBASE":
+            if options.hbase is None:
+                raise ConfigError("the HBASE index needs hoodie.index.hbase.table, the name of its table in HBase")
+            return (RebalancedHbaseIndex if options.rebalanced else HbaseIndex)(options.hbase)
         case "BUCKET":
             return BucketIndex(_hashing(options, record_key_fields), load=not options.overwrite)
         case _:

@@ -26,7 +26,7 @@ from streaming.monitor import Monitor
 from streaming.options import Options
 from streaming.preflight import check_source
 from streaming.progress import Progress
-from streaming.pull import table_as_of
+from streaming.pull_start import start_index
 from streaming.query import run_to_end, start_query
 from streaming.restart import Restart, restart_after
 from streaming.session import fix_state_settings, start_session
@@ -105,9 +105,7 @@ def stream(
                 job.table = _drop_metadata_table(job.table, clock_ms())
             job.table.check_writable()
             job.small_files.load(job.table.view())
-            if job.index is not None:
-                job.as_of = job.table.timeline().newest_completed
-                job.index.start(table_as_of(job, spark))
+            start_index(job, spark)
             sink = BatchSink(job, monitor.on_report)
             query = start_query(spark, job, sink)
             try:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from streaming.keys_hbase import HBASE_KEYS
 from streaming.keys_index import INDEX_KEYS
 from streaming.keys_pull import PULL_KEYS
 from streaming.keys_refused import FAMILIES, IGNORED_KEYS, REFUSED_KEYS
@@ -15,5 +16,16 @@ from streaming.keys_write import WRITE_KEYS
 from table.config import Registry
 
 REGISTRY = Registry(
-    (*JOB_KEYS, *TABLE_KEYS, *SOURCE_KEYS, *INDEX_KEYS, *PULL_KEYS, *WRITE_KEYS, *IGNORED_KEYS, *REFUSED_KEYS), FAMILIES
+    (
+        *JOB_KEYS,
+        *TABLE_KEYS,
+        *SOURCE_KEYS,
+        *INDEX_KEYS,
+        *PULL_KEYS,
+        *HBASE_KEYS,
+        *WRITE_KEYS,
+        *IGNORED_KEYS,
+        *REFUSED_KEYS,
+    ),
+    FAMILIES,
 )

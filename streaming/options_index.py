@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from index.bloom import BloomIndexOptions
+from index.hbase.options import HbaseOptions
 from index.registry import FACTS, STATE, IndexOptions, type_of_class
 from streaming.resolve import Resolved
 from table.errors import ConfigError
@@ -49,6 +50,28 @@ def index_options(r: Resolved) -> IndexOptions:
         bucket_fields=r.texts("hoodie.bucket.index.hash.field"),
         bucket_key_release=r.text("tagstream.bucket.index.key.release"),
         overwrite=overwrite,
+        hbase=_hbase(r) if kind == "HBASE" else None,
+        rebalanced=(r.opt_text("hoodie.index.class") or "").endswith("RebalancedSparkHoodieHBaseIndex"),
+    )
+
+
+def _hbase(r: Resolved) -> HbaseOptions:
+    prefix = "hoodie.index.hbase."
+    return HbaseOptions(
+        table=r.opt_text(prefix + "table") or "",
+        thrift_host=r.text("tagstream.hbase.thrift.host"),
+        thrift_port=r.number("tagstream.hbase.thrift.port"),
+        thrift_timeout_seconds=r.real("tagstream.hbase.thrift.timeout.seconds"),
+        thrift_retries=r.number("tagstream.hbase.thrift.retries"),
+        get_batch_size=r.number(prefix + "get.batch.size"),
+        put_batch_size=r.number(prefix + "put.batch.size"),
+        put_batch_size_autocompute=r.flag(prefix + "put.batch.size.autocompute"),
+        qps_fraction=r.real(prefix + "qps.fraction"),
+        max_qps_per_region_server=r.number(prefix + "max.qps.per.region.server"),
+        rollback_sync=r.flag(prefix + "rollback.sync"),
+        security_authentication=r.text(prefix + "security.authentication"),
+        update_partition_path=r.flag("hoodie.hbase.index.update.partition.path"),
+        bucket_number=r.number(prefix + "bucket.number"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -21,7 +21,6 @@ from tests.support.hudi_rs import read_table
 
 pytestmark = pytest.mark.spark
 BATCHES, PER_FILE = 4, 300
-CONF = {"BUCKET": {"hoodie.bucket.index.num.buckets": "3"}}
 
 
 def mixed_events(*, is_global: bool) -> list[ev.Event]:
@@ -41,10 +40,12 @@ def mixed_events(*, is_global: bool) -> list[ev.Event]:
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("index", sorted(FACTS))
-def test_the_stream_ends_in_the_oracles_rows(tmp_path: Path, spark: SparkSession, table_type: str, index: str) -> None:
+def test_the_stream_ends_in_the_oracles_rows(
+    tmp_path: Path, spark: SparkSession, conf_of: Callable[[str], dict[str, str]], table_type: str, index: str
+) -> None:
     is_global = FACTS[index].is_global
     events = mixed_events(is_global=is_global)
-    case = StreamCase(tmp_path, spark, table_type, {"hoodie.index.type": index, **CONF.get(index, {})})
+    case = StreamCase(tmp_path, spark, table_type, conf_of(index))
     ev.write_files(events, case.source, PER_FILE)
     reports = case.run()
 

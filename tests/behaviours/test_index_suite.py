@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from tests.support.hudi_rs import read_table
 pytestmark = pytest.mark.spark
 STATE = "STATE"
 INDEXES = [STATE, *sorted(FACTS)]
-BUCKETS = {"BUCKET": {"hoodie.bucket.index.num.buckets": "3"}}
+Make = Callable[..., StreamCase]
 NAMES = [f["name"] for f in SCHEMA["fields"]]
 
 
@@ -45,10 +45,10 @@ def is_global(index: str) -> bool:
 
 def keeps_deletes(index: str, table_type: str) -> bool:
     """Named expectation: only the state index remembers deletes. In a merge-on-read log the delete is still there for
-    readers, and stands where the key's next row goes to the same file group: always in a bucket, and with INMEMORY, whose
-    inserts go to logs, here too, since each partition has one small group. The others put an insert into a new base file.
+    readers, and stands where the key's next row goes to the same file group: always in a bucket, and with INMEMORY
+    and HBASE, whose inserts go to logs, here too, since each partition has one small group. The others put an insert into a new base file.
     """
-    return index == STATE or (index in ("BUCKET", "INMEMORY") and table_type == "MERGE_ON_READ")
+    return index == STATE or (index in ("BUCKET", "INMEMORY", "HBASE") and table_type == "MERGE_ON_READ")
 
 
 @pytest.fixture(params=INDEXES)
@@ -56,9 +56,14 @@ def index(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
-def make_case(folder: Path, spark: SparkSession, index: str, layout: Layout, table_type: str) -> StreamCase:
-    conf = {"hoodie.index.type": index, **layout.conf(), **BUCKETS.get(index, {})}
-    return StreamCase(folder, spark, table_type, conf, schema=SCHEMA)
+@pytest.fixture
+def make_case(spark: SparkSession, conf_of: Callable[[str], dict[str, str]]) -> Make:
+    """Makes a stream with an index, keys and partitions, and table type."""
+
+    def make(folder: Path, index: str, layout: Layout, table_type: str) -> StreamCase:
+        return StreamCase(folder, spark, table_type, {**conf_of(index), **layout.conf()}, schema=SCHEMA)
+
+    return make
 
 
 def read_rows(case: StreamCase) -> list[Row]:
@@ -74,9 +79,9 @@ def read_rows(case: StreamCase) -> list[Row]:
         ("two partition fields, complex key", "COPY_ON_WRITE"),
     ],
 )
-def test_every_case(tmp_path: Path, spark: SparkSession, index: str, layout: str, table_type: str) -> None:
+def test_every_case(tmp_path: Path, make_case: Make, index: str, layout: str, table_type: str) -> None:
     shape = LAYOUTS[layout]
-    case = make_case(tmp_path, spark, index, shape, table_type)
+    case = make_case(tmp_path, index, shape, table_type)
     cases = cases_for(shape, is_global=is_global(index))
     for number, one in enumerate(cases):
         write_case(case.source, number, one)
@@ -104,11 +109,11 @@ def replayed(case: StreamCase, expected: Expected) -> None:
 
 
 def test_a_failed_commit_is_rolled_back_and_done_again(
-    tmp_path: Path, spark: SparkSession, index: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make_case: Make, index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second commit fails after everything was written; the next start takes it back and does the batch again."""
     layout, table_type = LAYOUTS["one partition field"], "MERGE_ON_READ"
-    case = make_case(tmp_path, spark, index, layout, table_type)
+    case = make_case(tmp_path, index, layout, table_type)
     batches = [
         Case("one", (row("a", "p0", 1, "x"), row("b", "p1", 1, "x"), row("c", "p1", 1, "x"))),
         Case("two", (row("a", "p1", 2, "y"), row("b", "p1", 2, "", deleted=True), row("d", "p0", 2, "y"))),
@@ -136,16 +141,16 @@ def test_a_failed_commit_is_rolled_back_and_done_again(
 
 
 @pytest.mark.parametrize("index", [name for name in sorted(FACTS) if name != "BUCKET"])
-def test_a_table_whose_inserts_are_in_logs_is_continued(tmp_path: Path, spark: SparkSession, index: str) -> None:
+def test_a_table_whose_inserts_are_in_logs_is_continued(
+    tmp_path: Path, make_case: Make, conf_of: Callable[[str], dict[str, str]], index: str
+) -> None:
     """The state index put them there; Hudi's own bloom and simple indexes would not see them and double the keys."""
     layout = LAYOUTS["one partition field"]
-    first = make_case(tmp_path / "first", spark, STATE, layout, "MERGE_ON_READ")
+    first = make_case(tmp_path / "first", STATE, layout, "MERGE_ON_READ")
     write_case(first.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 2}", 10, "new") for n in range(20))))
     write_case(first.source, 1, Case("", (row("k1", "p1", 20, "", deleted=True), row("k2", "p1", 20, "moved"))))
     first.run()
-    second = StreamCase(
-        tmp_path / "second", spark, "MERGE_ON_READ", {"hoodie.index.type": index}, SCHEMA, existing=first.table
-    )
+    second = StreamCase(tmp_path / "second", first.spark, "MERGE_ON_READ", conf_of(index), SCHEMA, existing=first.table)
     write_case(second.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 2}", 30, "again") for n in (0, 1, 3))))
     write_case(second.source, 1, Case("", (row("k2", "p1", 30, "again"), row("k4", "p0", 5, "late"))))
     second.run()
@@ -159,9 +164,9 @@ def test_a_table_whose_inserts_are_in_logs_is_continued(tmp_path: Path, spark: S
 @pytest.mark.parametrize("index", ["BUCKET", "BLOOM"])
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_an_overwrite_takes_the_place_of_its_partitions(
-    tmp_path: Path, spark: SparkSession, index: str, table_type: str
+    tmp_path: Path, make_case: Make, index: str, table_type: str
 ) -> None:
-    case = make_case(tmp_path, spark, index, LAYOUTS["one partition field"], table_type)
+    case = make_case(tmp_path, index, LAYOUTS["one partition field"], table_type)
     write_case(case.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 3}", 10, "new") for n in range(12))))
     write_case(case.source, 1, Case("", (row("k0", "p0", 20, "updated"),)))
     case.run()
@@ -193,36 +198,36 @@ def test_an_overwrite_takes_the_place_of_its_partitions(
     assert now == {"n": "updated", "m": "updated", "k3": "over"}
 
 
-def test_an_overwrite_needs_an_index_that_lies_in_the_table(tmp_path: Path, spark: SparkSession) -> None:
-    case = make_case(tmp_path, spark, STATE, LAYOUTS["one partition field"], "COPY_ON_WRITE")
+def test_an_overwrite_needs_an_index_that_lies_in_the_table(tmp_path: Path, make_case: Make) -> None:
+    case = make_case(tmp_path, STATE, LAYOUTS["one partition field"], "COPY_ON_WRITE")
     with pytest.raises(ConfigError, match="STATE keeps places of its own"):
         case.run("--op", "INSERT_OVERWRITE")
 
 
 def test_a_checkpoint_goes_on_with_another_pull_type_index_but_not_with_the_state_index(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, make_case: Make
 ) -> None:
     layout = LAYOUTS["one partition field"]
-    case = make_case(tmp_path, spark, "GLOBAL_SIMPLE", layout, "COPY_ON_WRITE")
+    case = make_case(tmp_path, "GLOBAL_SIMPLE", layout, "COPY_ON_WRITE")
     write_case(case.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 3}", 10, "new") for n in range(12))))
     case.run()
-    other = make_case(tmp_path, spark, "GLOBAL_BLOOM", layout, "COPY_ON_WRITE")
+    other = make_case(tmp_path, "GLOBAL_BLOOM", layout, "COPY_ON_WRITE")
     write_case(case.source, 1, Case("", (row("k0", "p1", 20, "moved"),)))
     assert [r.moves for r in other.run()] == [1]
-    state = make_case(tmp_path, spark, STATE, layout, "COPY_ON_WRITE")
+    state = make_case(tmp_path, STATE, layout, "COPY_ON_WRITE")
     with pytest.raises(StateError, match="fixes index as 'table', but hoodie.index.type now says 'state'"):
         state.run()
 
 
-def test_a_bucketed_table_is_not_written_with_other_settings(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_bucketed_table_is_not_written_with_other_settings(tmp_path: Path, make_case: Make) -> None:
     layout = LAYOUTS["one partition field"]
-    case = make_case(tmp_path, spark, "BUCKET", layout, "COPY_ON_WRITE")
+    case = make_case(tmp_path, "BUCKET", layout, "COPY_ON_WRITE")
     write_case(case.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 2}", 10, "new") for n in range(40))))
     case.run()
     for buckets, message in (("2", "is no bucket of 0 to 1|belongs into bucket"), ("5", "belongs into bucket")):
-        other = make_case(tmp_path, spark, "BUCKET", layout, "COPY_ON_WRITE")
+        other = make_case(tmp_path, "BUCKET", layout, "COPY_ON_WRITE")
         other.conf = {**case.conf, "hoodie.bucket.index.num.buckets": buckets}
         with pytest.raises(TableConfigMismatchError, match=message):
             other.run()
     with pytest.raises(UnsupportedTableError, match="it is bucketed"):
-        make_case(tmp_path, spark, "BLOOM", layout, "COPY_ON_WRITE").run()
+        make_case(tmp_path, "BLOOM", layout, "COPY_ON_WRITE").run()

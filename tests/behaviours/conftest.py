@@ -1,0 +1,43 @@
+"""The options that each index needs beside its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from tests.support.hbase import LOOPBACK, HbaseServer
+
+_numbers = count()
+
+
+@pytest.fixture
+def conf_of(request: pytest.FixtureRequest) -> Callable[[str], dict[str, str]]:
+    """Options by index type. HBASE gets a table of its own on the running server, which starts when first asked for."""
+    made: dict[str, dict[str, str]] = {}
+
+    def options(index: str) -> dict[str, str]:
+        if index not in made:
+            made[index] = {"hoodie.index.type": index, **_more(index, request)}
+        return made[index]
+
+    return options
+
+
+def _more(index: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    if index == "BUCKET":
+        return {"hoodie.bucket.index.num.buckets": "3"}
+    if index != "HBASE":
+        return {}
+    server: HbaseServer = request.getfixturevalue("hbase_server")
+    name = f"behaviour{next(_numbers)}"
+    server.make_table(name, 2)
+    return {
+        "hoodie.index.hbase.table": name,
+        "tagstream.hbase.thrift.host": LOOPBACK,
+        "tagstream.hbase.thrift.port": str(server.thrift_port),
+        "hoodie.index.hbase.qps.fraction": "1.0",
+        "hoodie.index.hbase.max.qps.per.region.server": "1000000",
+        "hoodie.hbase.index.update.partition.path": "true",
+    }
