@@ -40,7 +40,7 @@ class SkipReport:
 
 @dataclass(frozen=True)
 class Pruner:
-    """Looks at slices of one partition: for each of them whether it may hold a row."""
+    """Looks at slices, also of several partitions: for each of them whether it may hold a row."""
 
     name: str
     may_hold: Callable[[Sequence[FileSlice]], Sequence[bool]]
@@ -87,7 +87,7 @@ class DataSkipping:
         return kept
 
     def slices(self, slices: Sequence[FileSlice]) -> list[FileSlice]:
-        """Those slices of one partition that may hold rows."""
+        """Those of the slices that may hold rows."""
         report, kept = self.report, list(slices)
         report.files += sum(map(_files, kept))
         for pruner in self.pruners:

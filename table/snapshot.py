@@ -16,6 +16,8 @@ from table.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta
 from table.slice_reader import SliceReader
 from table.timeline import Timeline
 
+_ASKED_TOGETHER = 64  # partitions
+
 
 def read_snapshot(
     table: HoodieTable,
@@ -66,8 +68,12 @@ def read_slices(
     reader: SliceReader, view: FileSystemView, partitions: Iterable[str], skipping: DataSkipping
 ) -> Iterator[pa.Table]:
     """Rows of the partitions' slices that the filters let through; the reader's columns hold those of the filters."""
-    for partition in skipping.partitions(partitions):
-        for file_slice in skipping.slices(view.latest_merged_slices(partition)):
+    wanted = skipping.partitions(partitions)
+    # Many partitions are one question to the metadata table; without filters there is none to ask.
+    size = _ASKED_TOGETHER if skipping.filters else 1
+    for start in range(0, len(wanted), size):
+        listed = [found for partition in wanted[start : start + size] for found in view.latest_merged_slices(partition)]
+        for file_slice in skipping.slices(listed):
             for batch in reader.read(file_slice):
                 yield skipping.rows(batch)
 

@@ -213,6 +213,13 @@ def test_rows_that_compare_strangely(tmp_path: Path) -> None:
     opened.check([Comparison("amount", Op.IN, [0.0, 1.0])])
 
 
+def test_more_partitions_than_are_asked_about_together(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, COPY_ON_WRITE, groups=1)
+    writer.write([row(n, f"p{n:03d}", 1 + n) for n in range(150)])
+    report = Opened(Path(writer.table.base_path)).check([Comparison("ver", Op.IN, [3, 100, 150, 151])])
+    assert (report.partitions, report.files, report.files_skipped) == (150, 150, 147)
+
+
 def test_only_the_columns_asked_for_are_given(tables: Callable[[str], Opened]) -> None:
     table = tables("cow_v9_record_index").table
     found = read_snapshot(table, ["name"], filters=[Comparison("amount", Op.LT, 50.0), Comparison("ver", Op.EQ, 1)])
