@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,10 +14,8 @@ from table.base_file import open_base_file, range_of
 from table.bucket_hash import BucketHash
 from table.errors import TableConfigMismatchError, UnsupportedTableError
 from table.file_group import FileSlice
-from table.names import new_file_id
+from table.names import bucket_of, new_file_id
 from table.write_status import WriteStatus
-
-_BUCKET_ID = re.compile(r"(\d{8})-")
 
 
 @dataclass(frozen=True)
@@ -53,12 +50,6 @@ class BucketPlaces:
 def new_bucket_file_id(bucket: int, *seed: str) -> str:
     """``%08d`` of the bucket, then a name-based UUID from its ninth character on, then ``-0``, as Hudi on Spark does."""
     return f"{bucket:08d}{new_file_id(*seed, bucket)[8:]}"
-
-
-def bucket_of(file_id: str) -> int | None:
-    """The bucket that a file id names; None for one that is not of a bucket index."""
-    match = _BUCKET_ID.match(file_id)
-    return int(match.group(1)) if match else None
 
 
 @dataclass

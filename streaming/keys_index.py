@@ -7,8 +7,8 @@ from table.config import ConfigKey, Kind
 
 _INDEX = "Index"
 _NO_RECORD_INDEX = (
-    "it has to be kept up to date in the table's metadata table, which this version does not write; lookups in it are "
-    "there (tagstream index lookup), a stream needs another index"
+    "it has to be kept up to date in the table's metadata table, which this version does not write (it reads it: "
+    "docs/indexes.md); a stream needs another index"
 )
 
 INDEX_KEYS = (

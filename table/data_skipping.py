@@ -73,6 +73,10 @@ class DataSkipping:
         """The same with one more pruner behind the others."""
         return replace(self, pruners=(*self.pruners, pruner))
 
+    def asking_first(self, pruner: Pruner) -> DataSkipping:
+        """The same with one more pruner before the others."""
+        return replace(self, pruners=(pruner, *self.pruners))
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns the filters look at."""

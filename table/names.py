@@ -123,3 +123,9 @@ def _to_millis(instant: str) -> str:
 def _after(instant: str) -> str:
     moment = datetime.strptime(instant[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(instant[14:17]) + 1)
     return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
+
+
+def bucket_of(file_id: str) -> int | None:
+    """The bucket that a file id names; None for one that is not of a bucket index."""
+    match = re.match(r"(\d{8})-", file_id)
+    return int(match.group(1)) if match else None

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from table.base_file import open_base_file
+from table.bucket_hash import BucketHash
+from table.bucket_pruning import bucket_pruner
 from table.data_skipping import DataSkipping, SkipReport
 from table.errors import UnsupportedTableError
 from table.filters import Comparison
@@ -26,14 +28,16 @@ def read_snapshot(
     as_of: str | None = None,
     filters: Sequence[Comparison] = (),
     report: SkipReport | None = None,
+    buckets: BucketHash | None = None,
 ) -> pa.Table:
     """All live rows in one Arrow table. ``columns``: by default the meta columns and all user columns.
 
     ``partitions``: partition paths to read, all by default. ``as_of``: an instant time; the newest by default.
     ``filters``: comparisons that all must hold; partitions and files that cannot hold such rows are not read, and
-    counted in ``report``.
+    counted in ``report``. ``buckets``: how the table is bucketed, which no property of it tells; where the filters fix the
+    hash fields, only their buckets are read.
     """
-    schema, batches = scan_snapshot(table, columns, partitions, as_of, filters, report)
+    schema, batches = scan_snapshot(table, columns, partitions, as_of, filters, report, buckets)
     return pa.concat_tables([schema.empty_table(), *batches])
 
 
@@ -44,6 +48,7 @@ def scan_snapshot(
     as_of: str | None = None,
     filters: Sequence[Comparison] = (),
     report: SkipReport | None = None,
+    buckets: BucketHash | None = None,
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """The schema and the live rows in bounded batches; the arguments are those of ``read_snapshot``."""
     timeline = table.timeline()
@@ -57,6 +62,9 @@ def scan_snapshot(
         )
     schema = pa.schema([full.field(name) for name in wanted])
     skipping = DataSkipping.plan(table, timeline, full, filters, report)
+    pruner = bucket_pruner(buckets, skipping.filters) if buckets is not None else None
+    if pruner is not None:
+        skipping = skipping.asking_first(pruner)
     if view.as_of is None:
         return schema, iter(())
     reader = SliceReader(table, timeline, view.as_of, full, tuple(dict.fromkeys((*wanted, *skipping.columns))))

@@ -55,6 +55,11 @@ class RecordIndex:
             return None
         return RecordIndex(metadata)
 
+    @property
+    def shard_count(self) -> int:
+        """Into how many shards the keys are hashed."""
+        return len(self._shards())
+
     def lookup(self, keys: pa.Array) -> pa.Table:
         """Locations of the keys that are there (``LOCATIONS``), in no order; only the keys' own shards are read."""
         wanted = pc.unique(keys).drop_null()

@@ -44,9 +44,11 @@ def is_global(index: str) -> bool:
 
 
 def keeps_deletes(index: str, table_type: str) -> bool:
-    """Named expectation: only the state index remembers deletes. In a merge-on-read log the delete is still there for
-    readers, and stands where the key's next row goes to the same file group: always in a bucket, and with INMEMORY
-    and HBASE, whose inserts go to logs, here too, since each partition has one small group. The others put an insert into a new base file.
+    """Named expectation: only the state index remembers deletes.
+
+    In a merge-on-read log the delete is still there for readers, and stands where the key's next row goes to the same
+    file group: always in a bucket, and here also with the indexes that put inserts into logs, since each partition has one
+    small group. The others put an insert into a new base file.
     """
     return index == STATE or (index in ("BUCKET", "INMEMORY", "HBASE") and table_type == "MERGE_ON_READ")
 
