@@ -42,12 +42,12 @@ class Case:
     @staticmethod
     def make(
         server: HbaseServer, spark: SparkSession, folder: Path, versions: int = 2, kind: type[HbaseIndex] = HbaseIndex,
-        **changes: Any,
+        table_type: str = COPY_ON_WRITE, **changes: Any,
     ) -> Case:  # fmt: skip
         """A new table and a new HBase table for it."""
         name = f"index{next(_numbers)}"
         server.make_table(name, versions)
-        case = Case(server, spark, Writer.create(folder, COPY_ON_WRITE), kind(options(server, name, **changes)))
+        case = Case(server, spark, Writer.create(folder, table_type), kind(options(server, name, **changes)))
         case.index.start(case.look())
         return case
 
