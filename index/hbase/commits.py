@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from index.base import TableAsOf
 from index.hbase.errors import HbaseRowError
+from table.avro_timeline import read_record
 from table.hoodie_table import HoodieTable
-from table.instant import REPLACE_COMMIT
+from table.instant import REPLACE_COMMIT, ROLLBACK
 from table.timeline import Timeline
 
 _CLUSTER = "CLUSTER"
@@ -21,12 +22,15 @@ class Commits:
     """What a look at the timeline says about locations; a picklable value that travels with the tasks.
 
     A commit counts as in Hudi's ``checkIfValidCommit``: some commit is completed, and this one is or is older than the
-    timeline's start. ``seen_until`` is the newest time the look knows, of whatever state. ``dropped`` and ``clustered``
-    are file groups (partition path, zero byte, file id) that a replace commit took away, by kind.
+    timeline's start. A write that was rolled back before the oldest commit would look older, too, so ``rolled_back`` are
+    those that the timeline still tells of. ``seen_until`` is the newest time the look knows, of whatever state.
+    ``dropped`` and ``clustered`` are file groups (partition path, zero byte, file id) that a replace commit took away, by
+    kind.
     """
 
     completed: pa.Array
     start: str | None
+    rolled_back: pa.Array
     seen_until: str
     dropped: pa.Array
     clustered: pa.Array
@@ -42,6 +46,7 @@ class Commits:
             pa.array(completed, pa.string()),
             # Without a completed commit nothing can be older than the first.
             timeline.start if completed else None,
+            pa.array(_rolled_back(look.table, timeline), pa.string()),
             timeline.newest or "",
             pa.array([group for group, time in groups.items() if time not in clusterings], pa.string()),
             pa.array([group for group, time in groups.items() if time in clusterings], pa.string()),
@@ -50,7 +55,9 @@ class Commits:
     def count(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
         """Whether each commit time is that of a commit that counts."""
         good = pc.is_in(times, value_set=self.completed)
-        return good if self.start is None else pc.or_(good, pc.less(times, self.start))
+        if self.start is None:
+            return good
+        return pc.or_(good, pc.and_not(pc.less(times, self.start), pc.is_in(times, value_set=self.rolled_back)))
 
     def are_void(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
         """Whether each is certainly no commit and never will be: known to the look, and does not count."""
@@ -80,3 +87,13 @@ def _clusterings(table: HoodieTable, timeline: Timeline) -> frozenset[str]:
     replacing = set(timeline.replaced.values())
     found = (i for i in timeline.completed_writes if i.action == REPLACE_COMMIT and i.time in replacing)
     return frozenset(i.time for i in found if timeline.metadata(table.storage, i).operation.upper() == _CLUSTER)
+
+
+def _rolled_back(table: HoodieTable, timeline: Timeline) -> list[str]:
+    """Times of the writes that the active timeline's rollbacks took back."""
+    found: list[str] = []
+    for instant in timeline.instants:
+        if instant.action == ROLLBACK and instant.is_completed:
+            rel = f"{timeline.folder}/{instant.file_name()}"
+            found += read_record(table.storage.read(rel), table.storage.path(rel))["commitsRollback"]
+    return found

@@ -158,18 +158,19 @@ class HbaseIndex(HoodieIndex):
     def _put(self, table: HbaseTable, fresh: pa.Table, instant: str) -> None:
         """Put a batch; may be done again.
 
-        HBase keeps few versions, so a put must not push out the newest location that counts. Only where keys move can
-        there be one: then a put goes in the place of what this write, or one that failed, has put there before.
+        HBase keeps few versions, so a put must not push out the newest location that counts: it goes in the place of what
+        this write, or one that failed, has put there before. And a task that outlived its write changes nothing where a
+        later write has been.
         """
-        at = pa.nulls(fresh.num_rows, pa.int64())
-        if self.update_partition_path:
-            if self._commits is None:
-                raise ValueError("the index has not been started, or was sent to the tasks before it was")
-            found = table.get(fresh["record_key"].combine_chunks())
-            own = pc.equal(found["commit_ts"], instant)
-            found = found.filter(pc.or_(own, self._commits.are_void(found["commit_ts"])))
-            places = pc.index_in(fresh["record_key"], found["row"].combine_chunks())
-            at = found["at"].combine_chunks().take(places.combine_chunks())
+        if self._commits is None:
+            raise ValueError("the index has not been started, or was sent to the tasks before it was")
+        found = table.get(fresh["record_key"].combine_chunks())
+        later = found.filter(pc.greater(found["commit_ts"], instant))["row"].combine_chunks()
+        fresh = fresh.filter(pc.invert(pc.is_in(fresh["record_key"], value_set=later)))
+        own = pc.equal(found["commit_ts"], instant)
+        found = found.filter(pc.or_(own, self._commits.are_void(found["commit_ts"])))
+        places = pc.index_in(fresh["record_key"], found["row"].combine_chunks())
+        at = found["at"].combine_chunks().take(places.combine_chunks())
         for place in pc.unique(at).to_pylist():
             here = fresh.filter(pc.is_null(at) if place is None else pc.equal(at, place))
             columns = (here[name].to_pylist() for name in ("record_key", "file_id", "partition_path"))

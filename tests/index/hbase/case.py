@@ -108,6 +108,12 @@ class Case:
         with self.server.connect() as connection:
             return list(connection.table(self.index.options.table).cells(row, column))
 
+    def settle(self) -> None:
+        """What HBase does in its own time: drop the versions that it need not keep."""
+        with self.server.connect() as connection:
+            connection.disable_table(self.index.options.table)
+            connection.enable_table(self.index.options.table)
+
     def put_raw(self, row: bytes, cells: dict[bytes, bytes]) -> None:
         """Cells of anybody."""
         with self.server.connect() as connection:

@@ -49,8 +49,9 @@ def test_many_failures_and_attempts_do_not_push_out_the_place_that_counts(make_c
     case.commit([row(n, "p0", 1) for n in range(6)])
     keys = [f"k{n}" for n in range(6)]
     before = case.tag(*keys)
-    for round_ in range(4):
+    for round_ in range(2):
         case.fail([row(n, f"p{1 + round_ % 2}", 2) for n in range(6)], attempts=3)
+        case.settle()
         assert case.tag(*keys) == before
     second = case.commit([row(n, "p3", 3) for n in range(3)])
     third = case.commit([row(n, "p4", 4) for n in range(3)])
@@ -70,6 +71,16 @@ def test_a_commit_that_this_look_does_not_know_is_not_overwritten_in_its_place(m
     case.update([("k1", "p2", "f-0", True)], case.writer.instant())
     assert case.versions(b"k1")[1:] == [second.encode(), first.encode()]
     assert case.tag("k1") == {"k1": (*case.writer.where["k1"], second)}
+
+
+def test_a_task_that_outlives_its_write_hides_nothing(make_case: Callable[..., Case]) -> None:
+    case = make_case(versions=1)
+    new = [row(n, "p0", 1) for n in range(3)]
+    failed = case.fail(new)
+    instant = case.commit(new[:2])
+    case.update([(each["id"], *case.writer.locate(each), True) for each in new], failed)
+    assert case.tag("k0", "k1", "k2") == {key: (*case.writer.where[key], instant) for key in ("k0", "k1")}
+    assert case.versions(b"k0") == [instant.encode()]
 
 
 def test_a_second_attempt_changes_nothing(make_case: Callable[..., Case]) -> None:
