@@ -249,7 +249,7 @@ def remark(index: HoodieIndex | None) -> str:
     """What a bloom index left out, and what its filters did."""
     if not isinstance(index, BloomIndex) or index.plan is None:
         return ""
-    plan, counts = index.plan, index._lookup.counts
+    plan, counts = index.plan, index.counts
     text = f"{plan.files - plan.pruned} of {plan.files} files"
     text += f", {plan.comparisons:,} of {plan.unpruned_comparisons:,} comparisons"
     if counts is not None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from index.base import HoodieIndex, TableAsOf
 from index.batch_keys import KeyRanges, collect_keys
 from index.key_range import RangeCache
-from index.lookup import Lookup, SliceTask
+from index.lookup import Lookup, LookupCounts, SliceTask
 from index.packing import cut, pack
 from index.simple import all_slices
 
@@ -88,6 +88,11 @@ class BloomIndex(HoodieIndex):
             len(plan.tasks),
         )
         return self._lookup.run(look, keys, plan.tasks)
+
+    @property
+    def counts(self) -> LookupCounts | None:
+        """What the filters of the last look-up did; once Spark has run it."""
+        return self._lookup.counts
 
     def end_batch(self) -> None:
         """Say what the filters did, and remove the keys from the executors."""
