@@ -96,3 +96,27 @@ def test_a_second_kill_in_the_recovery(table_type: str, new_drill: NewDrill, new
         job.finish()
         assert job.all_taken()
         drill.compare(job)
+
+
+PULL_POINTS = tuple(point for point in CRASH_POINTS if point != "delta_durable")  # which is the stateful step's
+IN_ORDER = Mix(keys=300, late=0, late_deletes=0, equal_ordering=0, tombstones=0.03)
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM"])
+def test_a_kill_at_every_step_with_an_index_that_is_asked_in_the_sink(
+    table_type: str, index: str, new_drill: NewDrill, new_job: NewJob
+) -> None:
+    """Without a stateful step a replay passes over the batch. Deletes come in order: none is remembered."""
+    with new_drill(f"SIGKILL at each step of a commit, {index}", table_type, len(PULL_POINTS)) as drill:
+        job = new_job(table_type, PER_BATCH, conf={"hoodie.index.type": index})
+        job.produce(generate((len(PULL_POINTS) + 2) * PER_BATCH, IN_ORDER, seed=9))
+        for batch, point in enumerate(PULL_POINTS, start=1):
+            job.crash(point, batch)
+            drill.injected += 1
+            drill.compare(job)
+            assert job.batches() == batch + (CRASH_POINTS.index(point) >= COMPLETED), point
+        job.finish()
+        assert job.all_taken()
+        drill.compare(job)
