@@ -165,10 +165,11 @@ class HbaseIndex(HoodieIndex):
         if self._commits is None:
             raise ValueError("the index has not been started, or was sent to the tasks before it was")
         found = table.get(fresh["record_key"].combine_chunks())
-        later = found.filter(pc.greater(found["commit_ts"], instant))["row"].combine_chunks()
+        times = found["commit_ts"]
+        void = self._commits.are_void(times)
+        later = found.filter(pc.and_not(pc.greater(times, instant), void))["row"].combine_chunks()
         fresh = fresh.filter(pc.invert(pc.is_in(fresh["record_key"], value_set=later)))
-        own = pc.equal(found["commit_ts"], instant)
-        found = found.filter(pc.or_(own, self._commits.are_void(found["commit_ts"])))
+        found = found.filter(pc.or_(pc.equal(times, instant), void))
         places = pc.index_in(fresh["record_key"], found["row"].combine_chunks())
         at = found["at"].combine_chunks().take(places.combine_chunks())
         for place in pc.unique(at).to_pylist():

@@ -83,6 +83,19 @@ def test_a_task_that_outlives_its_write_hides_nothing(make_case: Callable[..., C
     assert case.versions(b"k0") == [instant.encode()]
 
 
+def test_a_location_that_is_told_late_takes_the_place_of_a_failed_one(make_case: Callable[..., Case]) -> None:
+    case = make_case(versions=1)
+    instant = case.commit([row(n, "p0", 1) for n in range(2)])
+    place = case.writer.where["k1"]
+    with case.server.connect() as connection:  # a key that the index never knew ...
+        connection.table(case.index.options.table).delete(b"k1")
+    failed = case.fail([row(1, "p1", 2)])  # ... so a write took it for a new one, and failed ...
+    assert case.cells(b"k1")[b"_s:commit_ts"] == failed.encode() > instant.encode()
+    assert case.tag("k1") == {}
+    case.update([("k1", *place, True)], instant)  # ... before the index is filled from the table
+    assert case.tag("k1") == {"k1": (*place, instant)}
+
+
 def test_a_second_attempt_changes_nothing(make_case: Callable[..., Case]) -> None:
     case = make_case(versions=3, **MOVES)
     case.commit([row(1, "p0", 1)])
