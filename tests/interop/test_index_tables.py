@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ from pyspark.sql import SparkSession
 from index.registry import FACTS
 from table.hoodie_table import HoodieTable
 from table.validate import validate
+from tests.behaviours.conftest import conf_of as conf_of  # the fixture
+from tests.behaviours.test_index_streams import mixed_events
 from tests.interop.hudi_spark import HudiSpark
 from tests.interop.test_foreign_commits import NULLABLE
 from tests.streaming.stream_case import StreamCase
@@ -81,3 +84,22 @@ def test_stream_and_hudi_take_turns(
     stream(750, 900)
     check("at the end")
     assert validate(HoodieTable.open(str(case.table))) == []
+
+
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("index", ["STATE", *sorted(FACTS)])
+def test_hudi_reads_what_every_index_wrote(
+    hudi: HudiSpark,
+    spark: SparkSession,
+    tmp_path: Path,
+    conf_of: Callable[[str], dict[str, str]],
+    index: str,
+    table_type: str,
+) -> None:
+    is_global = index == "STATE" or FACTS[index].is_global
+    events = mixed_events(is_global=is_global)
+    case = StreamCase(tmp_path, spark, table_type, conf_of(index))
+    ev.write_files(events, case.source, 600)
+    case.run()
+    expected = ev.rows(ev.oracle(events, global_index=is_global).values())
+    assert not compare(expected, hudi.read(case.table), ["id", "part"])

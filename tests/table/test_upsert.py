@@ -56,6 +56,37 @@ def test_merge_is_what_a_dict_says(old: list[list[str]], new: list[str], gone: l
     )
 
 
+ORDERED = FILE.append(pa.field("ts", pa.int64()))
+dated = st.dictionaries(st.sampled_from("abcdef"), st.one_of(st.none(), st.integers(0, 4)))
+
+
+@given(dated, dated, dated)
+def test_where_the_index_knows_no_ordering_values_the_merge_compares_them(
+    old: dict[str, int | None], new: dict[str, int | None], gone: dict[str, int | None]
+) -> None:
+    gone = {key: at for key, at in gone.items() if key not in new}
+
+    def table(rows: dict[str, int | None], value: int) -> pa.Table:
+        return pa.table([list(rows), ["f"] * len(rows), [value] * len(rows), list(rows.values())], schema=ORDERED)
+
+    deletes = pa.table({"_hoodie_record_key": pa.array(list(gone), pa.string()),
+                        "_ordering": pa.array(list(gone.values()), pa.int64())})  # fmt: skip
+    counts = MergeCounts()
+    merged = pa.concat_tables(
+        [ORDERED.empty_table(), *merge_batches(iter([table(old, 1)]), table(new, 2), deletes, "g", counts, "ts")]
+    )
+    expected = dict.fromkeys(old, 1) | dict.fromkeys(new, 2)
+    late = 0
+    for key, at in old.items():
+        coming = new.get(key) if key in new else gone.get(key)
+        if (key in new or key in gone) and at is not None and coming is not None and at > coming:
+            expected[key], late = 1, late + 1
+        elif key in gone:
+            del expected[key]
+    assert dict(zip(merged["_hoodie_record_key"].to_pylist(), merged["v"].to_pylist(), strict=True)) == expected
+    assert counts.late == late
+
+
 def test_an_old_row_without_a_key_is_no_guess() -> None:
     broken = pa.table([[None], ["f"], [1]], schema=FILE)
     with pytest.raises(CorruptFileError, match="no record key"):
