@@ -11,6 +11,7 @@ from typing import TextIO
 from bootstrap.catch_up import plan_catch_up
 from bootstrap.errors import IndexCoverageError
 from bootstrap.plan import BootstrapPlan, plan_bootstrap
+from index.registry import FACTS, STATE
 from state.generation import read_marker
 from state.layout import StateLayout
 from state.meta import meta_path, read_meta
@@ -42,14 +43,16 @@ def explain_start(options: Options, out: TextIO) -> bool:
             raise
         config = new_config(options)
         page = Page(f"table {config.name} at {options.target_base_path}")
-        page.row("would do", f"make the table ({config.table_type}), and stream into it with an empty index")
+        page.row(
+            "would do", f"make the table ({config.table_type}), and stream into it (index {options.index.type}, empty)"
+        )
         page.write(out)
         return True
     check_options(options, table.config)
     stream_schema(options, table)
     page = Page(f"table {table.config.name} at {table.base_path}")
     timeline = table.timeline()
-    _table_rows(page, table, timeline)
+    _table_rows(page, options, table, timeline)
     _checkpoint_rows(page, checkpoint)
     would, fine = _decide(page, options, table, timeline, checkpoint)
     page.row("would do", would)
@@ -57,7 +60,7 @@ def explain_start(options: Options, out: TextIO) -> bool:
     return fine
 
 
-def _table_rows(page: Page, table: HoodieTable, timeline: Timeline) -> None:
+def _table_rows(page: Page, options: Options, table: HoodieTable, timeline: Timeline) -> None:
     config = table.config
     page.row("type", f"{config.table_type}, table version {config.version}")
     page.row("record key", ", ".join(config.record_key_fields) or "(not in the properties)")
@@ -69,7 +72,7 @@ def _table_rows(page: Page, table: HoodieTable, timeline: Timeline) -> None:
         page.row("pending instants", f"{len(timeline.pending):,} ({shown}{', ...' if timeline.pending[3:] else ''})")
     if config.metadata_partitions:
         page.row("metadata table", f"{', '.join(config.metadata_partitions)} (not used; a stream drops it)")
-    problem = stream_problem(table)
+    problem = stream_problem(table, options.index.type)
     if problem is not None:
         page.row("a stream", f"will not start: {problem}")
 
@@ -88,7 +91,7 @@ def _checkpoint_rows(page: Page, checkpoint: str) -> None:
 
 def _decide(page: Page, options: Options, table: HoodieTable, timeline: Timeline, checkpoint: str) -> tuple[str, bool]:
     """What a start would do, and whether it would go well; what a load would read is added to the page."""
-    problem = None if options.bootstrap_only else stream_problem(table)
+    problem = None if options.bootstrap_only else stream_problem(table, options.index.type)
     if problem is not None:
         return f"end with an error: {problem}", False
     then = "end" if options.bootstrap_only else "stream"
@@ -103,6 +106,13 @@ def _decide(page: Page, options: Options, table: HoodieTable, timeline: Timeline
         )
     except IndexCoverageError as e:
         return f"end with an error: {e}", False
+    if options.index.type != STATE and step.kind != "retire":
+        own = (
+            ""
+            if FACTS[options.index.type].is_implicit_with_storage
+            else ", and it is filled where it lacks some of them"
+        )
+        return f"{then}; the {options.index.type} index is asked in each batch where the keys are{own}", True
     new = state.query_id is None or state.planned is None
     if step.kind == "nothing" and taken is not None and new and not is_as_asked(layout, options, taken.generation):
         step = CoverStep("load", "the loaded index is not as these options ask for")

@@ -10,6 +10,7 @@ from collections.abc import Callable, MutableMapping
 
 from pyspark.sql import SparkSession
 
+from index.registry import STATE
 from state.generation import read_marker
 from streaming.cover import cover_table
 from streaming.crash import CrashPlan
@@ -59,11 +60,14 @@ def open_existing(options: Options) -> HoodieTable:
     return table
 
 
-def stream_problem(table: HoodieTable) -> str | None:
-    """Why a stream would not write this table; None when it would. A metadata table is no reason: it is dropped."""
+def stream_problem(table: HoodieTable, index: str = STATE) -> str | None:
+    """Why a stream with this type of index would not write the table; None when it would.
+
+    A metadata table is no reason: it is dropped.
+    """
     try:
         table.without_metadata_table().check_writable()
-        check_bucketed(table, wanted=False)
+        check_bucketed(table, wanted=index == "BUCKET")
     except UnsupportedTableError as e:
         return str(e)
     return None

@@ -50,7 +50,7 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
         return rows.groupBy("kg").applyInArrow(_make_alone(spec), schema)
     if job.overwrites:  # nothing of what is there stays
         return rows.groupBy("kg").applyInArrow(_make_alone(spec), schema)
-    if index.is_global and index.update_partition_path and not index.knows_ordering and spec.ordering != "none":
+    if not index.knows_ordering and spec.ordering != "none":
         spec = PullSpec(**{**vars(spec), "resolve": _Resolver(look)})
     good = rows.filter(F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) == 0)
     records = good.select(_record_key(index.is_global).alias("record_key"), F.col("part").alias("partition_path"))

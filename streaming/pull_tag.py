@@ -22,7 +22,17 @@ from state.codec import ORDERING_UNKNOWN, Records
 from state.decide import Decision, Keys, Known, Winners, check_batch, choose_winners, decide, distinct_keys
 from state.layout import OrderingKind
 from state.store_meta import StoreMeta
-from state.tag_batch import GLOBAL_KEY, INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, PARTITIONED_KEY, TagBatch
+from state.tag_batch import (
+    FLAG_DELETE,
+    GLOBAL_KEY,
+    INT64,
+    OBJECTS,
+    OP_DELETE,
+    OP_INSERT,
+    OP_UPDATE,
+    PARTITIONED_KEY,
+    TagBatch,
+)
 from streaming.decode.key_decoder import FLAG_BAD
 from streaming.tag import OP_BAD, OP_DELETE_NATURAL, OP_STATUS
 from table.assign import assign
@@ -51,7 +61,8 @@ NOTHING_FOUND = pa.schema(
 class PullSpec:
     """One batch's constants. ``locate``: the index computes places itself, and nothing is known of the rows in them.
 
-    ``resolve`` looks rows up in a file slice: asked for keys that would move, where the index has no ordering values.
+    ``resolve`` looks rows up in a file slice: asked for keys that would move or be deleted, where the index has no ordering
+    values.
     """
 
     profile: WriteProfile
@@ -103,9 +114,11 @@ def _tag_found(
     live = at.code >= 0
     same[live] = old_partition[at.code[live]] == partition[live] if spec.update_partition_path else True
     if spec.resolve is not None:
-        moving = live & ~same & (partition >= 0)
-        if moving.any():
-            at = _resolved(at, moving, names, spec)
+        # A late event must not move a row or take it out of the index: the writer, who would see it, is too late for that.
+        gone = (batch.flags[winners.row] & FLAG_DELETE) != 0
+        leaving = live & (gone | (~same & (partition >= 0)))
+        if leaving.any():
+            at = _resolved(at, leaving, names, spec)
             winners, live = choose_winners(batch, keys, at.known), at.code >= 0
             same &= live
     decision = decide(batch, winners, at.known, same)
@@ -221,12 +234,12 @@ def _known(code: INT64, ordering: npt.NDArray[Any], known: npt.NDArray[np.bool_]
     return Known(live, live, Records(zeros.astype(np.uint32), zeros, zeros.astype(np.uint32), flags, ordering))
 
 
-def _resolved(at: _Places, moving: npt.NDArray[np.bool_], names: OBJECTS, spec: PullSpec) -> _Places:
-    """Look up keys that would move in their old place: with their ordering values, and gone where no row is there."""
+def _resolved(at: _Places, leaving: npt.NDArray[np.bool_], names: OBJECTS, spec: PullSpec) -> _Places:
+    """Look up keys that would leave their place there: with their ordering values, and gone where no row is there."""
     assert spec.resolve is not None
     code = at.code.copy()
     ordering, has = at.known.records.ordering.copy(), at.known.has_ordering.copy()
-    rows = np.flatnonzero(moving & ~has)
+    rows = np.flatnonzero(leaving & ~has)
     for place in np.unique(code[rows]).tolist():  # a step a file group that keys leave
         mine = rows[code[rows] == place]
         keys = record_keys_of(pa.array(names[mine], pa.binary()), spec.global_index)

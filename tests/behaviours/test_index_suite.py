@@ -200,6 +200,28 @@ def test_an_overwrite_takes_the_place_of_its_partitions(
     assert now == {"n": "updated", "m": "updated", "k3": "over"}
 
 
+@pytest.mark.parametrize("index", ["GLOBAL_BLOOM", "GLOBAL_SIMPLE", "HBASE"])
+def test_a_record_may_be_kept_in_the_partition_its_key_is_in(
+    tmp_path: Path, make_case: Make, conf_of: Callable[[str], dict[str, str]], index: str
+) -> None:
+    """With "update partition path" off a row goes where its key is, whatever partition it names."""
+    keys = {"GLOBAL_BLOOM": "bloom.index", "GLOBAL_SIMPLE": "simple.index", "HBASE": "hbase.index"}
+    conf_of(index)[f"hoodie.{keys[index]}.update.partition.path"] = "false"
+    case = make_case(tmp_path, index, LAYOUTS["one partition field"], "COPY_ON_WRITE")
+    write_case(case.source, 0, Case("", tuple(row(f"k{n}", "p0", 10, "new") for n in range(3))))
+    write_case(case.source, 1, Case("", (row("k0", "p1", 20, "elsewhere"), row("k9", "p1", 20, "new"))))
+    write_case(case.source, 2, Case("", (row("k1", "p1", 30, "", deleted=True),)))
+    reports = case.run()
+    assert [r.moves for r in reports] == [0, 0, 0]
+    columns = ["id", "v", "_hoodie_partition_path"]
+    found = read_snapshot(HoodieTable.open(str(case.table)), columns=columns).to_pylist()
+    assert sorted(tuple(r.values()) for r in found) == [
+        ("k0", "elsewhere", "p0"),
+        ("k2", "new", "p0"),
+        ("k9", "new", "p1"),
+    ]
+
+
 def test_an_overwrite_needs_an_index_that_lies_in_the_table(tmp_path: Path, make_case: Make) -> None:
     case = make_case(tmp_path, STATE, LAYOUTS["one partition field"], "COPY_ON_WRITE")
     with pytest.raises(ConfigError, match="STATE keeps places of its own"):
