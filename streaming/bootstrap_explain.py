@@ -43,9 +43,8 @@ def explain_start(options: Options, out: TextIO) -> bool:
             raise
         config = new_config(options)
         page = Page(f"table {config.name} at {options.target_base_path}")
-        page.row(
-            "would do", f"make the table ({config.table_type}), and stream into it (index {options.index.type}, empty)"
-        )
+        index = "with an empty index" if options.index.type == STATE else f"with the index {options.index.type}"
+        page.row("would do", f"make the table ({config.table_type}), and stream into it {index}")
         page.write(out)
         return True
     check_options(options, table.config)
