@@ -16,7 +16,7 @@ from state.errors import StateError
 from state.generation import GenerationMarker, read_marker, read_start
 from state.heads import IndexHeads, read_heads
 from state.layout import StateLayout
-from state.meta import meta_path
+from state.meta import TABLE_INDEX, meta_path, read_meta
 from state.pointer import Pointer
 from state.rocks_store import META_KEY, RocksStore
 from state.snapshot import snapshot_files
@@ -113,6 +113,11 @@ def existing_checkpoint(url: str) -> str:
         raise AdminError(f"{path} does not exist; check --checkpoint-dir")
     if not os.path.exists(meta_path(path)):
         raise AdminError(f"{path} is no checkpoint of Tagstream: it has no tagstream/meta.json; check --checkpoint-dir")
+    if read_meta(path).index == TABLE_INDEX:
+        raise AdminError(
+            f"{path} holds no index: its stream looks keys up in the table (hoodie.index.type). Ask the table instead: "
+            "tagstream table rows --key, tagstream table validate"
+        )
     return path
 
 

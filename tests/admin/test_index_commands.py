@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from admin.main import main
+from state.meta import TABLE_INDEX, open_or_create_meta
 from streaming.report import BatchReport
 from table.hoodie_table import HoodieTable
 from table.snapshot import read_snapshot
@@ -208,3 +209,19 @@ def test_a_live_job_is_read_and_neither_it_nor_its_files_notice(
     assert [s["equal"] for s in seen] == [True, True, True]
     assert seen[-1]["table_keys"] == len(ev.oracle(EVENTS[:300]))
     assert [s["batch_id"] for s in seen] == [0, 1, 2]
+
+
+def test_a_checkpoint_whose_stream_asks_the_table_holds_no_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_or_create_meta(
+        str(tmp_path), shuffle_partitions=2, key_groups=4, stream_id="s", ordering="int64", global_index=True,
+        index=TABLE_INDEX,
+    )  # fmt: skip
+    for command in (
+        ["index", "stats"],
+        ["index", "get", "k"],
+        ["index", "verify", "--target-base-path", str(tmp_path)],
+    ):
+        run(*command, "--checkpoint-dir", tmp_path, code=1)
+        assert "holds no index: its stream looks keys up in the table" in capsys.readouterr().err
