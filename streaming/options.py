@@ -10,7 +10,7 @@ from typing import Literal, cast
 from index.registry import FACTS, STATE, IndexOptions
 from streaming import kafka_keys
 from streaming.keys import REGISTRY
-from streaming.options_index import index_options, index_warnings
+from streaming.options_index import index_options, index_warnings, relevant
 from streaming.resolve import Resolved, resolve
 from table.config import Entry, Value
 from table.errors import ConfigError
@@ -301,7 +301,7 @@ def _described(r: Resolved) -> tuple[tuple[str, str, str], ...]:
     rows = [
         (key.name, _show(key.secret or kafka_keys.is_secret(key.name), r.value(key.name)), r.origin(key.name))
         for key in REGISTRY.keys
-        if r.value(key.name) is not None and r.reported(key)
+        if r.value(key.name) is not None and r.reported(key) and relevant(r, key.name)
     ]
     for names, prefix in ((r.kafka, kafka_keys.PREFIX), (r.spark_conf, "")):
         rows += [

@@ -12,6 +12,21 @@ _MOVES = {
     "GLOBAL_BLOOM": "hoodie.bloom.index.update.partition.path",
     "GLOBAL_SIMPLE": "hoodie.simple.index.update.partition.path",
 }
+# By the beginning of their names; the bloom filters themselves (filter.*) are written with every index.
+_OWNERS = (
+    ("hoodie.bloom.index.filter.", (STATE, *FACTS)),
+    ("hoodie.bloom.index.update.", ("GLOBAL_BLOOM",)),
+    ("hoodie.bloom.index.", ("BLOOM", "GLOBAL_BLOOM")),
+    ("hoodie.simple.index.update.", ("GLOBAL_SIMPLE",)),
+    ("hoodie.simple.index.", ("SIMPLE",)),
+    ("hoodie.global.simple.index.", ("GLOBAL_SIMPLE",)),
+    ("hoodie.bucket.index.", ("BUCKET",)),
+    ("hoodie.index.bucket.", ("BUCKET",)),
+    ("tagstream.bucket.index.", ("BUCKET",)),
+    ("hoodie.index.hbase.", ("HBASE",)),
+    ("hoodie.hbase.index.", ("HBASE",)),
+    ("tagstream.hbase.", ("HBASE",)),
+)
 _STATE_ONLY = ("index.bootstrap.corrupt.files", "index.state.ttl", "index.partition.regex", "index.local.dir")
 
 
@@ -81,6 +96,12 @@ def _type(r: Resolved) -> str:
     if by_class and given(r, "hoodie.index.type") and r.text("hoodie.index.type") != kind:
         raise ConfigError(f"{r.said('hoodie.index.class')} contradicts {r.said('hoodie.index.type')}; remove one")
     return kind
+
+
+def relevant(r: Resolved, name: str) -> bool:
+    """Whether an option is worth a line in the log: given by the user, or a setting of the index that is used."""
+    owner = next((kinds for prefix, kinds in _OWNERS if name.startswith(prefix)), None)
+    return owner is None or given(r, name) or _type(r) in owner
 
 
 def given(r: Resolved, name: str) -> bool:

@@ -114,7 +114,7 @@ class Progress:
             f"batch {last.batch_id}",
             f"{last.rate:,.0f} records/s",
             *([] if self._lag is None else [f"lag {self._lag:,}"]),  # files do not tell theirs
-            f"index {last.index_keys:,} keys {size(last.index_bytes)}",
+            *([f"index {last.index_keys:,} keys {size(last.index_bytes)}"] if last.index_bytes else []),
         ]
         if self._committed is not None:
             parts.append(f"last commit {last.instant} {self._clock() - self._committed:.0f} s ago")

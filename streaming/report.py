@@ -79,8 +79,8 @@ def line(report: BatchReport) -> str:
         what += "; nothing committed"
     lag = "" if report.lag is None else f"; lag {report.lag:,}"
     phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.phases.items())
-    index = f"index {report.index_keys:,} keys, {size(report.index_bytes)}"
-    return f"batch {report.batch_id} ({report.instant or '-'}) {what}; {index}{lag}{f' [{phases}]' if phases else ''}"
+    index = f"; index {report.index_keys:,} keys, {size(report.index_bytes)}" if report.index_bytes else ""
+    return f"batch {report.batch_id} ({report.instant or '-'}) {what}{index}{lag}{f' [{phases}]' if phases else ''}"
 
 
 def summary(totals: RunTotals) -> list[tuple[str, str]]:
@@ -94,8 +94,9 @@ def summary(totals: RunTotals) -> list[tuple[str, str]]:
     rows.append(("time in batches", f"{totals.seconds:.1f} s, {rate:,.0f} records/s"))
     if totals.last is not None:
         last = totals.last
-        rows.append(("index", f"{last.index_keys:,} keys, {last.index_tombstones:,} tombstones, "
-                              f"{size(last.index_bytes)}"))  # fmt: skip
+        if last.index_bytes:  # a pull-type index has no state
+            rows.append(("index", f"{last.index_keys:,} keys, {last.index_tombstones:,} tombstones, "
+                                  f"{size(last.index_bytes)}"))  # fmt: skip
         rows.append(("last commit", last.instant or "-"))
     return rows
 
