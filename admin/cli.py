@@ -11,7 +11,7 @@ GROUPS = ("index", "table", "rescale")
 OVERVIEW = """\
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
-  tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint
+  tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: which one
   tagstream table  ...    timeline, commits, files, rows, validate: a Hudi table
   tagstream rescale ...   a new checkpoint with another number of key groups
   `tagstream COMMAND --help` tells more; docs/admin.md has examples"""
@@ -61,6 +61,16 @@ def _add_index(commands: argparse._SubParsersAction[_Parser]) -> None:
     _checkpoint(verify)
     _table(verify)
     _limit(verify, 100, "differences to list (0: all); the counts are whole in any case")
+    advise = _leaf(commands, "advise", "measure a sample of a stream against a table, and say which index fits and why")
+    _table(advise)
+    advise.add_argument(
+        "--sample", metavar="PATH", required=True, help="file of JSON lines as the stream reads it, or a folder of them"
+    )
+    advise.add_argument("--props", metavar="FILE", help="the stream's properties file")
+    advise.add_argument(
+        "--hoodie-conf", metavar="KEY=VALUE", action="append", default=[], help="one of its properties; may be repeated"
+    )
+    _limit(advise, 100_000, "records to take (0: all)")
 
 
 def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -97,6 +97,10 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
         from admin.rescale import run_rescale
 
         return run_rescale(arguments, out, _now_ms)
+    if arguments.command == "advise":
+        from admin.advise import run_advise
+
+        return run_advise(arguments, out)
     from admin.index_commands import run_index
 
     return run_index(arguments, out, _now_ms)

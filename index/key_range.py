@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from index.base import TableAsOf
-from table.base_file import open_base_file, range_of
+from table.base_file import comparable_range, open_base_file, range_of
 from table.errors import CorruptFileError
 from table.storage import Storage
 
@@ -72,7 +72,5 @@ def _range(path: str) -> tuple[str | None, str | None]:
 
 
 def _usable(low: str | None, high: str | None) -> KeyRange | None:
-    """Hudi orders keys by UTF-16 units, we by code points; these differ only where such a character stands in a limit."""
-    if low is None or high is None or any(c >= "\ue000" for c in low + high) or low > high:
-        return None
-    return KeyRange(low, high)
+    limits = comparable_range(low, high)
+    return None if limits is None else KeyRange(*limits)

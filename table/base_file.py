@@ -175,6 +175,16 @@ def range_of(metadata: pq.FileMetaData) -> tuple[str | None, str | None]:
     return _text(entries.get(MIN_KEY)), _text(entries.get(MAX_KEY))
 
 
+def comparable_range(low: str | None, high: str | None) -> tuple[str, str] | None:
+    """The key range of a footer where our comparison is the writer's; None: any key may be in the file.
+
+    Hudi orders keys by UTF-16 units, we by code points; these differ only where such a character stands in a limit.
+    """
+    if low is None or high is None or any(c >= "\ue000" for c in low + high) or low > high:
+        return None
+    return low, high
+
+
 def read_footer(path: str) -> BaseFileFooter:
     """Rows, key range and bloom filter of a base file."""
     with open_base_file(path) as file:

@@ -1,0 +1,196 @@
+"""``tagstream index advise``: measure a sample of a stream against a table, and say which index fits."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from admin.advise_choice import Choice, properties, rank
+from admin.advise_measures import Measures, measure
+from admin.advise_sample import Sample, read_sample
+from admin.errors import AdminError
+from admin.output import Column, Fact, Kind, Output
+from streaming.cli import command_line_entries
+from streaming.decode_spec import DecodeSpec
+from streaming.keys import REGISTRY
+from table.config import Value
+from table.errors import ConfigError
+from table.hoodie_table import HoodieTable
+from table.key_encoding import names_single_key
+
+_GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"
+_SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
+_BAD = (Column("file", "bad record in"), Column("line", "line", "count"), Column("reason", "why"))
+_OUTCOMES = (Column("outcome", "newest record of a key", "name"), Column("keys", "keys", "count"), Column("share", "%"))
+_COSTS = (
+    Column("index", "a batch like this with", "name"),
+    Column("files", "base files", "count"),
+    Column("comparisons", "comparisons", "count"),
+    Column("filter_bytes", "filters", "bytes"),
+    Column("key_files", "read keys of", "count"),
+    Column("key_column_bytes", "keys and logs", "bytes"),
+)
+_RANKING = (
+    Column("rank", "", "count"),
+    Column("index", "index", "name"),
+    Column("fits", "fits", "name"),
+    Column("reason", "why"),
+)
+# What people see of the measures, in this order; JSON has them all under their own names.
+_TITLES: tuple[tuple[str, str, Kind], ...] = (
+    ("records", "good records", "count"),
+    ("bad", "bad records", "count"),
+    ("deletes", "deletes", "count"),
+    ("keys", "distinct keys", "count"),
+    ("duplicates", "records of a key beyond its first", "count"),
+    ("late_records", "records older than the row", "count"),
+    ("doubled", "keys that an index by partition doubles", "count"),
+    ("keys_twice", "keys the table has in several", "count"),
+    ("keys_only_in_logs", "keys whose row is in a log only", "count"),
+    ("rising_share", "steps to a greater key (random: 0.5)", "text"),
+    ("partitions_touched", "partitions touched", "count"),
+    ("partitions_new", "of them new", "count"),
+    ("partitions", "partitions of the table", "count"),
+    ("file_groups_touched", "file groups with rows of the sample", "count"),
+    ("file_groups", "file groups of the table", "count"),
+    ("base_files", "base files", "count"),
+    ("log_files", "log files", "count"),
+    ("files_of_key_mean", "base files whose range holds a key, mean", "text"),
+    ("files_of_key_p90", "and of nine keys in ten at most", "text"),
+    ("rows", "rows", "count"),
+    ("bytes", "bytes", "bytes"),
+    ("state_bytes", "expected size of the state index", "bytes"),
+    ("table_type", "table type", "text"),
+    ("bucketed_by", "bucketed, seen by", "text"),
+)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    global_keys: bool
+    file_bytes: int
+    schema_text: str | None
+
+
+def run_advise(arguments: argparse.Namespace, out: Output) -> int:
+    """Run the command; returns the exit code."""
+    settings = _settings(arguments)
+    table = HoodieTable.open(arguments.target_base_path)
+    spec = _spec(table, settings)
+    out.progress("reading the sample")
+    sample = read_sample(arguments.sample, spec, arguments.limit)
+    m = measure(table, sample, spec, settings.file_bytes, out.progress)
+    _show(table, sample, m, arguments.sample, out)
+    ranking = rank(m)
+    out.listing("ranking", _RANKING, [(n + 1, c.index, c.fits, c.reason) for n, c in enumerate(ranking)])
+    _show_properties(ranking[0], m, out)
+    return 0
+
+
+def _settings(arguments: argparse.Namespace) -> _Settings:
+    """What the stream's own options say about keys, file sizes and the schema; the rest is in the table."""
+    argv = ["--props", arguments.props] if arguments.props is not None else []
+    for pair in arguments.hoodie_conf:
+        argv += ["--hoodie-conf", pair]
+    given: dict[str, Value] = {}
+    for entry in command_line_entries(argv):
+        key = REGISTRY.find(entry.key)
+        if key is not None and key.name in (_GLOBAL, _FILE_BYTES, _SCHEMA_FILE):
+            given[key.name] = key.parse(entry.value, entry.origin)
+    values = {name: given.get(name, key.default) for name in (_GLOBAL, _FILE_BYTES) if (key := REGISTRY.find(name))}
+    return _Settings(bool(values[_GLOBAL]), int(str(values[_FILE_BYTES])), _schema_text(given.get(_SCHEMA_FILE)))
+
+
+def _schema_text(path: Value) -> str | None:
+    if path is None:
+        return None
+    try:
+        return Path(str(path).removeprefix("file://")).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"schema file {path}: {e}; check {_SCHEMA_FILE}") from e
+
+
+def _spec(table: HoodieTable, settings: _Settings) -> DecodeSpec:
+    """How the stream would decode records for this table; AdminError where the table does not say enough."""
+    config = table.config
+    if not config.record_key_fields:
+        raise AdminError(f"table {table.base_path} names no record key (hoodie.table.recordkey.fields)")
+    if not config.populate_meta_fields:
+        raise AdminError(
+            f"table {table.base_path} has hoodie.populate.meta.fields=false: its rows carry no record keys to look for"
+        )
+    text = table.schema_json() or settings.schema_text
+    if text is None:
+        raise AdminError(f"table {table.base_path} has no schema yet; give --hoodie-conf {_SCHEMA_FILE}=FILE")
+    return DecodeSpec(
+        avro_json=text,
+        defaults_json=settings.schema_text or text,
+        record_key_fields=config.record_key_fields,
+        partition_fields=config.partition_fields,
+        key_generator=config.key_generator,
+        hive_style=config.hive_style,
+        url_encode=config.url_encode,
+        ordering_field=config.ordering_field,
+        global_index=settings.global_keys,
+        files=True,
+        name_single_key=names_single_key(table) or False,
+    )
+
+
+def _show(table: HoodieTable, sample: Sample, m: Measures, path: str, out: Output) -> None:
+    titles = {name: (title, kind) for name, title, kind in _TITLES}
+    shown = [Fact(name, *_titled(titles[name], getattr(m, name))) for name, _, _ in _TITLES]
+    rest = [f.name for f in fields(m) if f.name not in titles]
+    out.facts(
+        [
+            Fact("table", "table", table.config.name),
+            Fact("base_path", "path", table.base_path),
+            Fact("sample", "sample", path),
+            Fact("sample_files", "files of the sample", sample.files, "count"),
+            Fact("sample_cut", "cut by --limit", sample.more),
+            *shown,
+            *(Fact(name, "", getattr(m, name), json_only=True) for name in rest),
+        ]
+    )
+    if m.empty_table:
+        out.note("the table has no completed write: moves are those within the sample, nothing is known of updates")
+    if sample.first_bad:
+        out.listing("first_bad", _BAD, [(b.file, b.line, b.reason) for b in sample.first_bad])
+    out.listing("outcomes", _OUTCOMES, _outcomes(m))
+    if not m.empty_table:
+        out.listing("costs", _COSTS, _costs(m))
+
+
+def _titled(title: tuple[str, Kind], value: Any) -> tuple[str, Any, Kind]:
+    return title[0], value, title[1]
+
+
+def _outcomes(m: Measures) -> Iterator[tuple[str, int, float]]:
+    names = ("updates", "inserts", "moves", "deletions", "late", "unknown_deletes")
+    for name in names:
+        count = getattr(m, name)
+        yield name.replace("_", " "), count, round(100 * count / m.keys, 1)
+
+
+def _costs(m: Measures) -> Iterator[tuple[Any, ...]]:
+    """What each index would look at: nothing where it does not look into the table."""
+    yield "STATE", 0, 0, 0, 0, 0
+    yield "BLOOM", m.own_files_left, m.own_comparisons, m.own_filter_bytes, m.own_files_read, None
+    yield "GLOBAL_BLOOM", m.files_left, m.comparisons, m.filter_bytes, m.files_read, None
+    yield "SIMPLE", m.own_base_files, None, 0, m.own_base_files, m.simple_bytes
+    yield "GLOBAL_SIMPLE", m.base_files, None, 0, m.base_files, m.global_simple_bytes
+
+
+def _show_properties(first: Choice, m: Measures, out: Output) -> None:
+    found = properties(first, m) if first.fits else {}
+    out.facts([Fact("advice", "", first.index if first.fits else None, json_only=True)])
+    out.facts([Fact("properties", "", found, json_only=True)])
+    if not found:
+        out.note("no index of this version fits the table")
+        return
+    out.note("properties to set:")
+    for name, value in found.items():
+        out.note(f"{name}={value}")

@@ -1,0 +1,158 @@
+"""A sample of a stream: lines of JSON files, decoded as the stream decodes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from admin.errors import AdminError
+from state.tag_batch import FLAG_DELETE, GLOBAL_KEY, TagBatch
+from streaming.decode.key_decoder import FLAG_BAD
+from streaming.decode_spec import DecodeSpec, cached_decoder
+from table.errors import ConfigError
+
+_READ_BYTES = 4 * 1024 * 1024
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that the stream would quarantine; ``line`` counts from 1."""
+
+    file: str
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """``rows``: the good records in stream order, columns of ``KeyDecoder.keys`` and ``record_key``.
+
+    ``bad`` counts the others, ``first_bad`` names some. ``more``: there was more than was taken.
+    """
+
+    rows: pa.Table
+    files: int
+    bad: int
+    first_bad: tuple[BadLine, ...]
+    more: bool
+
+    @property
+    def deleted(self) -> npt.NDArray[np.bool_]:
+        """Which records are deletes."""
+        mask: npt.NDArray[np.bool_] = (self.rows.column("flags").to_numpy() & FLAG_DELETE) != 0
+        return mask
+
+    def batch(self, *, ordered: bool) -> TagBatch:
+        """The records as the stream's decisions take them; ``ordered``: the table has an ordering field."""
+        column = {name: self.rows.column(name).to_numpy() for name in self.rows.column_names}
+        return TagBatch(
+            skeys=column["skey"],
+            partitions=column["part"],
+            ordering=column["ord"] if ordered else None,
+            flags=column["flags"].astype(np.uint8),
+            source=column["src"],
+            pos_hi=column["pos_hi"],
+            pos_lo=column["pos_lo"],
+        )
+
+
+def read_sample(path: str, spec: DecodeSpec, limit: int) -> Sample:
+    """At most ``limit`` records (0: all) of a file, or of the files below a folder, oldest file first.
+
+    ConfigError when there is no such path, AdminError for a file that cannot be read and a sample without a record.
+    """
+    files = _files(Path(path.removeprefix("file://")))
+    decoded: list[pa.RecordBatch] = []
+    left, more, used = limit or None, False, 0
+    for file in files:
+        number = 0
+        for lines in _lines(file):
+            taken = lines if left is None else lines[:left]
+            more = len(taken) < len(lines)
+            if taken:
+                decoded.append(cached_decoder(spec).keys(_raw(file, taken, number)))
+                used += number == 0
+                number += len(taken)
+            left = None if left is None else left - len(taken)
+            if more:
+                break
+        if more:
+            break
+    if not decoded or not any(batch.num_rows for batch in decoded):
+        raise AdminError(f"the sample {path} has no record; give a file or folder with lines of JSON")
+    rows = pa.Table.from_batches(decoded)
+    wrong = (rows.column("flags").to_numpy() & FLAG_BAD) != 0
+    bad = rows.filter(pa.array(wrong))
+    named = bad.slice(0, _SHOWN).select(["src", "pos_lo", "reason"]).to_pylist()
+    first_bad = tuple(BadLine(r["src"], r["pos_lo"], r["reason"]) for r in named)
+    if bad.num_rows == rows.num_rows:
+        at = first_bad[0]
+        raise AdminError(
+            f"no record of the sample {path} fits the table, {bad.num_rows:,} are bad; the first is line {at.line} of "
+            f"{at.file}: {at.reason}"
+        )
+    good = rows.filter(pa.array(~wrong)).combine_chunks()
+    return Sample(
+        good.append_column("record_key", _record_keys(good.column("skey").combine_chunks())),
+        used,
+        bad.num_rows,
+        first_bad,
+        more,
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    """The file itself, or the visible files below the folder, in the stream's order: by time, then by path."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ConfigError(f"--sample {path}: there is no such file or folder")
+    found = []
+    for folder, below, names in os.walk(path):
+        below[:] = [name for name in below if not name.startswith((".", "_"))]
+        found += [Path(folder, name) for name in names if not name.startswith((".", "_"))]
+    return sorted(found, key=lambda file: (file.stat().st_mtime_ns // 1000, str(file)))
+
+
+def _lines(file: Path) -> Iterator[list[bytes]]:
+    """The lines of a file (a name that ends in .gz or .bz2 is unpacked), some MiB at a time."""
+    rest = b""
+    try:
+        with pa.input_stream(str(file)) as stream:
+            while block := stream.read(_READ_BYTES):
+                *lines, rest = (rest + block).split(b"\n")
+                if lines:
+                    yield lines
+    except (OSError, pa.ArrowInvalid) as error:
+        raise AdminError(f"the sample {file} cannot be read ({error}); leave it out") from error
+    if rest:
+        yield [rest]
+
+
+def _raw(file: Path, lines: list[bytes], before: int) -> pa.RecordBatch:
+    n = len(lines)
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.nulls(n, pa.binary()),
+            "value": pa.array(lines, pa.binary()),
+            "src": pa.repeat(pa.scalar(str(file)), n),
+            "pos_hi": pa.array(np.full(n, file.stat().st_mtime_ns // 1000, np.int64)),
+            "pos_lo": pa.array(np.arange(before + 1, before + n + 1)),
+        }
+    )
+
+
+def _record_keys(skeys: pa.Array) -> pa.Array:
+    """The record keys of state keys, global or by partition."""
+    text = skeys.cast(pa.string())
+    if len(skeys) and skeys[0].as_py().startswith(GLOBAL_KEY):
+        return pc.utf8_slice_codeunits(text, 1)
+    return pc.list_element(pc.split_pattern(text, "\0", max_splits=1), 1)
