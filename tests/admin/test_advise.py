@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import random
@@ -15,9 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from admin.advise import run_advise
 from admin.advise_choice import INDEXES, INMEMORY_KEYS, SIMPLE_BYTES, properties, rank
 from admin.advise_measures import Measures
+from admin.cli import parser
 from admin.main import main
+from admin.text import TerminalOutput
 from table.hoodie_table import HoodieTable
 from table.schema import META_COLUMNS
 from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
@@ -318,12 +322,19 @@ def test_rows_that_only_logs_hold_are_found(tmp_path: Path) -> None:
     assert (found["updates"], found["keys_only_in_logs"]) == (20, 20)
 
 
-def test_the_terminal_shows_it_within_a_hundred_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_see_it_folded_at_a_hundred_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     writer = ordered_table(tmp_path)
     sample = write_lines(tmp_path / "s.json", [Change("k0001", "d1", 20).line(), "x"])
-    text = run("index", "advise", "--target-base-path", writer.table.base_path, "--sample", sample)
-    for wanted in ("distinct keys", "GLOBAL_SIMPLE", "hoodie.index.type=STATE", "bad record in"):
-        assert wanted in text
+    argv = ["index", "advise", "--target-base-path", writer.table.base_path, "--sample", str(sample)]
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = io.StringIO()
+    assert run_advise(parser().parse_args(argv), TerminalOutput(shown)) == 0
+    assert 90 < max(map(len, shown.getvalue().splitlines())) <= 100
+    for text in (shown.getvalue(), run(*argv)):
+        for wanted in ("distinct keys", "GLOBAL_SIMPLE", "hoodie.index.type=STATE", "bad record in"):
+            assert wanted in text
     assert main(["index", "advise", "--sample", "x"]) == 2
     assert "--target-base-path" in capsys.readouterr().err
 
