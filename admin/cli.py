@@ -95,6 +95,13 @@ def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="only rows for which this holds: COLUMN OP VALUE with =, !=, <, <=, >, >=, in (..), is null or is not null; "
         "may be given several times, then all must hold",
     )
+    rows.add_argument(
+        "--num-buckets",
+        type=int,
+        metavar="N",
+        help="the table is bucketed into so many (hoodie.bucket.index.num.buckets): where --where fixes the record key "
+        "fields, only their buckets are read",
+    )
     rows.add_argument("--columns", metavar="NAME,...", help="columns to show (default: all of the user's)")
     rows.add_argument("--meta", action="store_true", help="Hudi's meta columns, too")
     _limit(rows, 20, "rows to show (0: all)")

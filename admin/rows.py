@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from admin.output import Column, Fact, Output
 from table.base_file import read_footer
+from table.bucket_hash import BucketHash
+from table.bucket_pruning import bucket_pruner
 from table.data_skipping import DataSkipping, Pruner, SkipReport
 from table.errors import ConfigError
 from table.file_group import FileSlice
@@ -89,9 +91,19 @@ def _skipping(table: HoodieTable, timeline: Timeline, schema: pa.Schema, argumen
     """The filters asked for; a key is one more of them, which bloom filters can rule out, too."""
     where = [Comparison.parse(text) for text in arguments.where]
     if arguments.key is None:
-        return DataSkipping.plan(table, timeline, schema, where)
+        return _by_bucket(table, DataSkipping.plan(table, timeline, schema, where), arguments.num_buckets)
     found = DataSkipping.plan(table, timeline, schema, [*where, Comparison(RECORD_KEY, Op.EQ, arguments.key)])
     return found.asking_last(Pruner("bloom filters", partial(_may_have, table, arguments.key)))
+
+
+def _by_bucket(table: HoodieTable, found: DataSkipping, buckets: int | None) -> DataSkipping:
+    if buckets is None:
+        return found
+    keys = table.config.record_key_fields
+    if buckets < 1 or not keys:
+        raise ConfigError(f"--num-buckets {buckets}: the table needs record key fields, and one bucket at least")
+    pruner = bucket_pruner(BucketHash(buckets, keys, keys), found.filters)
+    return found if pruner is None else found.asking_first(pruner)
 
 
 def _rows(batches: Iterator[pa.Table], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
