@@ -28,8 +28,6 @@ def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: in
     `oldest_batch`: the oldest batch whose state Spark may still ask for; it must be committed. A group without any
     committed change until then keeps everything.
     """
-    if not os.path.isdir(layout.durable_dir):
-        return 0
     labels = list(labels)
     old = sorted((b, n) for n in _names(manifests_dir) if (b := batch_of(n)) is not None and b <= oldest_batch)
     newest: dict[int, Pointer] = {}

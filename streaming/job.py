@@ -170,7 +170,7 @@ def make_context(
             ),
             row_group_bytes=options.parquet_block_size,
             inserts_to_base_files=base_only,
-            compare_ordering=index is not None and not index.knows_ordering and not table.config.is_merge_on_read,
+            compare_ordering=index is not None and not index.knows_ordering,
         ),
         small_files=SmallFiles(
             merge_on_read=table.config.is_merge_on_read,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,20 @@ def test_a_bucketed_table_is_not_written_with_other_settings(tmp_path: Path, mak
             other.run()
     with pytest.raises(UnsupportedTableError, match="it is bucketed"):
         make_case(tmp_path, "BLOOM", layout, "COPY_ON_WRITE").run()
+
+
+def test_manifests_and_profiles_of_old_batches_are_collected(
+    tmp_path: Path, make_case: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = make_case(tmp_path, "SIMPLE", LAYOUTS["one partition field"], "COPY_ON_WRITE")
+    monkeypatch.setattr(case.spark.conf, "get", _retaining_two(case.spark.conf.get))
+    for number in range(6):
+        write_case(case.source, number, Case("", (row("k", "p0", number, "x"),)))
+    case.run()
+    for name in ("manifests", "profiles"):
+        left = sorted(int(re.split("[.-]", p.name)[0]) for p in (case.checkpoint / "tagstream" / name).iterdir())
+        assert left == [3, 4, 5], name
+
+
+def _retaining_two(get: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda key, *default: "2" if key == "spark.sql.streaming.minBatchesToRetain" else get(key, *default)
