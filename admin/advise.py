@@ -159,6 +159,10 @@ def _show(table: HoodieTable, sample: Sample, m: Measures, path: str, out: Outpu
         out.note("the table has no completed write: moves are those within the sample, nothing is known of updates")
     if sample.first_bad:
         out.listing("first_bad", _BAD, [(b.file, b.line, b.reason) for b in sample.first_bad])
+        if m.bad > m.records:
+            out.note(
+                "most records are bad, and what follows is of few: give the stream's --props, whose schema may have defaults"
+            )
     out.listing("outcomes", _OUTCOMES, _outcomes(m))
     if not m.empty_table:
         out.listing("costs", _COSTS, _costs(m))

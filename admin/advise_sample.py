@@ -97,7 +97,7 @@ def read_sample(path: str, spec: DecodeSpec, limit: int) -> Sample:
         at = first_bad[0]
         raise AdminError(
             f"no record of the sample {path} fits the table, {bad.num_rows:,} are bad; the first is line {at.line} of "
-            f"{at.file}: {at.reason}"
+            f"{at.file}: {at.reason}. Give the stream's own --props, whose schema may have defaults"
         )
     good = rows.filter(pa.array(~wrong)).combine_chunks()
     return Sample(
