@@ -36,7 +36,7 @@ def tag(index: RecordLevelIndex, look: TableAsOf, keys: list[str]) -> dict[str, 
     return {r["record_key"]: (r["partition_path"], r["file_id"]) for r in found}
 
 
-@pytest.mark.parametrize("name", ["mor_v8_global_record_index"])
+@pytest.mark.parametrize("name", ["mor_v6_record_index_015", "mor_v8_global_record_index", "cow_v9_record_index"])
 def test_every_key_is_where_its_row_is(tmp_path: Path, spark: SparkSession, name: str) -> None:
     table = HoodieTable.open(str(unpack(name, tmp_path)))
     assert RecordIndex.open(MetadataTable.open(table, table.timeline())) is not None
