@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from table.data_file import begin_data_file, publish_data_file
 from table.file_group import FileSlice
 from table.hoodie_table import HoodieTable
 from table.log.block import avro_data_block, data_block
 from table.log.delete_block import delete_blocks
 from table.log.writer import write_log_file
-from table.markers import create_marker
 from table.names import log_file_name
 from table.partition_metadata import ensure_partition, join
 from table.schema import RECORD_KEY
@@ -33,9 +33,10 @@ def append(
     name = log_file_name(file_id, file_slice.base_instant, version, ctx.write_token)
     path = join(partition, name)
     ensure_partition(storage, partition, ctx.instant)
-    create_marker(storage, ctx.instant, partition, name, FileKind.APPEND)
+    staged = begin_data_file(table, ctx, partition, name, FileKind.APPEND)
     rows = new_rows(ctx, upserts, partition, file_id, first_row)
-    write_log_file(storage.path(path), _blocks(ctx, rows, deletes, partition, _needs_avro(table, ctx)))
+    write_log_file(staged, _blocks(ctx, rows, deletes, partition, _needs_avro(table, ctx)))
+    publish_data_file(table, ctx, partition, name)
     size = storage.size(path)
     inserts, updates = split_inserts(upserts)
     stat = WriteStat(

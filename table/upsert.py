@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from table.base_file import BaseFileWriter, open_base_file
 from table.conform import conform
+from table.data_file import begin_data_file, publish_data_file
 from table.errors import CorruptFileError, UnsupportedTableError
 from table.file_group import FileSlice
 from table.hoodie_table import HoodieTable
-from table.markers import create_marker
 from table.names import base_file_name
 from table.partition_metadata import ensure_partition, join
 from table.schema import RECORD_KEY
@@ -59,11 +59,11 @@ def write_base_file(
     name = base_file_name(file_id, ctx.write_token, ctx.instant)
     path = join(partition_path, name)
     ensure_partition(storage, partition_path, ctx.instant)
-    create_marker(storage, ctx.instant, partition_path, name, kind)
+    staged = begin_data_file(table, ctx, partition_path, name, kind)
     incoming = new_rows(ctx, upserts, partition_path, name, first_row)
     counts = MergeCounts()
     with BaseFileWriter(
-        storage.path(path),
+        staged,
         ctx.file_schema,
         ctx.file_avro_json,
         codec=options.codec,
@@ -75,6 +75,7 @@ def write_base_file(
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
         size = writer.close().bytes
+    publish_data_file(table, ctx, partition_path, name)
     stat = WriteStat(
         file_id=file_id,
         path=path,

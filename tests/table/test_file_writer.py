@@ -10,13 +10,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from table import commit
 from table.append import append
-from table.errors import ForeignCommitError
+from table.commit_metadata import CommitMetadata
+from table.data_file import begin_data_file, publish_data_file
+from table.errors import ForeignCommitError, InstantConflictError
 from table.file_writer import write_file_group
 from table.hoodie_table import HoodieTable
 from table.log.format import BlockType
 from table.log.reader import scan_log_file
 from table.names import next_instant
+from table.rollback import rollback
 from table.schema import arrow_to_avro, avro_to_arrow
 from table.snapshot import read_snapshot
 from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
@@ -30,6 +34,9 @@ NOTHING = delete_rows([])
 
 def context(writer: Writer, instant: str = "20270101000000000") -> WriteContext:
     timeline = writer.table.timeline()
+    if timeline.find(instant) is None:
+        commit.request(writer.table, instant, writer.action)
+        commit.inflight(writer.table, instant, writer.action)
     avro = json.dumps(arrow_to_avro(SCHEMA, "t"))
     return WriteContext(
         instant, writer.action, 0, "0-0-1", SCHEMA, avro, timeline.newest_completed, timeline, writer.options
@@ -184,3 +191,24 @@ def test_a_text_ordering_column_makes_avro_blocks(tmp_path: Path) -> None:
     assert [block.type for block in scan_log_file(str(second))] == [BlockType.AVRO_DATA, BlockType.DELETE]
     found = read_snapshot(writer.table).sort_by("id")
     assert found.select(["id", "ver"]).to_pylist() == [{"id": "k0", "ver": "v0"}, {"id": "k1", "ver": "v9"}]
+
+
+@pytest.mark.parametrize("settled", ["completed", "rolled back"])
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_what_comes_too_late_never_gets_into_the_table(tmp_path: Path, table_type: str, settled: str) -> None:
+    """A task stood still while its instant was settled: when it begins, and when it has all but ended."""
+    writer = Writer.create(tmp_path, table_type)
+    ctx = context(writer)
+    table = writer.table
+    begun = begin_data_file(table, ctx, "p0", "f-0_0-0-1_1.parquet", FileKind.CREATE)
+    Path(begun).write_bytes(b"half a file")
+    if settled == "completed":
+        commit.complete(table, ctx.instant, ctx.action, CommitMetadata())
+    else:
+        rollback(table, ctx.instant, next_instant(0, ctx.instant))
+    with pytest.raises(InstantConflictError, match="an attempt that came too late"):
+        publish_data_file(table, ctx, "p0", "f-0_0-0-1_1.parquet")
+    with pytest.raises(InstantConflictError, match="nothing of it was published"):
+        write_file_group(table, ctx, "p0", "g-0", upserts(writer, 1), NOTHING)
+    assert not list((tmp_path).rglob("*.parquet")) and not list((tmp_path).rglob(".g-0*"))
+    assert not list((tmp_path).rglob("*.staged"))

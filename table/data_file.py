@@ -1,0 +1,56 @@
+"""Data files get their names when they are whole, and only while their instant is pending.
+
+They are written in the instant's marker folder, which goes away when the instant is completed or rolled back. So what a
+task of a killed run or the slower one of two attempts is still writing then never gets into the table, however long it
+stood still: a second base file of one instant in a file group is more than some readers bear.
+"""
+
+from __future__ import annotations
+
+import os
+
+from table.errors import InstantConflictError
+from table.hoodie_table import HoodieTable
+from table.instant import Instant, State
+from table.markers import create_marker, marker_folder
+from table.partition_metadata import join
+from table.write_context import WriteContext
+from table.write_status import FileKind
+
+_SUFFIX = ".staged"
+
+
+def begin_data_file(table: HoodieTable, ctx: WriteContext, partition_path: str, name: str, kind: FileKind) -> str:
+    """Announce the file by its marker; returns the absolute path where it is to be written.
+
+    InstantConflictError when the instant is settled already.
+    """
+    _check_pending(table, ctx, name)
+    create_marker(table.storage, ctx.instant, partition_path, name, kind)
+    return table.storage.path(f"{marker_folder(ctx.instant)}/{join(partition_path, name)}{_SUFFIX}")
+
+
+def publish_data_file(table: HoodieTable, ctx: WriteContext, partition_path: str, name: str) -> None:
+    """Give the whole and durable file its name in the partition; InstantConflictError when the instant is settled."""
+    storage = table.storage
+    staged = storage.path(f"{marker_folder(ctx.instant)}/{join(partition_path, name)}{_SUFFIX}")
+    _check_pending(table, ctx, name)
+    try:
+        storage.publish(staged, storage.path(join(partition_path, name)))
+    except FileNotFoundError:
+        raise InstantConflictError(_settled(table, ctx, name)) from None
+    os.unlink(staged)
+
+
+def _check_pending(table: HoodieTable, ctx: WriteContext, name: str) -> None:
+    folder = table.config.timeline_folder
+    states = {s: table.storage.exists(f"{folder}/{Instant(ctx.instant, ctx.action, s).file_name()}") for s in State}
+    if states[State.COMPLETED] or not states[State.INFLIGHT]:
+        raise InstantConflictError(_settled(table, ctx, name))
+
+
+def _settled(table: HoodieTable, ctx: WriteContext, name: str) -> str:
+    return (
+        f"instant {ctx.instant} of {table.base_path} was completed or rolled back while {name} was being written: it is the "
+        "work of an attempt that came too late, and nothing of it was published"
+    )
