@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -203,7 +204,7 @@ def test_a_second_writer_and_a_table_that_is_gone(table_type: str, new_drill: Ne
                 drill.injected += 1
             job.produce(islice(events, CHUNK))
             wait_for(job.all_taken, DEADLINE_S, "the new messages")
-            process.terminate()
+            process.send(signal.SIGTERM)
             assert process.wait(DEADLINE_S) == 0, process.output()[-6000:]
         drill.compare(job)
         kept = job.table.rename(job.folder / "kept")
