@@ -19,7 +19,6 @@ from streaming.keys import REGISTRY
 from table.config import Value
 from table.errors import ConfigError
 from table.hoodie_table import HoodieTable
-from table.key_encoding import names_single_key
 
 _GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"
 _SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
@@ -125,19 +124,7 @@ def _spec(table: HoodieTable, settings: _Settings) -> DecodeSpec:
     text = table.schema_json() or settings.schema_text
     if text is None:
         raise AdminError(f"table {table.base_path} has no schema yet; give --hoodie-conf {_SCHEMA_FILE}=FILE")
-    return DecodeSpec(
-        avro_json=text,
-        defaults_json=settings.schema_text or text,
-        record_key_fields=config.record_key_fields,
-        partition_fields=config.partition_fields,
-        key_generator=config.key_generator,
-        hive_style=config.hive_style,
-        url_encode=config.url_encode,
-        ordering_field=config.ordering_field,
-        global_index=settings.global_keys,
-        files=True,
-        name_single_key=names_single_key(table) or False,
-    )
+    return DecodeSpec.of(table, text, settings.schema_text or text, global_index=settings.global_keys, files=True)
 
 
 def _show(table: HoodieTable, sample: Sample, m: Measures, path: str, out: Output) -> None:

@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -218,7 +218,7 @@ def tag_by_state(folder: Path, table: HoodieTable, labels: tuple[int, ...], spar
     bootstrap_index(
         table, layout, labels, 1, clock_ms=lambda: time.time_ns() // 1_000_000, ordering_type=pa.int64(), spark=spark
     )
-    at = WriteProfile(**{**vars(profile(labels)), "generation": 1})
+    at = replace(profile(labels), generation=1)
 
     def group(key: tuple[Any, ...], frame: pd.DataFrame) -> pd.DataFrame:
         result = tag_key_group(int(key[0]), None, _batch(frame, layout), at, layout)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from table.file_group import FileSlice
 from table.hoodie_table import HoodieTable
 from table.timeline import Timeline
 from table.write_status import WriteStatus
@@ -61,9 +62,12 @@ class TableAsOf:
     as_of: str | None
     ordering: OrderingCode
 
-    def at(self, timeline: Timeline) -> TableAsOf:
-        """The same table at another look at its timeline."""
-        return replace(self, timeline=timeline, as_of=timeline.newest_completed)
+    def slices(self) -> list[FileSlice]:
+        """The newest slice of every file group of the table."""
+        if self.as_of is None:
+            return []
+        view = self.table.view(self.timeline, self.as_of)
+        return [found for partition in view.partitions() for found in view.latest_merged_slices(partition)]
 
 
 class HoodieIndex(ABC):

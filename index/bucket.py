@@ -73,12 +73,8 @@ class BucketIndex(HoodieIndex):
         ``load`` False (insert overwrite, which replaces what is there): nothing is read.
         """
         self._known = {}
-        if not self.load or look.as_of is None:
-            return
-        view = look.table.view(look.timeline, look.as_of)
-        for partition in view.partitions():
-            for file_slice in view.latest_merged_slices(partition):
-                self._add(look, file_slice)
+        for file_slice in look.slices() if self.load else ():
+            self._add(look, file_slice)
 
     def _add(self, look: TableAsOf, file_slice: FileSlice) -> None:
         table, partition, file_id = look.table, file_slice.partition_path, file_slice.file_id

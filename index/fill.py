@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark import Broadcast
-from pyspark.sql.types import StructType
 
 from index.base import RECORD_SCHEMA, WRITTEN_SCHEMA, HoodieIndex, TableAsOf
 from table.file_group import FileSlice
@@ -26,7 +25,7 @@ _KEYS = 50
 
 def unknown_keys(index: HoodieIndex, look: TableAsOf) -> list[str]:
     """Live keys of some slices, from the oldest to the newest, that the index does not know; empty: it knows all of them."""
-    slices = _slices(look)
+    slices = look.slices()
     if not slices or look.as_of is None:
         return []
     by_age = sorted(slices, key=lambda s: (s.base_instant, s.partition_path, s.file_id))
@@ -38,15 +37,15 @@ def unknown_keys(index: HoodieIndex, look: TableAsOf) -> list[str]:
         if first is not None:
             keys.update(first.column(RECORD_KEY).slice(0, _KEYS).to_pylist())
     asked = sorted(keys)
-    frame = look.spark.createDataFrame(pa.table({"record_key": asked}), "record_key string")
-    frame = frame.selectExpr("record_key", "cast(null as string) as partition_path").to(_record_type(look))
+    rows = pa.table({"record_key": asked, "partition_path": pa.nulls(len(asked), pa.string())})
+    frame = look.spark.createDataFrame(rows, RECORD_SCHEMA)
     known = set(index.tag_location(frame, look).select("record_key").toArrow().column(0).to_pylist())
     return [key for key in asked if key not in known]
 
 
 def fill(index: HoodieIndex, look: TableAsOf) -> int:
     """Tell the index the place of every live key of the table; returns how many. It may know some of them already."""
-    slices = _slices(look)
+    slices = look.slices()
     if not slices or look.as_of is None:
         return 0
     spark = look.spark
@@ -57,17 +56,6 @@ def fill(index: HoodieIndex, look: TableAsOf) -> int:
     finally:
         sent.destroy()
     return sum(done)
-
-
-def _slices(look: TableAsOf) -> list[FileSlice]:
-    if look.as_of is None:
-        return []
-    view = look.table.view(look.timeline, look.as_of)
-    return [s for partition in view.partitions() for s in view.latest_merged_slices(partition)]
-
-
-def _record_type(look: TableAsOf) -> StructType:
-    return look.spark.createDataFrame([], RECORD_SCHEMA).schema
 
 
 def _make_fill(

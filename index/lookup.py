@@ -97,11 +97,8 @@ class Lookup:
 
 def scan_all(look: TableAsOf) -> Iterator[pa.Table]:
     """Every live key of the table with its place (``index.base.location_schema``, no ordering values), a slice at a time."""
-    if look.as_of is None:
-        return
-    view = look.table.view(look.timeline, look.as_of)
-    slices = [s for partition in view.partitions() for s in view.latest_merged_slices(partition)]
-    if not slices:
+    slices = look.slices()
+    if not slices or look.as_of is None:
         return
     spark, reader = look.spark, key_reader(look.table, look.timeline, look.as_of, None)
     sent = spark.sparkContext.broadcast((reader, tuple(slices)))

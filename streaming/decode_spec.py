@@ -53,6 +53,14 @@ class DecodeSpec:
                 "files have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is "
                 "the newer event)"
             )
+        return cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
+
+    @classmethod
+    def of(
+        cls, table: HoodieTable, avro_json: str, defaults_json: str, *, global_index: bool, files: bool
+    ) -> DecodeSpec:
+        """The spec by the table's own properties."""
+        config = table.config
         return cls(
             avro_json=avro_json,
             defaults_json=defaults_json,
@@ -62,7 +70,7 @@ class DecodeSpec:
             hive_style=config.hive_style,
             url_encode=config.url_encode,
             ordering_field=config.ordering_field,
-            global_index=options.global_index,
+            global_index=global_index,
             files=files,
             name_single_key=names_single_key(table) or False,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -46,12 +46,12 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
     schema = located_schema(job.decode.ordering_kind)
     if isinstance(index, BucketIndex):
-        spec = PullSpec(**{**vars(spec), "locate": index.places(look, instant).locate})
+        spec = replace(spec, locate=index.places(look, instant).locate)
         return rows.groupBy("kg").applyInArrow(_make_alone(spec), schema)
     if job.overwrites:  # nothing of what is there stays
         return rows.groupBy("kg").applyInArrow(_make_alone(spec), schema)
     if not index.knows_ordering and spec.ordering != "none":
-        spec = PullSpec(**{**vars(spec), "resolve": _Resolver(look)})
+        spec = replace(spec, resolve=_Resolver(look))
     good = rows.filter(F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) == 0)
     records = good.select(_record_key(index.is_global).alias("record_key"), F.col("part").alias("partition_path"))
     found = index.tag_location(records, look)

@@ -24,16 +24,15 @@ from state.layout import OrderingKind
 from state.store_meta import StoreMeta
 from state.tag_batch import (
     FLAG_DELETE,
-    GLOBAL_KEY,
     INT64,
     OBJECTS,
     OP_DELETE,
     OP_INSERT,
     OP_UPDATE,
-    PARTITIONED_KEY,
     TagBatch,
 )
 from streaming.decode.key_decoder import FLAG_BAD
+from streaming.state_keys import record_keys, state_keys
 from streaming.tag import OP_BAD, OP_DELETE_NATURAL, OP_STATUS
 from table.assign import assign
 from table.write_profile import WriteProfile
@@ -146,7 +145,7 @@ def _tag_computed(
     )
     winners = choose_winners(batch, keys, Known(nothing, nothing, unknown))
     partitions = pa.array(batch.partitions[winners.row], pa.string())
-    file_ids, exists = spec.locate(record_keys_of(pa.array(names, pa.binary()), spec.global_index), partitions)
+    file_ids, exists = spec.locate(record_keys(pa.array(names, pa.binary())), partitions)
     live = Known(exists, exists, unknown)
     decision = decide(batch, winners, live, np.ones(n, np.bool_))
     pairs = pa.table({"p": partitions, "f": file_ids})
@@ -173,26 +172,15 @@ def _batch(rows: pa.Table, ordering: OrderingKind) -> TagBatch:
     )
 
 
-def record_keys_of(skeys: pa.Array, global_index: bool) -> pa.Array:
-    """Record keys of state keys."""
-    text = skeys.cast(pa.string())
-    if global_index:
-        return pc.utf8_slice_codeunits(text, 1)
-    return pc.list_element(pc.split_pattern(text, "\0", max_splits=1), 1)
-
-
-def _state_keys(found: pa.Table, global_index: bool) -> pa.Array:
-    keys = found.column("record_key").combine_chunks().cast(pa.binary())
-    if global_index:
-        return pc.binary_join_element_wise(GLOBAL_KEY, keys, b"")
-    partitions = found.column("partition_path").combine_chunks().cast(pa.binary())
-    return pc.binary_join_element_wise(pc.binary_join_element_wise(PARTITIONED_KEY, partitions, b""), keys, b"\x00")
+def _state_keys(found: pa.Table, spec: PullSpec) -> pa.Array:
+    keys, partitions = (found.column(name).combine_chunks() for name in ("record_key", "partition_path"))
+    return state_keys(keys, partitions, global_index=spec.global_index)
 
 
 def _places(names: OBJECTS, found: pa.Table, spec: PullSpec) -> _Places:
     """Match the places found to the keys; of several of one key that of the newest instant counts."""
     n = len(names)
-    which = pc.index_in(_state_keys(found, spec.global_index), value_set=pa.array(names, pa.binary()))
+    which = pc.index_in(_state_keys(found, spec), value_set=pa.array(names, pa.binary()))
     order = pa.table({"k": which, "t": found.column("instant"), "f": found.column("file_id")})
     order = order.append_column("row", pa.array(np.arange(found.num_rows)))
     order = order.filter(pc.is_valid(order.column("k"))).sort_by([(c, "ascending") for c in ("k", "t", "f")])
@@ -242,7 +230,7 @@ def _resolved(at: _Places, leaving: npt.NDArray[np.bool_], names: OBJECTS, spec:
     rows = np.flatnonzero(leaving & ~has)
     for place in np.unique(code[rows]).tolist():  # a step a file group that keys leave
         mine = rows[code[rows] == place]
-        keys = record_keys_of(pa.array(names[mine], pa.binary()), spec.global_index)
+        keys = record_keys(pa.array(names[mine], pa.binary()))
         found, values = spec.resolve(*at.places[place], keys)
         where = pc.index_in(keys, value_set=found)
         there = where.is_valid().to_numpy(zero_copy_only=False)

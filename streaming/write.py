@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from index.base import HoodieIndex
-from state.tag_batch import GLOBAL_KEY, OP_DELETE, OP_INSERT, OP_UPDATE
+from state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
 from streaming.crash import CrashPlan
 from streaming.decode_spec import DecodeSpec, cached_decoder
 from streaming.quarantine import write_quarantine
+from streaming.state_keys import record_keys
 from streaming.tag import OP_BAD, OP_DELETE_NATURAL, OP_STATUS
 from streaming.written import Told, pack_rows, written_rows
 from table.file_writer import write_file_group
@@ -97,7 +98,7 @@ def _write_files(spec: WriteSpec, rows: pa.Table, context: TaskContext) -> list[
         timeline=table.timeline(),
         options=spec.options,
     )
-    keys = record_keys(rows["skey"])
+    keys = record_keys(rows["skey"].combine_chunks())
     upserts = upserts.append_column("_hoodie_record_key", keys.take(pa.array(keep)))
     upserts = upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
     gone = np.flatnonzero((op == OP_DELETE) | (op == OP_DELETE_NATURAL))
@@ -122,15 +123,6 @@ def _tell(spec: WriteSpec, rows: pa.Table, keys: pa.Array) -> list[tuple[str, st
     if spec.tell_written == "deleted":
         found = found.filter(pc.is_null(found.column("file_id")))
     return [(INDEX_STATUS, pack_rows(found))] if found.num_rows else []
-
-
-def record_keys(skeys: pa.ChunkedArray) -> pa.Array:
-    """Record keys (string) of state keys: after the first byte, or after the NUL that ends the partition path."""
-    flat = skeys.combine_chunks().cast(pa.string())
-    if len(flat) and flat[0].as_py()[:1] != GLOBAL_KEY.decode():
-        return pc.list_element(pc.split_pattern(flat, "\0", max_splits=1), 1)
-    # binary_slice of Arrow 26 fails on binary values ("Negative buffer resize"); the text form does not
-    return pc.utf8_slice_codeunits(flat, 1)
 
 
 def _deletes(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, gone: Any, op: Any) -> pa.Table:

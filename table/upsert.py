@@ -112,17 +112,15 @@ def merge_batches(
         if keys.null_count:
             raise CorruptFileError(f"a row of the file before {file_name} has no record key: the table needs repair")
         matches = pc.index_in(keys, value_set=upsert_keys)
-        dropped = pc.is_in(keys, value_set=delete_keys) if len(delete_keys) else None
+        gone = pc.index_in(keys, value_set=delete_keys) if len(delete_keys) else None
         if ordering is not None:
             matches, late = _timely(batch.column(ordering), matches, incoming.column(ordering))
             placed[late] = True  # not to be inserted either
             counts.late += len(late)
-            if dropped is not None:
-                deleted, late = _timely(
-                    batch.column(ordering), pc.index_in(keys, value_set=delete_keys), deletes[ORDERING]
-                )
-                dropped = deleted.is_valid()
+            if gone is not None:
+                gone, late = _timely(batch.column(ordering), gone, deletes[ORDERING])
                 counts.late += len(late)
+        dropped = gone.is_valid() if gone is not None else None
         yield _merge_batch(copied_rows(batch, file_name), incoming, matches, dropped, placed, counts)
     rest = np.flatnonzero(~placed)
     counts.inserted += len(rest)

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.ordering import encode_ordering, ordering_kind
-from state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, GLOBAL_KEY, PARTITIONED_KEY
+from state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
 from streaming.decode.json_decoder import JsonDecoder
+from streaming.state_keys import state_keys
 from table.errors import ConfigError, InvalidKeyError
 from table.keys import KeyGenerator, check_partition_path, record_key_from_message
 from table.partition_path import DEFAULT_PARTITION
@@ -86,7 +87,7 @@ class KeyDecoder:
                 no_part = no_part | tombstone
         bad = reason.is_valid().to_numpy(zero_copy_only=False)
         flags = deleted * FLAG_DELETE + no_order * FLAG_NO_ORDERING + no_part * FLAG_NO_PARTITION
-        skey = self._state_keys(keys, parts)
+        skey = state_keys(keys, parts, global_index=self._global)
         if bad.any():
             skey = pc.if_else(pa.array(bad), batch.column("key").cast(pa.binary()), skey)
         no_part_now = pa.array(no_part | bad)
@@ -149,12 +150,6 @@ class KeyDecoder:
         except UnicodeDecodeError:
             raise InvalidKeyError("the message key is not UTF-8") from None
         return record_key_from_message(self._generator.record_key_fields, text, self._key_types)
-
-    def _state_keys(self, keys: pa.Array, parts: pa.Array) -> pa.Array:
-        if self._global:
-            return pc.binary_join_element_wise(GLOBAL_KEY, keys.cast(pa.binary()), b"")
-        prefix = pc.binary_join_element_wise(PARTITIONED_KEY, parts.cast(pa.binary()), b"")
-        return pc.binary_join_element_wise(prefix, keys.cast(pa.binary()), b"\x00")
 
 
 def _without_blank_lines(batch: pa.RecordBatch) -> pa.RecordBatch:

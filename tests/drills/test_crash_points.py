@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,6 +10,8 @@ import pytest
 
 from streaming.crash import CRASH_POINTS
 from tests.drills.conftest import NewDrill, NewJob
+from tests.drills.kafka_job import KafkaJob
+from tests.drills.report import Drill
 from tests.support.events import Mix, generate
 
 PER_BATCH = 80
@@ -59,19 +62,24 @@ def test_the_circuit_has_every_pair_once() -> None:
     assert len(set(pairwise(circuit))) == len(CRASH_POINTS) ** 2
 
 
+def kill_at_each(points: Sequence[str], drill: Drill, job: KafkaJob) -> None:
+    """One start for each point, which dies there; the table is compared after each, and at the end of the stream."""
+    for batch, point in enumerate(points, start=1):
+        job.crash(point, batch)
+        drill.injected += 1
+        drill.compare(job)
+        assert job.batches() == batch + (CRASH_POINTS.index(point) >= COMPLETED), point
+    job.finish()
+    assert job.all_taken()
+    drill.compare(job)
+
+
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.drill)])
 def test_a_kill_at_every_step_loses_and_doubles_nothing(table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
     with new_drill("SIGKILL at each step of a commit", table_type, len(CRASH_POINTS)) as drill:
         job = new_job(table_type, PER_BATCH)
         job.produce(generate((len(CRASH_POINTS) + 2) * PER_BATCH, MIX, seed=7))
-        for batch, point in enumerate(CRASH_POINTS, start=1):
-            job.crash(point, batch)
-            drill.injected += 1
-            drill.compare(job)
-            assert job.batches() == batch + (CRASH_POINTS.index(point) >= COMPLETED), point
-        job.finish()
-        assert job.all_taken()
-        drill.compare(job)
+        kill_at_each(CRASH_POINTS, drill, job)
 
 
 @pytest.mark.drill
@@ -112,11 +120,4 @@ def test_a_kill_at_every_step_with_an_index_that_is_asked_in_the_sink(
     with new_drill(f"SIGKILL at each step of a commit, {index}", table_type, len(PULL_POINTS)) as drill:
         job = new_job(table_type, PER_BATCH, conf={"hoodie.index.type": index})
         job.produce(generate((len(PULL_POINTS) + 2) * PER_BATCH, IN_ORDER, seed=9))
-        for batch, point in enumerate(PULL_POINTS, start=1):
-            job.crash(point, batch)
-            drill.injected += 1
-            drill.compare(job)
-            assert job.batches() == batch + (CRASH_POINTS.index(point) >= COMPLETED), point
-        job.finish()
-        assert job.all_taken()
-        drill.compare(job)
+        kill_at_each(PULL_POINTS, drill, job)
