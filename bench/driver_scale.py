@@ -1,0 +1,344 @@
+"""What the driver does by itself, at up to 100,000 file groups: `python -m bench.driver_scale --groups 1000 10000 100000`.
+
+One process, no Spark: the driver's own code runs over a simulated table (bench/driver_table.py says what of it is real),
+each step measured alone. Printed: step, when it is done (at a start of the job, in every batch, in a task, or when a write
+is rolled back), seconds, bytes; the median of the runs. What Spark itself costs (planning, scheduling) is not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from bench import driver_table as sim
+from bench.lines import append_lines
+from state.key_group import balanced_labels
+from state.layout import StateLayout
+from state.manifest import BatchManifest
+from state.meta import open_or_create_meta
+from streaming.cli import load_options
+from streaming.commit_record import CommitRecord, extra_metadata
+from streaming.context import JobContext
+from streaming.coverage import CheckpointState, IndexPlace, assess
+from streaming.crash import CrashPlan
+from streaming.decode_spec import DecodeSpec
+from streaming.epoch import Epoch, read_epoch
+from streaming.lease_keeper import LeaseKeeper
+from streaming.shutdown import StopFlag
+from streaming.small_files import SmallFiles
+from streaming.tag import profile_path
+from streaming.timeline_guard import TimelineGuard
+from table import commit as protocol
+from table.commit_metadata import CommitMetadata
+from table.hoodie_table import HoodieTable
+from table.instant import DELTA_COMMIT, Instant, State
+from table.rollback_plan import plan_rollback
+from table.write_context import WriterOptions
+from table.write_profile import WriteProfile
+from table.write_status import WriteStatus
+
+RETAINED = 100  # batches whose state Spark may ask for again, its default
+_LOG_RATIO, _TRUST = 0.35, 1.0
+
+
+@dataclass
+class Steps:
+    """Figures of one table: ``size`` is what every line of it carries."""
+
+    run: int
+    size: dict[str, Any]
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def measure(
+        self, when: str, step: str, work: Callable[[], Any], bytes_of: Callable[[Any], int] | None = None, **more: Any
+    ) -> Any:
+        """Time one step; returns what it gives."""
+        gc.collect()
+        started = time.perf_counter()
+        result = work()
+        seconds = time.perf_counter() - started
+        size = None if bytes_of is None else bytes_of(result)
+        line = {"kind": "driver", "run": self.run, "when": when, "step": step, **self.size, **more}
+        self.lines.append({**line, "seconds": round(seconds, 6), "bytes": size})
+        return result
+
+
+def main() -> None:
+    """Make the tables, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--groups", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="file groups")
+    parser.add_argument("--touched", type=int, nargs="+", default=[10, 1_000, 100_000], help="file groups of a batch")
+    parser.add_argument("--per-partition", type=int, default=100, help="file groups of a partition")
+    parser.add_argument("--logs", type=int, default=1, help="log files of a file group before the batch")
+    parser.add_argument("--small", type=float, default=0.1, help="share of the file groups that still take inserts")
+    parser.add_argument("--key-groups", type=int, nargs="+", default=[256], help="the first one with every table")
+    parser.add_argument("--instants", type=int, nargs="+", default=[30], help="commits on the timeline; first as above")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where to make the tables; a temporary folder by default")
+    parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
+    args = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    lines: list[dict[str, Any]] = []
+    for groups, keys, instants in sizes(args.groups, args.key_groups, args.instants):
+        folder = Path(tempfile.mkdtemp(prefix="driver-scale-", dir=args.folder))
+        try:
+            found = measure_table(folder, groups, keys, instants, args)
+        finally:
+            shutil.rmtree(folder)
+        append_lines(args.json, found)
+        lines += found
+        console.print(as_table(found))
+
+
+def sizes(groups: list[int], key_groups: list[int], instants: list[int]) -> Iterator[tuple[int, int, int]]:
+    """(file groups, key groups, instants): one of them grows while the others are at their first value."""
+    yield from ((g, key_groups[0], instants[0]) for g in groups)
+    yield from ((groups[0], k, instants[0]) for k in key_groups[1:])
+    yield from ((groups[0], key_groups[0], i) for i in instants[1:])
+
+
+def measure_table(
+    folder: Path, groups: int, key_groups: int, instants: int, args: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """All lines of one simulated table."""
+    partitions = max(1, groups // args.per_partition)
+    made = sim.make_table(folder / "table", groups, partitions, args.logs, instants, args.small, RETAINED + 2)
+    layout = StateLayout(str(folder / "checkpoint" / "tagstream" / "index"), str(folder / "local"))
+    labels = balanced_labels(key_groups, 64)
+    sim.make_checkpoint(folder / "checkpoint", layout, labels, RETAINED + 2, made.instants)
+    size = {"file_groups": groups, "partitions": partitions, "key_groups": key_groups, "instants": instants}
+    size["files"] = groups * (1 + args.logs)
+    out: list[dict[str, Any]] = []
+    for run in range(1, args.runs + 1):
+        steps = Steps(run, size)
+        job = start(steps, made, folder, layout, labels)
+        for count in (n for n in args.touched if n <= groups):
+            one_batch(steps, job, made, count)
+        every_small(steps, job, made)
+        out += steps.lines
+    return out
+
+
+def start(steps: Steps, made: sim.Simulated, folder: Path, layout: StateLayout, labels: tuple[int, ...]) -> JobContext:
+    """What a start of the job does before its first batch."""
+    rss = psutil.Process().memory_info().rss
+    table = steps.measure("start", "open table", lambda: HoodieTable.open(made.table.base_path))
+    timeline = steps.measure("start", "list timeline", table.timeline)
+    steps.measure("start", "list partitions", table.view(timeline).partitions)
+    small = new_small_files(sim.FULL_BYTES)
+    steps.measure("start", "list all slices (SmallFiles.load)", lambda: small.load(table.view(timeline)))
+    job = make_job(table, folder, layout, labels, small)
+    checkpoint = str(folder / "checkpoint")
+    place = IndexPlace(checkpoint, layout, 0, RETAINED, False)
+    state = CheckpointState.read(checkpoint)
+    steps.measure("start", "compare index and table (assess)", lambda: assess(place, table, timeline, state))
+    job.covered = frozenset(i.time for i in timeline.completed_writes)
+    steps.lines[-1]["rss_grown"] = psutil.Process().memory_info().rss - rss
+    return job
+
+
+def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) -> None:
+    """The driver's steps of a batch that writes one log file to each of ``touched`` file groups, in their order."""
+    job.covered = frozenset(i.time for i in job.table.timeline().completed_writes)
+    job.lease.acquire("bench")
+    guard = TimelineGuard(job)
+    batch = RETAINED + 2
+    guard.before_batch(read_epoch(job.checkpoint, batch, files=False))  # the first one of a run takes other ways
+    now: dict[str, Any] = {"touched": touched}
+    epoch = steps.measure("batch", "read epoch", lambda: read_epoch(job.checkpoint, batch, files=False), **now)
+    steps.measure("batch", "timeline guard before the batch", lambda: guard.before_batch(epoch), **now)
+    instant = steps.measure("batch", "next instant", guard.next_instant, **now)
+    pin_and_read(steps, job, epoch, instant, now)
+    steps.measure("batch", "requested and inflight", lambda: begin(job.table, instant), **now)
+    statuses = sim.touched(made, touched)
+    sim.write_files(job.table, instant, statuses)
+    tasks(steps, job, made, statuses, now)
+    pending = Instant(instant, DELTA_COMMIT, State.INFLIGHT)
+    steps.measure("rollback", "plan a rollback by markers", lambda: plan_rollback(job.table, pending), **now)
+    texts = [s.to_json() for s in statuses]
+    parse = lambda: [WriteStatus.from_json(text) for text in texts]  # noqa: E731
+    steps.measure("batch", "parse the tasks' answers", parse, lambda _: sum(map(len, texts)), **now)
+    deltas = sim.delta_refs(job.layout, job.meta.labels, batch)
+    manifest = BatchManifest(epoch.query_id, batch, job.run, deltas, instant)
+    path = lambda name: Path(job.manifests_dir, name)  # noqa: E731
+    name = steps.measure(
+        "batch",
+        "write batch manifest",
+        lambda: manifest.write(job.manifests_dir),
+        lambda n: path(n).stat().st_size,
+        **now,
+    )
+    steps.measure("start", "read batch manifest", lambda: BatchManifest.read(str(path(name))), **now)
+    steps.measure("batch", "reconcile markers", lambda: protocol.reconcile(job.table, instant, statuses), **now)
+    metadata = steps.measure(
+        "batch", "build commit metadata", lambda: commit_metadata(guard, epoch, name, statuses), **now
+    )
+    steps.measure("batch", "write commit metadata as JSON", metadata.to_bytes, len, **now)
+    complete = lambda: protocol.complete(job.table, instant, DELTA_COMMIT, metadata, guard=guard.before_complete)  # noqa: E731
+    steps.measure("batch", "complete (JSON, guard, publish, markers)", complete, **now)
+    guard.committed(instant)
+    steps.measure("batch", "SmallFiles.apply", lambda: job.small_files.apply(statuses), **now)
+    steps.measure("batch", "garbage collection of the index", lambda: job.collect_garbage(batch), **now)
+    timeline = job.table.timeline()
+    newest = timeline.completed_writes[-1]
+    steps.measure("start", "read the newest commit", lambda: timeline.metadata(job.table.storage, newest), **now)
+    undo(job, made, instant, statuses, path(name))
+
+
+def pin_and_read(steps: Steps, job: JobContext, epoch: Epoch, instant: str, now: dict[str, Any]) -> None:
+    """The write profile: made and written by the driver, read by every Python worker."""
+    pinned = Path(profile_path(job.profiles_dir, epoch.batch_id, job.run))
+    size = lambda _: pinned.stat().st_size  # noqa: E731
+    now = {**now, "small_file_groups": sum(map(len, job.small_files.profile().values()))}
+    steps.measure("batch", "pin the write profile", lambda: job.pin_profile(epoch, instant), size, **now)
+    steps.measure(
+        "task", "read the write profile", lambda: WriteProfile.from_json(pinned.read_text("utf-8")), size, **now
+    )
+    pinned.unlink()
+
+
+def tasks(steps: Steps, job: JobContext, made: sim.Simulated, statuses: list[WriteStatus], now: dict[str, Any]) -> None:
+    """What each write task looks at: the timeline once, and the folder of every file group it writes."""
+    timeline = steps.measure("task", "list timeline", job.table.timeline, **now)
+    view = job.table.view(timeline, made.instants[-1])
+    some = statuses[: min(100, len(statuses))]
+    find = lambda: [view.latest_slice(s.stat.partition_path, s.stat.file_id) for s in some]  # noqa: E731
+    steps.measure("task", f"find the slices of {len(some)} file groups", find, **now)
+
+
+def every_small(steps: Steps, job: JobContext, made: sim.Simulated) -> None:
+    """The write profile again where every file group has room, the worst that a table can be."""
+    job.small_files = new_small_files(2 * sim.FULL_BYTES)
+    job.small_files.load(made.table.view())
+    epoch = read_epoch(job.checkpoint, RETAINED + 2, files=False)
+    pin_and_read(steps, job, epoch, made.instants[-1], {"touched": None})
+
+
+def begin(table: HoodieTable, instant: str) -> None:
+    """Claim the instant."""
+    protocol.request(table, instant, DELTA_COMMIT)
+    protocol.inflight(table, instant, DELTA_COMMIT)
+
+
+def commit_metadata(guard: TimelineGuard, epoch: Epoch, manifest: str, statuses: list[WriteStatus]) -> CommitMetadata:
+    """As the sink makes it."""
+    record = CommitRecord(
+        "simulated", epoch.query_id, epoch.batch_id, epoch.start_offsets, epoch.end_offsets, manifest, guard.follows
+    )
+    return CommitMetadata.build(statuses, extra_metadata(record, ""), sim.AVRO)
+
+
+def undo(job: JobContext, made: sim.Simulated, instant: str, statuses: list[WriteStatus], manifest: Path) -> None:
+    """The table and the checkpoint as they were, so that every batch meets the same."""
+    for state in State:
+        job.table.storage.delete(
+            f"{job.table.config.timeline_folder}/{Instant(instant, DELTA_COMMIT, state).file_name()}"
+        )
+    sim.remove_files(made.table, statuses)
+    manifest.unlink()
+    job.small_files = new_small_files(sim.FULL_BYTES)
+    job.small_files.load(made.table.view())
+    job.lease.release()
+    job.lease = LeaseKeeper(made.table.storage, lambda: sim.START_MS)
+
+
+def new_small_files(limit: int) -> SmallFiles:
+    """As the job makes it for a merge-on-read table; groups under ``limit`` bytes take inserts."""
+    return SmallFiles(
+        merge_on_read=True,
+        small_limit=limit,
+        max_bytes=limit,
+        base_only=False,
+        record_bytes=1024,
+        log_ratio=_LOG_RATIO,
+        trust_share=_TRUST,
+    )
+
+
+def make_job(
+    table: HoodieTable, folder: Path, layout: StateLayout, labels: tuple[int, ...], small: SmallFiles
+) -> JobContext:
+    """The job's context without Spark."""
+    schema = folder / "event.avsc"
+    schema.write_text(sim.AVRO)
+    conf = {"bootstrap.servers": "127.0.0.1:9", "hoodie.streamer.source.kafka.topic": sim.TOPIC}
+    conf["hoodie.streamer.schemaprovider.source.schema.file"] = str(schema)
+    checkpoint = str(folder / "checkpoint")
+    command = [
+        "--source-class",
+        "JsonKafkaSource",
+        "--target-base-path",
+        table.base_path,
+        "--checkpoint-dir",
+        checkpoint,
+    ]
+    options = load_options([*command, *(w for k, v in conf.items() for w in ("--hoodie-conf", f"{k}={v}"))])
+    meta = open_or_create_meta(
+        checkpoint,
+        shuffle_partitions=64,
+        key_groups=len(labels),
+        stream_id="simulated",
+        ordering="int64",
+        global_index=True,
+    )
+    return JobContext(
+        options=options,
+        table=table,
+        checkpoint=checkpoint,
+        meta=meta,
+        run=1,
+        layout=layout,
+        decode=DecodeSpec.of(table, sim.AVRO, sim.AVRO, global_index=True, files=False),
+        avro_json=sim.AVRO,
+        writer=WriterOptions(),
+        small_files=small,
+        lease=LeaseKeeper(table.storage, lambda: sim.START_MS),
+        stop=StopFlag(),
+        crash=CrashPlan.from_env(os.environ, os.getpgrp()),
+        clock_ms=lambda: sim.START_MS,
+        retain_batches=RETAINED,
+    )
+
+
+def as_table(lines: list[dict[str, Any]]) -> Table:
+    """A row a step: the median of the runs, the least and the greatest."""
+    one = lines[0]
+    title = "{file_groups:,} file groups, {files:,} files, {partitions:,} partitions, {key_groups:,} key groups, "
+    title += "{instants:,} commits"
+    table = Table(
+        "when", "step", "touched", "small", "s (median)", "least", "greatest", "bytes", title=title.format(**one)
+    )
+    rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for line in lines:
+        rows.setdefault(tuple(line.get(k) for k in ("when", "step", "touched", "small_file_groups")), []).append(line)
+    for (when, step, touched, small), found in rows.items():
+        seconds = [line["seconds"] for line in found]
+        figures = (statistics.median(seconds), min(seconds), max(seconds))
+        size = found[0]["bytes"]
+        table.add_row(
+            when,
+            step,
+            "" if touched is None else f"{touched:,}",
+            "" if small is None else f"{small:,}",
+            *(f"{s:.4f}" for s in figures),
+            "" if size is None else f"{size:,}",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    main()
