@@ -41,16 +41,15 @@ check: install  ## formatting, lint and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-bench: install  ## records a second of the tag step, and end to end
-	$(PY) -m bench.tag_step
-	$(PY) -m bench.throughput $(ARGS)
+bench: install  ## this writer beside real Hudi on Spark and Flink: about an hour, ARGS=--quick 2 minutes (sets up .peers/)
+	@$(PY) -m bench.compare $(ARGS)
 
 drills: install  ## the long failure drills
 	$(PY) -m pytest -m drill tests/drills --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
 
-interop: install  ## real Hudi on Spark reads and continues our tables (sets up .peers/, needs Maven once)
-	@$(PY) -m tests.interop.peers
-	$(PY) -m pytest -m hudi_jar tests/interop $(ARGS)
+interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
+	@$(PY) -m bench.peers.home
+	$(PY) -m pytest -m hudi_jar tests/interop tests/bench $(ARGS)
 
 clean:  ## remove what the targets made, the virtual environments and the jars too
 	rm -rf $(VENV) .jars .peers out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop import peers
+from bench.peers import home as peers
 from tests.interop.hudi_spark import HudiSpark
 
 

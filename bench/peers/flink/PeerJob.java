@@ -1,0 +1,163 @@
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.apache.flink.api.common.JobID;
+import org.apache.flink.api.common.JobStatus;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.runtime.execution.ExecutionState;
+import org.apache.flink.runtime.executiongraph.AccessExecutionVertex;
+import org.apache.flink.runtime.jobgraph.JobGraph;
+import org.apache.flink.runtime.minicluster.MiniCluster;
+import org.apache.flink.runtime.minicluster.MiniClusterConfiguration;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
+import org.apache.flink.streaming.api.CheckpointingMode;
+import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.table.data.RowData;
+import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
+import org.apache.hudi.util.HoodiePipeline;
+
+/**
+ * Hudi's Flink writer with its state index, in an embedded cluster. The only argument is an order, a JSON file; what
+ * happens is appended to the order's events file, a JSON object a line. A batch is let out, then a checkpoint is
+ * triggered, which makes the writer commit; its time ends when the commit is on the timeline.
+ */
+public final class PeerJob {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final long NEVER_MS = 24 * 3600 * 1000L;
+  private static final long POLL_MS = 2;
+
+  private final JsonNode order;
+  private final Path table;
+  private final Path events;
+
+  private PeerJob(JsonNode order) {
+    this.order = order;
+    this.table = Path.of(order.get("table").asText());
+    this.events = Path.of(order.get("events").asText());
+  }
+
+  public static void main(String[] args) throws Exception {
+    new PeerJob(JSON.readTree(Files.readString(Path.of(args[0])))).run();
+    System.exit(0); // the cluster's threads need not end by themselves
+  }
+
+  private void run() throws Exception {
+    Path work = Path.of(order.get("work").asText());
+    Files.createDirectories(work.resolve("tmp"));
+    Configuration conf = Settings.flink(work);
+    MiniClusterConfiguration shape = new MiniClusterConfiguration.Builder()
+        .setConfiguration(conf).setNumTaskManagers(1).setNumSlotsPerTaskManager(Settings.PARALLELISM).build();
+    List<String> files = texts(order.get("files"));
+    try (MiniCluster cluster = new MiniCluster(shape)) {
+      cluster.start();
+      JobGraph graph = graph(conf, files);
+      JobID job = graph.getJobID();
+      long submitted = System.nanoTime();
+      cluster.submitJob(graph).get();
+      waitUntilRunning(cluster, job);
+      double running = seconds(submitted);
+      cluster.triggerCheckpoint(job).get(); // an empty one: every index record has reached the state
+      tell("ready", Map.of("bootstrap_seconds", seconds(submitted), "running_seconds", running));
+      for (int batch = 0; batch < files.size(); batch++) {
+        batch(cluster, job, batch);
+      }
+      cluster.cancelJob(job).get();
+    }
+    tell("end", Map.of());
+  }
+
+  private JobGraph graph(Configuration conf, List<String> files) {
+    StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment(conf);
+    env.setParallelism(Settings.PARALLELISM);
+    env.setMaxParallelism(Settings.MAX_PARALLELISM);
+    env.enableCheckpointing(NEVER_MS, CheckpointingMode.EXACTLY_ONCE); // the driver triggers them
+    JsonRows json = new JsonRows(texts(order.get("columns")), texts(order.get("types")));
+    DataStream<RowData> rows = env.addSource(
+        new GatedSource(files.toArray(new String[0]), json), "files", InternalTypeInfo.of(json.rowType()));
+    Map<String, String> more = new LinkedHashMap<>();
+    order.get("options").fields().forEachRemaining(each -> more.put(each.getKey(), each.getValue().asText()));
+    HoodiePipeline.Builder pipeline = HoodiePipeline.builder(order.get("name").asText());
+    for (String column : json.sqlColumns()) {
+      pipeline.column(column);
+    }
+    pipeline.pk("id").partition("part").options(Settings.hudi(table, order.get("table_type").asText(), more));
+    pipeline.sink(rows, false);
+    return env.getStreamGraph().getJobGraph();
+  }
+
+  private void batch(MiniCluster cluster, JobID job, int batch) throws Exception {
+    int commits = commits() + 1;
+    long released = System.nanoTime();
+    GatedSource.release(batch);
+    while (GatedSource.subtasksDone(batch) < Settings.PARALLELISM) {
+      pause(cluster, job);
+    }
+    double emitted = seconds(released);
+    cluster.triggerCheckpoint(job).get();
+    double checkpointed = seconds(released);
+    while (commits() < commits) {
+      pause(cluster, job);
+    }
+    double committed = seconds(released);
+    Map<String, Double> phases = Map.of(
+        "emit", emitted, "checkpoint", checkpointed - emitted, "commit", committed - checkpointed);
+    double load = Double.parseDouble(Files.readString(Path.of("/proc/loadavg")).split(" ")[0]);
+    tell("batch", Map.of("batch", batch, "seconds", committed, "phases", phases, "load1", load));
+  }
+
+  /** The index is loaded while its operator is initialized. */
+  private static void waitUntilRunning(MiniCluster cluster, JobID job) throws Exception {
+    while (true) {
+      boolean all = cluster.getJobStatus(job).get() == JobStatus.RUNNING;
+      for (AccessExecutionVertex task : cluster.getExecutionGraph(job).get().getAllExecutionVertices()) {
+        all &= task.getExecutionState() == ExecutionState.RUNNING;
+      }
+      if (all) {
+        return;
+      }
+      pause(cluster, job);
+    }
+  }
+
+  /** A short wait for what has no call to wait for; a job that has ended is an error with its reason. */
+  private static void pause(MiniCluster cluster, JobID job) throws Exception {
+    if (cluster.getJobStatus(job).get().isTerminalState()) {
+      cluster.requestJobResult(job).get().toJobExecutionResult(PeerJob.class.getClassLoader());
+      throw new IllegalStateException("the job ended before its last batch");
+    }
+    Thread.sleep(POLL_MS);
+  }
+
+  private int commits() throws IOException {
+    try (Stream<Path> files = Files.list(table.resolve(".hoodie"))) {
+      return (int) files.map(file -> file.getFileName().toString())
+          .filter(name -> !name.startsWith(".") && (name.endsWith(".commit") || name.endsWith(".deltacommit"))).count();
+    }
+  }
+
+  private void tell(String event, Map<String, ?> what) throws IOException {
+    Map<String, Object> line = new LinkedHashMap<>();
+    line.put("event", event);
+    line.put("at", System.currentTimeMillis() / 1e3);
+    line.putAll(what);
+    Files.writeString(events, JSON.writeValueAsString(line) + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+  }
+
+  private static double seconds(long since) {
+    return (System.nanoTime() - since) / 1e9;
+  }
+
+  private static List<String> texts(JsonNode array) {
+    List<String> found = new ArrayList<>();
+    array.forEach(each -> found.add(each.asText()));
+    return found;
+  }
+}

@@ -1,0 +1,146 @@
+"""Real Hudi on Spark as a program of the peers' Python: one order, a JSON file that is its only argument.
+
+It stands alone (standard library and pyspark only), as the peers' environment has nothing of this project. What happens
+is appended to the order's ``events`` file, a JSON object a line. Orders (``do``):
+
+- ``load``: the rows of a Parquet file become a new table, by one bulk_insert
+- ``stream``: every file of a folder is a batch of Structured Streaming into the table
+- ``count``: rows, distinct keys and the sum of the ordering column of the table's snapshot
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+PARALLELISM = 4
+
+
+def session(order: dict[str, Any]) -> Any:
+    """Spark on two cores with Hudi; times in UTC."""
+    from pyspark.sql import SparkSession
+
+    scratch = order["work"]
+    conf = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "4g",
+        "spark.jars": order["bundle"],
+        "spark.driver.extraClassPath": order["bundle"],
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(PARALLELISM),
+        "spark.default.parallelism": str(PARALLELISM),
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.local.dir": f"{scratch}/local",
+        # Hudi's spillable map asks JOL for the sizes of objects, which tries for seconds to attach to its own process.
+        "spark.driver.extraJavaOptions": (
+            "-Duser.timezone=UTC -Djdk.attach.allowAttachSelf=true -Djol.skipHotspotSAAttach=true"
+        ),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "100000",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    builder = SparkSession.builder.appName("hudi-peer")
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def options(order: dict[str, Any]) -> dict[str, str]:
+    """Hudi's options: the table's, all parallelism the same, no table service in the way, and the order's own."""
+    parallelism = str(order.get("parallelism", PARALLELISM))
+    found = {
+        "hoodie.table.name": order["name"],
+        "hoodie.datasource.write.table.type": order["table_type"],
+        "hoodie.write.table.version": str(order["table_version"]),
+        "hoodie.write.auto.upgrade": "false",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "part",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.hive_style_partitioning": "false",
+        "hoodie.bulkinsert.sort.mode": "GLOBAL_SORT",
+        "hoodie.metadata.enable": "false",
+        "hoodie.clean.automatic": "true",
+        "hoodie.clean.commits.retained": "1000",
+        "hoodie.keep.min.commits": "1010",
+        "hoodie.keep.max.commits": "1020",
+        "hoodie.compact.inline": "false",
+        "hoodie.datasource.compaction.async.enable": "false",
+        "hoodie.bloom.index.update.partition.path": "true",
+        "hoodie.simple.index.update.partition.path": "true",
+        "hoodie.record.index.update.partition.path": "true",
+    }
+    for what in ("upsert.shuffle", "insert.shuffle", "bulkinsert.shuffle", "delete.shuffle", "finalize.write",
+                 "markers.delete", "bloom.index", "simple.index", "global.simple.index"):  # fmt: skip
+        found[f"hoodie.{what}.parallelism"] = parallelism
+    return found | order["options"]
+
+
+def load(spark: Any, order: dict[str, Any]) -> None:
+    """A table of the rows of a Parquet file."""
+    started = time.monotonic()
+    writer = spark.read.parquet(order["rows"]).write.format("hudi").options(**options(order))
+    writer.option("hoodie.datasource.write.operation", "bulk_insert").mode("overwrite").save(order["table"])
+    tell(order, event="loaded", seconds=time.monotonic() - started)
+
+
+def stream(spark: Any, order: dict[str, Any]) -> None:
+    """The folder's files in the order of their times, a batch each."""
+    source = spark.readStream.schema(order["schema"]).option("maxFilesPerTrigger", 1).json(order["batches"])
+    writer = source.writeStream.format("hudi").options(**options(order)).outputMode("append")
+    writer = writer.option("hoodie.datasource.write.operation", order["operation"]).option("path", order["table"])
+    # A batch that fails is tried again and then ends the query: by default it would be passed over in silence.
+    writer = writer.option("hoodie.datasource.write.streaming.ignore.failed.batch", "false")
+    writer = writer.option("checkpointLocation", f"{order['work']}/checkpoint").trigger(availableNow=True)
+    query = writer.start()
+    tell(order, event="ready", bootstrap_seconds=None)
+    told = 0
+    while True:
+        ended = query.awaitTermination(1)
+        done = [p for p in query.recentProgress if p["numInputRows"]]
+        for progress in done[told:]:
+            parts = {name: ms / 1000 for name, ms in progress["durationMs"].items()}
+            whole = parts.pop("triggerExecution")
+            tell(order, event="batch", batch=progress["batchId"], seconds=whole, phases=parts,
+                 records=progress["numInputRows"], load1=os.getloadavg()[0])  # fmt: skip
+        told = len(done)
+        if ended:
+            return
+
+
+def count(spark: Any, order: dict[str, Any]) -> None:
+    """What the snapshot holds, by Hudi's own reader."""
+    from pyspark.sql import functions as f
+
+    rows = spark.read.format("hudi").option("hoodie.metadata.enable", "false").load(order["table"])
+    found = rows.agg(f.count("*"), f.countDistinct("id"), f.sum("ts")).collect()[0]
+    tell(order, event="counted", rows=found[0], keys=found[1], ts=found[2])
+
+
+def tell(order: dict[str, Any], **what: Any) -> None:
+    """A line of the events file."""
+    with open(order["events"], "a", encoding="utf-8") as f:
+        f.write(json.dumps(what | {"at": time.time()}) + "\n")
+
+
+def main() -> None:
+    order = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    spark = session(order)
+    {"load": load, "stream": stream, "count": count}[order["do"]](spark, order)
+    tell(order, event="end")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

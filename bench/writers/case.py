@@ -1,0 +1,132 @@
+"""One writer on one workload: what it is to do, what it said, and the figures of it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.workload import Workload
+
+TAGSTREAM, HUDI_SPARK, HUDI_FLINK = "tagstream", "hudi-spark", "hudi-flink"
+INDEXES: dict[str, tuple[str, ...]] = {
+    TAGSTREAM: ("STATE", "BUCKET"),
+    HUDI_SPARK: ("GLOBAL_BLOOM", "GLOBAL_SIMPLE", "RECORD_INDEX", "BUCKET", "bulk_insert"),
+    HUDI_FLINK: ("FLINK_STATE",),
+}
+TABLE_TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
+BUCKETS = 4  # of a partition
+WARM_UP, WARM_UP_ONE_ROW = 2, 5
+
+
+class BenchError(Exception):
+    """A case could not be measured; the text says why and where its log is."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """An engine and its index (`bulk_insert`: Hudi's operation, which looks nothing up)."""
+
+    name: str
+    index: str
+
+    @classmethod
+    def parse(cls, text: str) -> Writer:
+        """From ``engine:INDEX``; ValueError for what there is none of."""
+        name, _, index = text.partition(":")
+        if index not in INDEXES.get(name, ()):
+            known = ", ".join(f"{n}:{i}" for n, indexes in INDEXES.items() for i in indexes)
+            raise ValueError(f"there is no writer {text!r}; there are {known}")
+        return cls(name, index)
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.index}"
+
+    @property
+    def bucketed(self) -> bool:
+        """True when the table's file groups are buckets."""
+        return self.index == "BUCKET"
+
+    def why_not(self, workload: str) -> str | None:
+        """Why the writer cannot lead to the workload's rows; None when it can."""
+        if self.index == "bulk_insert" and workload != "insert":
+            return "it writes an existing key a second time"
+        if self.bucketed and workload not in ("insert", "update"):
+            return "a row that changes partition stays in the old one too"
+        return None
+
+
+@dataclass(frozen=True)
+class Case:
+    """`base` is copied to become the table; everything of the case is in `place`."""
+
+    run: int
+    workload: Workload
+    folder: Path
+    table_type: str
+    writer: Writer
+    base: Path
+    place: Path
+    codec: str = "zstd"
+    conf: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The fields that every line of the case begins with."""
+        return {
+            "run": self.run,
+            "workload": self.workload.name,
+            "table_type": self.table_type,
+            "keys": self.workload.keys,
+            "records": self.workload.records,
+            "writer": self.writer.name,
+            "index": self.writer.index,
+        }
+
+    @property
+    def table(self) -> Path:
+        """The table that is written."""
+        return self.place / "table"
+
+    @property
+    def events(self) -> Path:
+        """Where the writer says what it does, a JSON object a line."""
+        return self.place / "events.jsonl"
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """What a writer said; a last line that a killed one cut off is left out."""
+    if not path.exists():
+        return []
+    found: list[dict[str, Any]] = []
+    for line in path.read_text("utf-8").splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return found
+
+
+def batch_lines(case: Case, events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of the case's batches. BenchError when the writer made another number of batches."""
+    batches = [e for e in events if e["event"] == "batch"]
+    if [b["batch"] for b in batches] != list(range(case.workload.batches)):
+        raise BenchError(f"{case.writer} made batches {[b['batch'] for b in batches]}, not {case.workload.batches}")
+    names = ("batch", "seconds", "phases", "load1")
+    return [{"kind": "batch", **case.identity, **{name: b[name] for name in names}} for b in batches]
+
+
+def speed(case: Case, batches: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Median and best of the batches after the warm-up (of all, when there are no more)."""
+    warm_up = WARM_UP_ONE_ROW if case.workload.records == 1 else WARM_UP
+    seconds = [b["seconds"] for b in batches]
+    measured = seconds[warm_up:] or seconds[-1:]
+    median = statistics.median(measured)
+    return {
+        "median_seconds": median,
+        "best_seconds": min(measured),
+        "records_per_second": case.workload.records / median,
+    }

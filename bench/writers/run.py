@@ -1,0 +1,137 @@
+"""A case from a copy of its base table to its lines: the writer's process, its order, the check of the rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.peers import home
+from bench.writers.case import (
+    BUCKETS,
+    HUDI_FLINK,
+    HUDI_SPARK,
+    TAGSTREAM,
+    BenchError,
+    Case,
+    Writer,
+    batch_lines,
+    read_events,
+    speed,
+)
+from bench.writers.process import run_process
+from bench.writers.verdict import judge
+
+TABLE_NAME = "bench"
+TABLE_VERSION = 6
+HUDI = "1.2.0"
+_OPENED = (
+    "java.lang java.lang.reflect java.net java.io java.nio java.text java.time java.util java.util.concurrent "
+    "java.util.concurrent.atomic java.util.concurrent.locks sun.nio.ch"
+).split()
+_JAVA = [
+    "java", "-Xms1g", "-Xmx4g", "-Duser.timezone=UTC", "-Djdk.attach.allowAttachSelf=true",
+    # Hudi's spillable map asks JOL for the sizes of objects, which tries for seconds to attach to its own process.
+    "-Djol.skipHotspotSAAttach=true",
+    *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED),
+    "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
+]  # fmt: skip
+
+
+def run_case(case: Case, timeout_s: float) -> list[dict[str, Any]]:
+    """Lines of the case's batches and of the case itself. BenchError when it could not be measured."""
+    shutil.rmtree(case.place, ignore_errors=True)
+    case.place.mkdir(parents=True)
+    shutil.copytree(case.base, case.table)
+    os.sync()  # the copy is not to be written out while the writer is measured
+    order = case.place / "order.json"
+    order.write_text(json.dumps(order_of(case), indent=1), "utf-8")
+    started = time.time()
+    peak = run_process(command(case.writer, order), environment(case.writer), case.place / "writer.log", timeout_s)
+    events = read_events(case.events)
+    batches = batch_lines(case, events)
+    ready = next((e for e in events if e["event"] == "ready"), None)
+    if ready is None:
+        raise BenchError(f"{case.writer} did not say when it was ready; see {case.place / 'writer.log'}")
+    verdict = judge(case, timeout_s)
+    summary = {
+        "kind": "case",
+        **case.identity,
+        **speed(case, batches),
+        "start_seconds": ready["at"] - started,
+        "bootstrap_seconds": ready["bootstrap_seconds"],
+        "rows": verdict.rows,
+        "right": verdict.right,
+        "checked_by": verdict.by,
+        "wrong": verdict.why,
+        "peak_mib": {"jvm": round(peak.jvm), "python": round(peak.python)},
+        "bytes": size_of(case.table),
+    }
+    return [*batches, summary]
+
+
+def order_of(case: Case) -> dict[str, Any]:
+    """What the writer's program is told."""
+    fields = json.loads((case.folder / "event.avsc").read_text("utf-8"))["fields"]
+    kinds = {f["name"]: f["type"] if isinstance(f["type"], str) else f["type"][1] for f in fields}
+    order: dict[str, Any] = {
+        "table": str(case.table),
+        "events": str(case.events),
+        "work": str(case.place / "work"),
+        "name": TABLE_NAME,
+        "table_type": case.table_type,
+        "options": {"hoodie.parquet.compression.codec": case.codec, **index_options(case.writer), **case.conf},
+        "batches": str(case.folder / "batches"),
+    }
+    if case.writer.name == HUDI_FLINK:
+        files = sorted(map(str, (case.folder / "batches").glob("*.json")))
+        return order | {"columns": list(kinds), "types": list(kinds.values()), "files": files}
+    if case.writer.name == HUDI_SPARK:
+        sql = {"long": "BIGINT"}
+        schema = ", ".join(f"{name} {sql.get(kind, kind.upper())}" for name, kind in kinds.items())
+        operation = "bulk_insert" if case.writer.index == "bulk_insert" else "upsert"
+        more = {"do": "stream", "table_version": TABLE_VERSION, "schema": schema, "operation": operation}
+        return order | more | {"bundle": str(home.bundle(HUDI))}
+    return order | {"avro": str(case.folder / "event.avsc")}
+
+
+def index_options(writer: Writer) -> dict[str, str]:
+    """The options that make the writer use its index."""
+    if writer.name == HUDI_FLINK or writer.index == "bulk_insert":
+        return {}
+    found = {"hoodie.index.type": writer.index}
+    if writer.bucketed:
+        found |= {"hoodie.bucket.index.num.buckets": str(BUCKETS), "hoodie.bucket.index.hash.field": "id"}
+        found["hoodie.index.bucket.engine"] = "SIMPLE"
+    if writer.index == "RECORD_INDEX":
+        prefix = "hoodie.metadata.record.index."
+        found |= {"hoodie.metadata.enable": "true", prefix + "enable": "true"}
+        found |= {prefix + "min.filegroup.count": "4", prefix + "max.filegroup.count": "4"}
+    return found
+
+
+def command(writer: Writer, order: Path) -> list[str]:
+    """The command of the writer's program."""
+    if writer.name == TAGSTREAM:
+        return [sys.executable, "-m", "bench.writers.tagstream", str(order)]
+    if writer.name == HUDI_SPARK:
+        return [str(home.python()), str(Path(home.__file__).with_name("spark_program.py")), str(order)]
+    class_path = os.pathsep.join(map(str, home.flink_class_path()))
+    return [*_JAVA, "-cp", class_path, "PeerJob", str(order)]
+
+
+def environment(writer: Writer) -> dict[str, str]:
+    """This process's environment without what would lead another Spark astray."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
+    if writer.name == TAGSTREAM:
+        env["PYTHONPATH"] = str(home.PROJECT)
+    return env
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files under a folder but Hadoop's checksums."""
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and f.suffix != ".crc")

@@ -1,0 +1,46 @@
+"""The comparison with the real peers, small: every writer leads to the right rows of what it can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.compare import main
+from bench.results import read_lines
+
+pytestmark = [pytest.mark.hudi_jar, pytest.mark.spark]
+SMALL = ["--runs", "1", "--keys", "2000", "--records", "500", "--batches", "3", "--partitions", "3"]
+
+
+def cases(folder: Path, *flags: str) -> dict[tuple[str, str, str], object]:
+    assert main([*SMALL, "--out", str(folder), *flags]) == 0
+    lines = read_lines(folder / "results.jsonl")
+    assert lines[0]["kind"] == "machine"
+    found = [line for line in lines if line["kind"] == "case"]
+    return {
+        (line["workload"], line["table_type"], f"{line['writer']}:{line['index']}"): line["right"] for line in found
+    }
+
+
+def test_global_indexes_with_moves(tmp_path: Path) -> None:
+    found = cases(tmp_path)
+    writers = {writer for _, _, writer in found}
+    assert {"hudi-spark:GLOBAL_BLOOM", "hudi-spark:RECORD_INDEX", "hudi-flink:FLINK_STATE"} < writers
+    assert len(found) == 10  # five on both types of table
+    assert set(found.values()) == {True}
+
+
+def test_buckets_and_bulk_insert(tmp_path: Path) -> None:
+    found = cases(tmp_path, "--workloads", "insert", "update", "--writers", "tagstream:BUCKET", "hudi-spark:BUCKET",
+                  "hudi-spark:bulk_insert")  # fmt: skip
+    assert len(found) == 10  # two or three writers of two workloads on both types of table
+    assert set(found.values()) == {True}
+
+
+def test_a_failed_case_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+    flags = ["--table-types", "MERGE_ON_READ", "--writers", "hudi-spark:GLOBAL_SIMPLE", "tagstream:STATE"]
+    assert main([*SMALL, "--out", str(tmp_path), *flags, "--conf", "hudi-spark:hoodie.index.class=no.such.Class"]) == 1
+    _, failed, *_, case = read_lines(tmp_path / "results.jsonl")
+    assert (failed["kind"], failed["writer"], "no.such.Class" in failed["reason"]) == ("failed", "hudi-spark", True)
+    assert (case["kind"], case["writer"], case["right"]) == ("case", "tagstream", True)
