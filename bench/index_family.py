@@ -40,10 +40,12 @@ from state.key_group import balanced_labels
 from state.layout import StateLayout
 from state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from state.tag_group import tag_key_group
+from streaming.located import LOCATED_SQL
+from streaming.packed import unpack
 from streaming.pull import located_rows, table_as_of
 from streaming.session import start_session
-from streaming.source import key_group_label
-from streaming.tag import _batch, _located, located_schema
+from streaming.source import pack_by_group
+from streaming.tag import good_and_bad, located, packed_result, tag_batch
 from table import commit
 from table.bloom import DYNAMIC_V0, BloomParams
 from table.bucket_hash import BucketHash
@@ -57,7 +59,8 @@ from table.write_context import WriteContext, WriterOptions
 from table.write_profile import WriteProfile
 
 _START_MS = 1_767_225_600_000
-_PARTITIONS, _GROUPS = 10, 8
+_PARTITIONS, _GROUPS, _LANES = 10, 8, 2
+_BLOCK = 1 << 14
 _SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("name", pa.string())])
 _NONE = pa.table({"_hoodie_record_key": pa.array([], pa.string()), "_ordering": pa.array([], pa.int64())})
 _VALUE = b"x" * 190  # bytes of a record that is carried along
@@ -174,20 +177,18 @@ def make_batch(keys: int, records: int, kind: str, *, is_global: bool, seed: int
             "src": pa.nulls(n, pa.string()),
             "pos_hi": pa.array(np.zeros(n, np.int64)),
             "pos_lo": pa.array(np.arange(n)),
-            "value": pa.repeat(pa.scalar(_VALUE), n),
+            "row": pa.StructArray.from_arrays([pa.repeat(pa.scalar(_VALUE), n)], names=["line"]),
+            "value": pa.nulls(n, pa.binary()),
             "reason": pa.nulls(n, pa.string()),
         }
     )
 
 
 def keyed_frame(spark: SparkSession, rows: pa.Table, labels: tuple[int, ...]) -> DataFrame:
-    """The batch as Spark holds it once it is decoded: in memory, spread over the cores."""
-    from pyspark.sql import functions as F
-
+    """The batch as Spark holds it once it is decoded: packed by key group, in memory, spread over the cores."""
     cores = spark.sparkContext.defaultParallelism
-    frame = spark.createDataFrame(rows).repartition(cores)
-    frame = frame.withColumn("flags", F.col("flags").cast("byte"))
-    frame = frame.withColumn("kg", key_group_label(F.expr("substring(skey, 2)"), labels)).persist()
+    packed = [pack_by_group(rows.slice(start, _BLOCK), labels) for start in range(0, rows.num_rows, _BLOCK)]
+    frame = spark.createDataFrame(pa.Table.from_batches(packed)).repartition(cores).persist()
     frame.count()
     return frame
 
@@ -202,7 +203,7 @@ def tag_by_table(index: HoodieIndex, table: HoodieTable, labels: tuple[int, ...]
     decode = SimpleNamespace(ordering_kind="int64", ordering_field="ts", ordering_type=pa.int64())
     job = SimpleNamespace(
         index=index, table=table, as_of=table.timeline().newest_completed, decode=decode, overwrites=False,
-        meta=SimpleNamespace(labels=labels), read_profile=lambda: profile(labels),
+        meta=SimpleNamespace(labels=labels, shuffle_partitions=_LANES), read_profile=lambda: profile(labels),
     )  # fmt: skip
     index.start(table_as_of(job, spark))  # type: ignore[arg-type]
 
@@ -221,11 +222,13 @@ def tag_by_state(folder: Path, table: HoodieTable, labels: tuple[int, ...], spar
     at = replace(profile(labels), generation=1)
 
     def group(key: tuple[Any, ...], frame: pd.DataFrame) -> pd.DataFrame:
-        result = tag_key_group(int(key[0]), None, _batch(frame, layout), at, layout)
-        return _located(int(key[0]), result, frame, None, layout)
+        label = int(key[0])
+        good, bad = good_and_bad(unpack(frame["rows"]))
+        result = tag_key_group(label, None, tag_batch(good, layout.ordering), at, layout)
+        return packed_result(label, located(result, good, bad, label, layout.ordering), result, _LANES)
 
     def tag(rows: DataFrame) -> DataFrame:
-        return rows.groupBy("kg").applyInPandas(group, located_schema("int64"))
+        return rows.groupBy("kg").applyInPandas(group, LOCATED_SQL)
 
     return tag
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,16 @@ from index.base import OrderingCode, TableAsOf
 from index.bucket import BucketIndex
 from state.ordering import encode_ordering
 from streaming.context import JobContext
-from streaming.decode.key_decoder import FLAG_BAD
+from streaming.located import LOCATED_SQL, by_lane, status_text
+from streaming.packed import unpack
 from streaming.pull_tag import PullSpec, tag_pulled
 from streaming.source import key_group_label
-from streaming.tag import located_schema
+from streaming.state_keys import record_keys
+from streaming.tag import good_and_bad
 from table.slice_lookup import key_reader, lookup_slice
 from table.write_status import WriteStatus
+
+_LOCATED = pa.schema([("lane", pa.int32()), ("rows", pa.binary()), ("status", pa.string())])
 
 
 def table_as_of(job: JobContext, frame_or_session: Any) -> TableAsOf:
@@ -44,19 +48,18 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     look = table_as_of(job, rows.sparkSession)
     profile = job.read_profile()
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
-    schema = located_schema(job.decode.ordering_kind)
+    lanes = job.meta.shuffle_partitions
     if isinstance(index, BucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
-        return rows.groupBy("kg").applyInArrow(_make_alone(spec), schema)
+        return rows.groupBy("kg").applyInArrow(_make_alone(spec, lanes), LOCATED_SQL)
     if job.overwrites:  # nothing of what is there stays
-        return rows.groupBy("kg").applyInArrow(_make_alone(spec), schema)
+        return rows.groupBy("kg").applyInArrow(_make_alone(spec, lanes), LOCATED_SQL)
     if not index.knows_ordering and spec.ordering != "none":
         spec = replace(spec, resolve=_Resolver(look))
-    good = rows.filter(F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) == 0)
-    records = good.select(_record_key(index.is_global).alias("record_key"), F.col("part").alias("partition_path"))
+    records = rows.mapInArrow(_good_records, "record_key string, partition_path string")
     found = index.tag_location(records, look)
     found = found.withColumn("kg", key_group_label(_hashed(index.is_global), job.meta.labels))
-    return rows.groupBy("kg").cogroup(found.groupBy("kg")).applyInArrow(_make_joined(spec), schema)
+    return rows.groupBy("kg").cogroup(found.groupBy("kg")).applyInArrow(_make_joined(spec, lanes), LOCATED_SQL)
 
 
 def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[str, tuple[str, ...]]:
@@ -69,11 +72,14 @@ def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[st
     return {partition: ids for partition, ids in found.items() if ids}
 
 
-def _record_key(is_global: bool) -> Column:
-    """The record key out of the state's key: behind its first byte, or behind the NUL that ends the partition path."""
-    return F.expr(
-        "substring(cast(skey as string), 2)" if is_global else "substring(cast(skey as string), length(part) + 3)"
-    )
+def _good_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the index is asked for: record key and partition path of every good record."""
+    for batch in batches:
+        if batch.num_rows:
+            good, _ = good_and_bad(unpack(batch.column("rows").to_pylist()))
+            keys = record_keys(good.column("skey").combine_chunks())
+            part = good.column("part").combine_chunks()
+            yield pa.RecordBatch.from_arrays([keys, part], names=["record_key", "partition_path"])
 
 
 def _hashed(is_global: bool) -> Column:
@@ -82,18 +88,31 @@ def _hashed(is_global: bool) -> Column:
     return key if is_global else F.concat(F.col("partition_path").cast("binary"), F.lit(b"\x00"), key)
 
 
-def _make_alone(spec: PullSpec) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+def _make_alone(spec: PullSpec, lanes: int) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def tag(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        return tag_pulled(key[0].as_py(), rows, None, spec)
+        return _packed(key[0].as_py(), rows, None, spec, lanes)
 
     return tag
 
 
-def _make_joined(spec: PullSpec) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
+def _make_joined(spec: PullSpec, lanes: int) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
     def tag(key: tuple[Any, ...], rows: pa.Table, found: pa.Table) -> pa.Table:
-        return tag_pulled(key[0].as_py(), rows, found, spec)
+        return _packed(key[0].as_py(), rows, found, spec, lanes)
 
     return tag
+
+
+def _packed(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec, lanes: int) -> pa.Table:
+    if not rows.num_rows:  # places of keys that no record of the batch has
+        return _LOCATED.empty_table()
+    located, counts = tag_pulled(label, unpack(rows.column("rows").to_pylist()), found, spec)
+    packed = list(by_lane(located, lanes))
+    columns = [
+        [*(lane for lane, _ in packed), label % lanes],
+        [*(value for _, value in packed), None],
+        [*[None] * len(packed), status_text(label, None, counts)],
+    ]
+    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, _LOCATED, strict=True)], schema=_LOCATED)
 
 
 @dataclass(frozen=True)

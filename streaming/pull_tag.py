@@ -7,7 +7,6 @@ is compacted away brings the row back.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,9 +30,9 @@ from state.tag_batch import (
     OP_UPDATE,
     TagBatch,
 )
-from streaming.decode.key_decoder import FLAG_BAD
+from streaming.located import OP_DELETE_NATURAL, bad_records, located_schema, located_table
 from streaming.state_keys import record_keys, state_keys
-from streaming.tag import OP_BAD, OP_DELETE_NATURAL, OP_STATUS
+from streaming.tag import good_and_bad, tag_batch
 from table.assign import assign
 from table.write_profile import WriteProfile
 
@@ -82,15 +81,13 @@ class _Places:
     twice: int = 0
 
 
-def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec) -> pa.Table:
-    """Located rows (``streaming.tag.located_schema``) of one key group: ``rows`` are keyed records, good and bad."""
-    bad = (rows.column("flags").to_numpy() & FLAG_BAD) != 0
-    good = rows.filter(pa.array(~bad)) if bad.any() else rows
-    batch = _batch(good, spec.ordering)
+def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec) -> tuple[pa.Table, dict[str, int]]:
+    """Located records of one key group and its counts; ``rows`` are keyed records, good and bad."""
+    good, bad = good_and_bad(rows)
+    schema = located_schema(spec.ordering, rows.schema.field("row").type)
+    batch = tag_batch(good, spec.ordering)
     if not len(batch):
-        return pa.concat_tables(
-            [_bad_rows(rows.filter(pa.array(bad)), spec), _status(label, stats.empty_stats(), spec)]
-        )
+        return bad_records(label, bad, schema), stats.empty_stats()
     check_batch(batch)
     keys = distinct_keys(batch)
     names: OBJECTS = batch.skeys[keys.rows[keys.starts]]
@@ -99,7 +96,7 @@ def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpe
     else:
         found = NOTHING_FOUND if found is None else found
         out, counts = _tag_found(label, names, batch, keys, found, good, spec)
-    return pa.concat_tables([out, _bad_rows(rows.filter(pa.array(bad)), spec), _status(label, counts, spec)])
+    return pa.concat_tables([out, bad_records(label, bad, schema)]), counts
 
 
 def _tag_found(
@@ -155,21 +152,6 @@ def _tag_computed(
     at = code.to_numpy(zero_copy_only=False).astype(np.int64)
     counts = _counts(len(batch), decision)
     return _rows(good, names, winners, decision, at, at, places, spec), counts
-
-
-def _batch(rows: pa.Table, ordering: OrderingKind) -> TagBatch:
-    def column(name: str) -> Any:
-        return rows.column(name).to_numpy()
-
-    return TagBatch(
-        skeys=column("skey"),
-        partitions=column("part"),
-        ordering=None if ordering == "none" else column("ord"),
-        flags=column("flags").astype(np.uint8),
-        source=column("src"),
-        pos_hi=column("pos_hi"),
-        pos_lo=column("pos_lo"),
-    )
 
 
 def _state_keys(found: pa.Table, spec: PullSpec) -> pa.Array:
@@ -274,62 +256,19 @@ def _rows(
     ordering = pa.array(np.where(has, winners.ordering[key], b"" if spec.ordering == "bytes" else 0))
     if spec.ordering == "bytes":
         ordering = pc.if_else(pa.array(has), ordering.cast(pa.binary()), pa.scalar(None, pa.binary()))
-    value = good.column("value").combine_chunks().cast(pa.binary()).take(pa.array(take, mask=take < 0))
     parts = pa.array([p for p, _ in places], pa.string())
     files = pa.array([f for _, f in places], pa.string())
     where = pa.array(place)
-    return pa.table(
-        {
-            "dest_part": parts.take(where),
-            "dest_file": files.take(where),
-            "op": pa.array(op),
-            "skey": pa.array(names[key], pa.binary()),
-            "ord": ordering,
-            "value": value,
-            "note": pc.if_else(pa.array(moved), pa.scalar(MOVED), pa.scalar(None, pa.string())),
-        },
-        schema=_schema(spec),
-    )
-
-
-def _bad_rows(bad: pa.Table, spec: PullSpec) -> pa.Table:
-    columns = (bad.column(name).to_pylist() for name in ("src", "pos_hi", "pos_lo", "reason"))
-    n = bad.num_rows
-    return pa.table(
-        {
-            "dest_part": pa.repeat(pa.scalar(""), n),
-            "dest_file": pa.repeat(pa.scalar("#bad"), n),
-            "op": pa.array(np.full(n, OP_BAD, np.int8)),
-            "skey": bad.column("skey").cast(pa.binary()),
-            "ord": pa.nulls(n, _schema(spec).field("ord").type),
-            "value": bad.column("value").cast(pa.binary()),
-            # a row loop: bad records are few, and each carries its own text
-            "note": pa.array([json.dumps(list(place)) for place in zip(*columns, strict=True)], pa.string()),
-        },
-        schema=_schema(spec),
-    )
-
-
-def _status(label: int, counts: dict[str, int], spec: PullSpec) -> pa.Table:
-    schema = _schema(spec)
-    note = json.dumps({"group": label, "delta": None, "stats": counts})
-    values = {"dest_part": "", "dest_file": f"#{label}", "op": OP_STATUS, "note": note}
-    return pa.table({f.name: pa.array([values.get(f.name)], f.type) for f in schema}, schema=schema)
-
-
-def _schema(spec: PullSpec) -> pa.Schema:
-    kind = pa.binary() if spec.ordering == "bytes" else pa.int64()
-    return pa.schema(
-        [
-            ("dest_part", pa.string()),
-            ("dest_file", pa.string()),
-            ("op", pa.int8()),
-            ("skey", pa.binary()),
-            ("ord", kind),
-            ("value", pa.binary()),
-            ("note", pa.string()),
-        ]
-    )
+    columns = {
+        "dest_part": parts.take(where),
+        "dest_file": files.take(where),
+        "op": pa.array(op),
+        "skey": pa.array(names[key], pa.binary()),
+        "ord": ordering,
+        "row": good.column("row").combine_chunks().take(pa.array(take, mask=take < 0)),
+        "note": pc.if_else(pa.array(moved), pa.scalar(MOVED), pa.scalar(None, pa.string())),
+    }
+    return located_table(located_schema(spec.ordering, columns["row"].type), len(key), columns)
 
 
 def _counts(records: int, decision: Decision) -> dict[str, int]:

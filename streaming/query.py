@@ -10,10 +10,11 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from streaming.context import JobContext
 from streaming.epoch import newest_batch
 from streaming.errors import StopRequested
+from streaming.located import LOCATED_SQL
 from streaming.monitor import Monitor
 from streaming.sink import BatchSink
 from streaming.source import keyed_records, raw_records
-from streaming.tag import STATE_SCHEMA, TagSpec, located_schema, make_tag_function
+from streaming.tag import STATE_SCHEMA, TagSpec, make_tag_function
 
 POLL_S = 0.5
 
@@ -27,9 +28,9 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
     keyed = keyed_records(raw, job.decode, job.meta.labels)
     if job.index is not None:
         return _start(keyed, job, sink)
-    tag = make_tag_function(TagSpec(job.layout, job.profiles_dir, job.run, job.crash))
+    tag = make_tag_function(TagSpec(job.layout, job.profiles_dir, job.run, job.crash, job.meta.shuffle_partitions))
     located = keyed.groupBy("kg").applyInPandasWithState(
-        tag, located_schema(job.layout.ordering), STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
+        tag, LOCATED_SQL, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )
     return _start(located, job, sink)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from streaming.packed import ROWS_PER_BATCH
+
 PROJECT = Path(__file__).resolve().parent.parent
 DEFAULT_MASTER = "local[*,4]"  # the second number is how often a failed task is tried in local mode
 
@@ -41,7 +43,7 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
     builder = SparkSession.builder.appName(app_name)
     defaults = {
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
         "spark.sql.streaming.stopTimeout": "60s",
     }
     if not _ships_files(env):

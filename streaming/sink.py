@@ -219,11 +219,7 @@ class BatchSink:
     def _act(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
         job = self._job
         write = make_write_function(job.write_spec(epoch.batch_id, instant, replay=replay))
-        result = (
-            rows.repartition(job.meta.shuffle_partitions, "dest_part", "dest_file")
-            .mapInArrow(write, RESULT_SCHEMA)
-            .collect()
-        )
+        result = rows.repartitionById(job.meta.shuffle_partitions, "lane").mapInArrow(write, RESULT_SCHEMA).collect()
         outcome = Outcome()
         for kind, payload in result:
             if kind == WRITE_STATUS:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from state.key_group import state_key_groups
 from streaming.decode.key_decoder import FLAG_BAD
 from streaming.decode_spec import DecodeSpec, cached_decoder
 from streaming.options import Options
+from streaming.packed import pack, split
 from streaming.position import LinePositions
 
 RAW_COLUMNS = ("key", "value", "src", "pos_hi", "pos_lo")
+_BLOCK_ROWS = 1 << 16
+_BLOCK_BYTES = 64 << 20
 
 
 def raw_records(spark: SparkSession, options: Options, starting_offsets: str | None = None) -> DataFrame:
@@ -63,40 +68,59 @@ def _files(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def keyed_records(raw: DataFrame, spec: DecodeSpec, labels: tuple[int, ...]) -> DataFrame:
-    """Key columns of every record (good or bad) and the label of its key group in ``kg``.
+    """The records decoded, good or bad, packed by key group: ``kg`` (its label) and ``rows`` (``KeyDecoder.keys``).
 
     The group is crc32 of the key modulo the number of groups; bad records, which have no key, are spread by position.
     """
-    ordering = "binary" if spec.ordering_kind == "bytes" else "long"
-    schema = (
-        f"skey binary, part string, ord {ordering}, flags tinyint, src string, pos_hi long, pos_lo long, "
-        "value binary, reason string"
-    )
-    keys = raw.mapInArrow(make_key_function(spec), schema)
-    good = key_group_label(F.expr("substring(skey, 2)"), labels)
-    bad = _label(F.pmod(F.col("pos_lo"), F.lit(len(labels))), labels)
-    return keys.withColumn("kg", F.when(F.col("flags").bitwiseAND(F.lit(FLAG_BAD)) != 0, bad).otherwise(good))
+    return raw.mapInArrow(make_key_function(spec, labels), "kg int, rows binary")
 
 
 def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
     """Label of the key group of a key (binary, without the byte that a state key begins with)."""
-    return _label(F.pmod(F.crc32(key), F.lit(len(labels))), labels)
-
-
-def _label(index: Column, labels: tuple[int, ...]) -> Column:
+    index = F.pmod(F.crc32(key), F.lit(len(labels)))
     return F.element_at(F.array(*[F.lit(x) for x in labels]), (index + 1).cast("int"))
 
 
-def make_key_function(spec: DecodeSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The ``mapInArrow`` function that decodes keys; files get their line positions here."""
+def make_key_function(
+    spec: DecodeSpec, labels: tuple[int, ...]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The ``mapInArrow`` function that decodes records; files get their line positions here."""
 
     def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = cached_decoder(spec)
         lines = LinePositions()
-        for batch in batches:
-            columns = {name: batch.column(name) for name in RAW_COLUMNS}
+        for rows in in_blocks(batches):
+            columns = {name: rows.column(name).combine_chunks() for name in RAW_COLUMNS}
             if spec.files:
-                columns["pos_lo"] = lines.assign(columns["src"], batch.column("block_start"), columns["value"])
-            yield decoder.keys(pa.RecordBatch.from_pydict(columns))
+                start = rows.column("block_start").combine_chunks()
+                columns["pos_lo"] = lines.assign(columns["src"], start, columns["value"])
+            keyed = decoder.keys(pa.RecordBatch.from_pydict(columns))
+            yield pack_by_group(pa.Table.from_batches([keyed]), labels)
 
     return keys
+
+
+def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Spark's small batches put together: a step over columns costs the same for a thousand records and for ten."""
+    block: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        block.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _BLOCK_ROWS or size >= _BLOCK_BYTES:
+            yield pa.Table.from_batches(block)
+            block, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(block)
+
+
+def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
+    """Keyed records as ``kg`` and ``rows``."""
+    bad = (keyed.column("flags").to_numpy() & FLAG_BAD) != 0
+    groups = state_key_groups(keyed.column("skey").to_pylist(), len(labels)).astype(np.int64)
+    groups[bad] = keyed.column("pos_lo").to_numpy()[bad] % len(labels)
+    packed = [(labels[group], value) for group, mine in split(keyed, groups) for value in pack(mine)]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([label for label, _ in packed], pa.int32()), pa.array([value for _, value in packed], pa.binary())],
+        names=["kg", "rows"],
+    )

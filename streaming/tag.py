@@ -1,12 +1,12 @@
 """The function given to ``applyInPandasWithState``: one call per key group and batch.
 
 Everything a row still needs travels in the output: located rows for the writer, bad rows for the quarantine, and one
-status row per key group that carries its delta's name and its counts to the driver.
+status per key group that carries its delta's name and its counts to the driver. Records come and go packed
+(``streaming.packed``): what pandas and Spark see of them is a few values.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,37 +15,35 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
-from state.layout import StateLayout
-from state.tag_batch import TagBatch, TagResult
+from state.layout import OrderingKind, StateLayout
+from state.tag_batch import OP_DELETE, TagBatch, TagResult
 from state.tag_group import tag_key_group
 from streaming.crash import CrashPlan
 from streaming.decode.key_decoder import FLAG_BAD
+from streaming.located import OP_DELETE_NATURAL, bad_records, by_lane, located_schema, located_table, status_text
+from streaming.packed import unpack
 from table.write_profile import WriteProfile
-
-OP_STATUS = 3
-OP_BAD = 4
-OP_DELETE_NATURAL = 5  # a delete whose ordering value is not known
 
 STATE_SCHEMA = "pointer binary"
 
 
-def located_schema(ordering: str) -> str:
-    """Spark schema of the tag step's output; ``ordering`` is the layout's kind."""
-    kind = "binary" if ordering == "bytes" else "long"
-    return f"dest_part string, dest_file string, op byte, skey binary, ord {kind}, value binary, note string"
-
-
 @dataclass(frozen=True)
 class TagSpec:
-    """What every task needs to know; pickled into the plan once, when the query starts."""
+    """What every task needs to know; pickled into the plan once, when the query starts.
+
+    ``lanes``: number of write tasks.
+    """
 
     layout: StateLayout
     profiles_dir: str
     run: int
     crash: CrashPlan
+    lanes: int
 
 
 def profile_path(profiles_dir: str, batch_id: int, run: int) -> str:
@@ -76,75 +74,73 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         assert context is not None
         batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         profile = read_profile(profile_path(spec.profiles_dir, batch_id, spec.run))
-        parts = list(frames)
-        rows = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
-        flags = rows["flags"].to_numpy()
-        bad = (flags & FLAG_BAD) != 0
-        n_bad = int(bad.sum())
-        good = rows[~bad] if n_bad else rows
+        label = int(key[0])
+        good, bad = good_and_bad(unpack(value for frame in frames for value in frame["rows"]))
         pointer = bytes(state.get[0]) if state.exists else None
-        result = tag_key_group(int(key[0]), pointer, _batch(good, spec.layout), profile, spec.layout)
+        result = tag_key_group(label, pointer, tag_batch(good, spec.layout.ordering), profile, spec.layout)
         if result.delta is not None:
             spec.crash.reach("delta_durable", batch_id)
         if result.pointer is not None and result.pointer != pointer:
             state.update((result.pointer,))
-        yield _located(int(key[0]), result, good, rows[bad] if n_bad else None, spec.layout)
+        yield packed_result(label, located(result, good, bad, label, spec.layout.ordering), result, spec.lanes)
 
     return tag
 
 
-def _batch(rows: pd.DataFrame, layout: StateLayout) -> TagBatch:
+def good_and_bad(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Keyed records (``KeyDecoder.keys``) by whether they can be tagged."""
+    bad = (rows.column("flags").to_numpy() & FLAG_BAD) != 0
+    if not bad.any():
+        return rows, rows.slice(0, 0)
+    return rows.filter(pa.array(~bad)), rows.filter(pa.array(bad))
+
+
+def tag_batch(rows: pa.Table, ordering: OrderingKind) -> TagBatch:
+    """Keyed records as the tag step takes them."""
+
+    def column(name: str) -> Any:
+        return rows.column(name).to_numpy()
+
     return TagBatch(
-        skeys=rows["skey"].to_numpy(),
-        partitions=rows["part"].to_numpy(),
-        ordering=None if layout.ordering == "none" else rows["ord"].to_numpy(),
-        flags=rows["flags"].to_numpy().astype(np.uint8),
-        source=rows["src"].to_numpy(),
-        pos_hi=rows["pos_hi"].to_numpy(),
-        pos_lo=rows["pos_lo"].to_numpy(),
+        skeys=column("skey"),
+        partitions=column("part"),
+        ordering=None if ordering == "none" else column("ord"),
+        flags=column("flags").astype(np.uint8),
+        source=column("src"),
+        pos_hi=column("pos_hi"),
+        pos_lo=column("pos_lo"),
     )
 
 
-def _located(
-    label: int, result: TagResult, good: pd.DataFrame, bad: pd.DataFrame | None, layout: StateLayout
-) -> pd.DataFrame:
-    text = layout.ordering == "bytes"
-    n_bad = 0 if bad is None else len(bad)
-    extra = n_bad + 1
-    n = len(result)
-    raw = good["value"].to_numpy()
-    value = np.empty(n + extra, dtype=object)
-    carries = result.take >= 0
-    value[:n][carries] = raw[result.take[carries]]
-    op = np.empty(n + extra, dtype=np.int8)
-    op[:n] = np.where((result.op == 2) & ~result.has_ordering, OP_DELETE_NATURAL, result.op)
-    ordering: Any = np.zeros(n + extra, dtype=object if text else np.int64)
-    if text:
-        ordering[:] = None
-    ordering[:n] = np.where(result.has_ordering, result.ordering, None if text else 0)
-    note = np.empty(n + extra, dtype=object)
-    part = np.full(n + extra, "", dtype=object)
-    file_id = np.full(n + extra, f"#{label}", dtype=object)
-    skey = np.empty(n + extra, dtype=object)
-    part[:n], file_id[:n], skey[:n] = result.partition, result.file_id, result.skey
-    if bad is not None:
-        value[n : n + n_bad] = bad["value"].to_numpy()
-        op[n : n + n_bad] = OP_BAD
-        skey[n : n + n_bad] = bad["skey"].to_numpy()  # the message key of a bad record
-        notes = zip(bad["src"], bad["pos_hi"], bad["pos_lo"], bad["reason"], strict=True)
-        # a row loop: bad records are few, and each carries its own text
-        note[n : n + n_bad] = [json.dumps([s, int(h), int(lo), r]) for s, h, lo, r in notes]
-    op[-1] = OP_STATUS
-    note[-1] = json.dumps({"group": label, "delta": result.delta, "stats": result.stats})
+def located(result: TagResult, good: pa.Table, bad: pa.Table, label: int, ordering: OrderingKind) -> pa.Table:
+    """The located records of a key group, with its bad ones behind."""
+    schema = located_schema(ordering, good.schema.field("row").type)
+    op = np.where((result.op == OP_DELETE) & ~result.has_ordering, OP_DELETE_NATURAL, result.op).astype(np.int8)
+    if ordering == "bytes":
+        known = pa.array(result.ordering, pa.binary())
+        orderings = pc.if_else(pa.array(result.has_ordering), known, pa.scalar(None, pa.binary()))
+    else:
+        orderings = pa.array(np.where(result.has_ordering, result.ordering, 0), pa.int64())
+    take = pa.array(result.take, mask=result.take < 0)
+    columns = {
+        "dest_part": pa.array(result.partition, pa.string()),
+        "dest_file": pa.array(result.file_id, pa.string()),
+        "op": pa.array(op),
+        "skey": pa.array(result.skey, pa.binary()),
+        "ord": orderings,
+        "row": good.column("row").combine_chunks().take(take),
+    }
+    rows = located_table(schema, len(result), columns)
+    return pa.concat_tables([rows, bad_records(label, bad, schema)]) if bad.num_rows else rows
+
+
+def packed_result(label: int, rows: pa.Table, result: TagResult, lanes: int) -> pd.DataFrame:
+    """What the step gives Spark: located rows by lane, and the key group's status."""
+    packed = list(by_lane(rows, lanes))
     return pd.DataFrame(
         {
-            "dest_part": part,
-            "dest_file": file_id,
-            "op": op,
-            "skey": skey,
-            "ord": ordering,
-            "value": value,
-            "note": note,
-        },
-        copy=False,
+            "lane": np.array([*(lane for lane, _ in packed), label % lanes], np.int32),
+            "rows": [*(value for _, value in packed), None],
+            "status": [*[None] * len(packed), status_text(label, result.delta, result.stats)],
+        }
     )

@@ -15,10 +15,11 @@ from pyspark import TaskContext
 from index.base import HoodieIndex
 from state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
 from streaming.crash import CrashPlan
-from streaming.decode_spec import DecodeSpec, cached_decoder
+from streaming.decode_spec import DecodeSpec
+from streaming.located import OP_BAD, OP_DELETE_NATURAL
+from streaming.packed import file_group_codes, unpack
 from streaming.quarantine import write_quarantine
 from streaming.state_keys import record_keys
-from streaming.tag import OP_BAD, OP_DELETE_NATURAL, OP_STATUS
 from streaming.written import Told, pack_rows, written_rows
 from table.file_writer import write_file_group
 from table.hoodie_table import HoodieTable
@@ -58,59 +59,84 @@ def make_write_function(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]],
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spec.crash.reach("state_committed", spec.batch_id)
-        rows = [b for b in batches if b.num_rows]
-        if rows:
-            out = _write_rows(spec, pa.Table.from_batches(rows))
+        packed: list[bytes] = []
+        out: list[tuple[str, str]] = []
+        for batch in batches:
+            packed += batch.column("rows").drop_null().to_pylist()
+            out += [(TAG_STATUS, text) for text in batch.column("status").drop_null().to_pylist()]
+        if packed:
+            out += _write_rows(spec, unpack(packed))
+        if out:
             yield pa.RecordBatch.from_pydict({"kind": [k for k, _ in out], "payload": [p for _, p in out]})
 
     return write
 
 
 def _write_rows(spec: WriteSpec, rows: pa.Table) -> list[tuple[str, str]]:
-    op = rows["op"].to_numpy()
-    out = [(TAG_STATUS, note) for note in rows["note"].filter(pa.array(op == OP_STATUS)).to_pylist()]
+    out = []
     context = TaskContext.get()
     assert context is not None
-    bad = rows.filter(pa.array(op == OP_BAD))
-    if bad.num_rows:
+    is_bad = rows["op"].to_numpy() == OP_BAD
+    if is_bad.any():
+        bad, rows = rows.filter(pa.array(is_bad)), rows.filter(pa.array(~is_bad)).combine_chunks()
         path = write_quarantine(spec.quarantine_dir, spec.batch_id, context.partitionId(), _bad_rows(bad, spec.topic))
         out.append((QUARANTINE_STATUS, json.dumps({"path": path, "records": bad.num_rows})))
-    located = rows.filter(pa.array((op < OP_STATUS) | (op == OP_DELETE_NATURAL)))
-    if located.num_rows and not spec.replay:
-        out += _write_files(spec, located.combine_chunks(), context)
+    if rows.num_rows and not spec.replay:
+        out += _write_files(spec, rows, context)
     return out
 
 
 def _write_files(spec: WriteSpec, rows: pa.Table, context: TaskContext) -> list[tuple[str, str]]:
     table = HoodieTable.open(spec.base_path)
-    decoder = cached_decoder(spec.decode)
     op = rows["op"].to_numpy()
-    keep = np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE))
-    upserts = decoder.rows(pc.take(rows["value"], pa.array(keep)).combine_chunks())
+    code, groups = file_group_codes(rows["dest_part"], rows["dest_file"])
+    keep = _by_code(np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE)), code)
+    gone = _by_code(np.flatnonzero((op == OP_DELETE) | (op == OP_DELETE_NATURAL)), code)
+    keys = record_keys(rows["skey"].combine_chunks())
+    upserts = _upserts(spec.decode.schema, rows, keys, keep, op)
+    deletes = _deletes(spec.decode, rows, keys, gone, op)
     write = WriteContext(
         instant=spec.instant,
         action=spec.action,
         task_partition=context.partitionId(),
         write_token=write_token(context.partitionId(), spec.run, context.taskAttemptId()),
-        schema=upserts.schema,
+        schema=spec.decode.schema,
         avro_json=spec.avro_json,
         as_of=spec.as_of,
         timeline=table.timeline(),
         options=spec.options,
     )
-    keys = record_keys(rows["skey"].combine_chunks())
-    upserts = upserts.append_column("_hoodie_record_key", keys.take(pa.array(keep)))
-    upserts = upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
-    gone = np.flatnonzero((op == OP_DELETE) | (op == OP_DELETE_NATURAL))
-    deletes = _deletes(spec.decode, rows, keys, gone, op)
     out: list[tuple[str, str]] = []
     written = 0  # keeps the commit's sequence numbers unique within the task
-    for part, file_id, mine_up, mine_del in _by_file_group(rows, keep, gone):
-        mine = upserts.take(mine_up)
-        statuses = write_file_group(table, write, part, file_id, mine, deletes.take(mine_del), written)
+    up, down = _bounds(code[keep], len(groups)), _bounds(code[gone], len(groups))
+    for i, (part, file_id) in enumerate(groups):
+        mine = upserts.slice(up[i], up[i + 1] - up[i])
+        mine_del = deletes.slice(down[i], down[i + 1] - down[i])
+        statuses = write_file_group(table, write, part, file_id, mine, mine_del, written)
         out += [(WRITE_STATUS, s.to_json()) for s in statuses]
         written += mine.num_rows
     return out + _tell(spec, rows, keys)
+
+
+def _by_code(rows: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Row numbers by file group, in row order within each: what is taken so is cut without another copy."""
+    return rows[np.argsort(code[rows], kind="stable")]
+
+
+def _bounds(sorted_code: np.ndarray, groups: int) -> list[int]:
+    """Where each file group begins, and the end of the last."""
+    bounds: list[int] = np.searchsorted(sorted_code, np.arange(groups + 1)).tolist()
+    return bounds
+
+
+def _upserts(schema: pa.Schema, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
+    """Rows to write, in ``schema``, with ``_hoodie_record_key`` and ``_is_insert``."""
+    at = pa.array(keep)
+    fields = rows["row"].combine_chunks().take(at).flatten()
+    nullable = pa.schema([f.with_nullable(True) for f in schema])
+    upserts = pa.Table.from_arrays(fields, schema=nullable).cast(schema)
+    upserts = upserts.append_column("_hoodie_record_key", keys.take(at))
+    return upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
 
 
 def _tell(spec: WriteSpec, rows: pa.Table, keys: pa.Array) -> list[tuple[str, str]]:
@@ -131,33 +157,6 @@ def _deletes(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, gone: Any, op: 
     return pa.table(
         {"_hoodie_record_key": keys.take(pa.array(gone)), "_ordering": decode.ordering_values(ordering, natural)}
     )
-
-
-def _by_file_group(rows: pa.Table, keep: Any, gone: Any) -> Iterator[tuple[str, str, Any, Any]]:
-    """(partition path, file id, indices into the upserts, indices into the deletes) of every file group of the task."""
-    code = file_group_codes(rows["dest_part"], rows["dest_file"])
-    n = int(code.max()) + 1
-    first = np.zeros(n, dtype=np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
-    up = _runs(code[keep], n)
-    de = _runs(code[gone], n)
-    for i in range(n):
-        at = int(first[i])
-        yield rows["dest_part"][at].as_py(), rows["dest_file"][at].as_py(), pa.array(up[i]), pa.array(de[i])
-
-
-def file_group_codes(parts: pa.ChunkedArray, files: pa.ChunkedArray) -> np.ndarray:
-    """Dense int64 code 0..n-1 per (partition path, file id)."""
-    p = pc.dictionary_encode(parts).combine_chunks().indices.to_numpy().astype(np.int64)
-    encoded = pc.dictionary_encode(files).combine_chunks()
-    code = p * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy()
-    return np.unique(code, return_inverse=True)[1]
-
-
-def _runs(code: np.ndarray, n: int) -> list[np.ndarray]:
-    """Row indices of every code, in row order."""
-    order = np.argsort(code, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(code, minlength=n))[:-1])
 
 
 def _bad_rows(bad: pa.Table, topic: str) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from index.base import WRITTEN_SCHEMA, HoodieIndex
 from state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
+from streaming.located import OP_DELETE_NATURAL
 from streaming.pull_tag import MOVED
-from streaming.tag import OP_DELETE_NATURAL
 
 Told = Literal["nothing", "deleted", "all"]
 

@@ -1,7 +1,6 @@
-"""What the index needs of a record (key, partition, ordering, delete or not) and whether the record is good.
+"""A record decoded: what the index needs of it (key, partition, ordering, delete or not), its row, and whether it is good.
 
-After the tag step no record may be dropped, so everything that makes one bad is found here: the whole record is decoded
-as the write step will decode it again.
+After the tag step no record may be dropped, so everything that makes one bad is found here. A record is parsed once.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _TEXT = pa.string()
 
 
 class KeyDecoder:
-    """``keys`` for the tag step, ``rows`` for the write step; ``defaults`` are the Avro defaults of the schema."""
+    """Decodes records of one schema; ``defaults`` are its Avro defaults."""
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class KeyDecoder:
         self._global = global_index
         self._key_types = [_type_at(schema, name) for name in key_generator.record_key_fields]
         self._keys = JsonDecoder(with_delete, defaults)
-        self._rows = JsonDecoder(schema, defaults)
+        self._names = schema.names
         self._text_ordering = ordering_field is not None and ordering_kind(schema.field(ordering_field).type) == "bytes"
 
     def keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -64,7 +63,8 @@ class KeyDecoder:
 
         Columns: ``skey`` (the state's key; the message key of a bad record), ``part``, ``ord`` (order-preserving int64,
         binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, 8 bad),
-        ``src, pos_hi, pos_lo, value`` as given, ``reason`` (why bad, else null).
+        ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all nullable; of no use where bad),
+        ``value`` (the bytes of a bad record, else null), ``reason`` (why bad, else null).
         """
         batch = _without_blank_lines(batch)
         rows, reason = self._keys.decode(batch.column("value"))
@@ -100,18 +100,11 @@ class KeyDecoder:
                 "src": batch.column("src"),
                 "pos_hi": batch.column("pos_hi"),
                 "pos_lo": batch.column("pos_lo"),
-                "value": batch.column("value"),
+                "row": _struct(rows.select(self._names)),
+                "value": pc.if_else(pa.array(bad), batch.column("value"), pa.scalar(None, pa.binary())),
                 "reason": reason,
             }
         )
-
-    def rows(self, values: pa.Array) -> pa.Table:
-        """The full rows of records that ``keys`` found good; ValueError when one is not, which is a caller's mistake."""
-        rows, errors = self._rows.decode(values)
-        if errors.null_count < len(errors):
-            first = next(e for e in errors.to_pylist() if e is not None)
-            raise ValueError(f"a record that was never found good came to the write step: {first}")
-        return rows.cast(self._rows.schema)
 
     def _no_partition(self, parts: pa.Array, deleted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Deletes that take their partition from the index: a partition field is null. Only a global index can."""
@@ -150,6 +143,10 @@ class KeyDecoder:
         except UnicodeDecodeError:
             raise InvalidKeyError("the message key is not UTF-8") from None
         return record_key_from_message(self._generator.record_key_fields, text, self._key_types)
+
+
+def _struct(rows: pa.Table) -> pa.StructArray:
+    return pa.StructArray.from_arrays([_flat(column) for column in rows.columns], fields=list(rows.schema))
 
 
 def _without_blank_lines(batch: pa.RecordBatch) -> pa.RecordBatch:

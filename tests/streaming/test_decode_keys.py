@@ -50,13 +50,15 @@ def test_a_good_record() -> None:
     raw = b'{"id":"k1","day":"2024-01-02","ts":5,"v":1.5}'
     assert one(raw) == {
         "skey": b"\x01k1", "part": "2024-01-02", "ord": 5, "flags": 0, "src": None, "pos_hi": 3, "pos_lo": 100,
-        "value": raw, "reason": None,
+        "row": {"id": "k1", "day": "2024-01-02", "ts": 5, "v": 1.5, "_hoodie_is_deleted": None},
+        "value": None, "reason": None,
     }  # fmt: skip
 
 
-def test_the_columns_types_are_what_spark_is_told() -> None:
+def test_the_columns_have_the_same_types_whatever_comes() -> None:
     schema = decoder().keys(batch(b'{"id":"k1","day":"d","ts":5}')).schema
-    assert {f.name: str(f.type) for f in schema} == {
+    assert schema.field("row").type == pa.struct(list(SCHEMA))
+    assert {f.name: str(f.type) for f in schema if f.name != "row"} == {
         "skey": "binary", "part": "string", "ord": "int64", "flags": "int8", "src": "string", "pos_hi": "int64",
         "pos_lo": "int64", "value": "binary", "reason": "string",
     }  # fmt: skip
@@ -93,8 +95,8 @@ def test_a_delete_needs_neither_ordering_nor_partition() -> None:
 def test_a_delete_mark_counts_when_the_table_has_no_column_for_it() -> None:
     schema = pa.schema([f for f in SCHEMA if f.name != "_hoodie_is_deleted"])
     delete = b'{"id":"k1","day":"d","ts":7,"_hoodie_is_deleted":true}'
-    assert one(delete, schema=schema)["flags"] == DELETE
-    assert decoder(schema=schema).rows(pa.array([delete])).schema == schema
+    found = one(delete, schema=schema)
+    assert (found["flags"], list(found["row"])) == (DELETE, schema.names)
 
 
 def test_a_kafka_tombstone_is_a_delete_of_its_message_key() -> None:
@@ -148,17 +150,15 @@ def test_a_tombstone_cannot_name_a_row_of_a_partitioned_index() -> None:
 def test_blank_lines_of_files_carry_nothing() -> None:
     lines = (b"", b'{"id":"k1","day":"d","ts":5}', b" \t\r", b"x")
     rows = decoder().keys(batch(*lines, src="file:///a.jsonl")).to_pylist()
-    assert [(r["value"], r["flags"]) for r in rows] == [(lines[1], 0), (b"x", BAD)]
+    assert [(r["skey"], r["value"], r["flags"]) for r in rows] == [(b"\x01k1", None, 0), (None, b"x", BAD)]
     assert decoder().keys(batch(*lines)).num_rows == 4  # an empty Kafka message is a message
 
 
-def test_rows_are_those_of_the_table_and_refuse_what_keys_would() -> None:
-    schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("ts", pa.int64())])
-    found = decoder(schema=schema, partitions=()).rows(pa.array([b'{"id":"a","ts":1,"x":2}', b'{"id":"b"}']))
-    assert found.schema == schema
-    assert found.to_pylist() == [{"id": "a", "ts": 1}, {"id": "b", "ts": None}]
-    with pytest.raises(ValueError, match="never found good"):
-        decoder(schema=schema, partitions=()).rows(pa.array([b"x"]))
+def test_rows_have_the_tables_columns_and_nulls_for_what_a_delete_does_not_say() -> None:
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("ts", pa.int64(), nullable=False)])
+    found = decoder(schema=schema, partitions=()).keys(batch(b'{"id":"a","ts":1,"x":2}', None, keys=(None, b"b")))
+    assert found.column("row").to_pylist() == [{"id": "a", "ts": 1}, {"id": None, "ts": None}]
+    assert all(f.nullable for f in found.column("row").type)
 
 
 def test_a_wrong_field_is_said_at_the_start() -> None:

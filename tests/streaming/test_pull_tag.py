@@ -39,7 +39,8 @@ def keyed(events: list[tuple[str, str | None, int | None, int]], *, is_global: b
             "src": pa.nulls(n, pa.string()),
             "pos_hi": pa.array(np.zeros(n, np.int64)),
             "pos_lo": pa.array(np.arange(n)),
-            "value": pa.array([f"{k}@{t}".encode() for k, _, t, _ in events], pa.binary()),
+            "row": pa.array([{"what": f"{k}@{t}"} for k, _, t, _ in events], pa.struct([("what", pa.string())])),
+            "value": pa.array([b"raw" if f & FLAG_BAD else None for *_, f in events], pa.binary()),
             "reason": pa.array(["why" if f & FLAG_BAD else None for *_, f in events], pa.string()),
         }
     )
@@ -54,8 +55,7 @@ def found(*rows: tuple[str, str, str, str, int | None]) -> pa.Table:
 
 def tag(events: list[Any], places: pa.Table, *, is_global: bool = True, **more: Any) -> tuple[Located, dict[str, int]]:
     spec = PullSpec(PROFILE, "int64", is_global, more.pop("update_partition_path", True), **more)
-    rows = tag_pulled(0, keyed(events, is_global=is_global), places, spec).to_pylist()
-    status = json.loads(rows[-1]["note"])
+    rows, counts = tag_pulled(0, keyed(events, is_global=is_global), places, spec)
     out = [
         (
             OPS[r["op"]] + (f" ({MOVED})" if r["note"] == MOVED else ""),
@@ -63,10 +63,9 @@ def tag(events: list[Any], places: pa.Table, *, is_global: bool = True, **more: 
             r["dest_part"],
             r["dest_file"] if r["op"] else "new",
         )
-        for r in rows
-        if r["op"] in OPS
+        for r in rows.to_pylist()
     ]
-    return sorted(out), status["stats"]
+    return sorted(out), counts
 
 
 def test_insert_update_move_delete_and_late() -> None:
@@ -156,9 +155,10 @@ def test_computed_places() -> None:
 
 def test_bad_records_go_on_to_the_quarantine() -> None:
     spec = PullSpec(PROFILE, "int64", True, True)
-    rows = tag_pulled(0, keyed([event("k", "p1", 5), event("x", "p1", 5, FLAG_BAD)]), found(), spec).to_pylist()
-    assert [(r["op"], r["value"]) for r in rows] == [(0, b"k@5"), (4, b"x@5"), (3, None)]
-    assert json.loads(rows[1]["note"]) == [None, 0, 1, "why"]
-    assert json.loads(rows[2]["note"])["stats"]["records"] == 1
-    only_bad = tag_pulled(0, keyed([event("x", "p1", 5, FLAG_BAD)]), found(), spec).to_pylist()
-    assert [r["op"] for r in only_bad] == [4, 3]
+    rows, counts = tag_pulled(0, keyed([event("k", "p1", 5), event("x", "p1", 5, FLAG_BAD)]), found(), spec)
+    good, bad = rows.to_pylist()
+    assert (good["op"], good["row"], good["value"]) == (0, {"what": "k@5"}, None)
+    assert (bad["op"], bad["row"], bad["value"], json.loads(bad["note"])) == (4, None, b"raw", [None, 0, 1, "why"])
+    assert counts["records"] == 1
+    only_bad, counts = tag_pulled(0, keyed([event("x", "p1", 5, FLAG_BAD)]), found(), spec)
+    assert ([r["op"] for r in only_bad.to_pylist()], counts["records"]) == ([4], 0)

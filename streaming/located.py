@@ -1,0 +1,80 @@
+"""Located records: what the tag step hands to the write step, and how it travels between them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from state.layout import OrderingKind
+from streaming.packed import lanes_of, pack, split
+
+OP_BAD = 4
+OP_DELETE_NATURAL = 5  # a delete whose ordering value is not known
+
+# ``lane``: which write task; ``rows``: a packed table of ``located_schema``; ``status``: a key group's counts and delta
+LOCATED_SQL = "lane int, rows binary, status string"
+
+
+def located_schema(ordering: OrderingKind, row: pa.DataType) -> pa.Schema:
+    """Columns of located records; ``row`` is the struct of the record's fields.
+
+    ``dest_part, dest_file``: the file group; ``op``: one of ``state.tag_batch``'s or of the above; ``skey``: the state's key
+    (the message key of a bad record); ``ord``: encoded ordering value; ``row``: null for deletes and bad records;
+    ``value``: bytes of a bad record; ``note``: place and reason of a bad record, or that a delete is a move's.
+    """
+    return pa.schema(
+        [
+            ("dest_part", pa.string()),
+            ("dest_file", pa.string()),
+            ("op", pa.int8()),
+            ("skey", pa.binary()),
+            ("ord", pa.binary() if ordering == "bytes" else pa.int64()),
+            ("row", row),
+            ("value", pa.binary()),
+            ("note", pa.string()),
+        ]
+    )
+
+
+def located_table(schema: pa.Schema, length: int, columns: dict[str, Any]) -> pa.Table:
+    """A table of ``schema`` from the columns that there are; the others are null."""
+    return pa.Table.from_arrays(
+        [
+            columns[f.name].cast(f.type) if f.name in columns else pa.nulls(length, f.type)  # no copy for equal types
+            for f in schema
+        ],
+        schema=schema,
+    )
+
+
+def bad_records(label: int, bad: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Keyed records that were found bad, on their way to the quarantine."""
+    n = bad.num_rows
+    places = zip(*(bad.column(name).to_pylist() for name in ("src", "pos_hi", "pos_lo", "reason")), strict=True)
+    columns = {
+        "dest_part": pa.repeat(pa.scalar(""), n),
+        "dest_file": pa.repeat(pa.scalar(f"#{label}"), n),
+        "op": pa.array(np.full(n, OP_BAD, np.int8)),
+        "skey": bad.column("skey").combine_chunks(),
+        "value": bad.column("value").combine_chunks(),
+        # a row loop: bad records are few, and each carries its own text
+        "note": pa.array([json.dumps(list(place)) for place in places], pa.string()),
+    }
+    return located_table(schema, n, columns)
+
+
+def status_text(label: int, delta: str | None, counts: dict[str, Any]) -> str:
+    """What a key group tells the driver."""
+    return json.dumps({"group": label, "delta": delta, "stats": counts})
+
+
+def by_lane(rows: pa.Table, lanes: int) -> Iterator[tuple[int, bytes]]:
+    """(lane, packed rows) of located records."""
+    code = lanes_of(rows.column("dest_part"), rows.column("dest_file"), lanes)
+    for lane, mine in split(rows, code):
+        for packed in pack(mine):
+            yield lane, packed

@@ -1,0 +1,82 @@
+"""Records as bytes: Arrow tables packed into single values, so that a shuffle moves a few rows and not every record.
+
+Between two Python steps Spark would turn each record into a row of its own format and back, and the stateful operator goes
+through pandas besides; a packed table passes all of it as one value and is read again without copying.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# Rows of an Arrow batch between Spark and Python, and the bytes of a packed value: their product, 512 MiB, stays below
+# the 2 GiB that a column of an Arrow batch may have, with values that are larger because one record is, too.
+ROWS_PER_BATCH = 1024
+PACKED_BYTES = 512 << 10
+
+Codes = npt.NDArray[np.int64]
+
+
+def pack(rows: pa.Table) -> Iterator[bytes]:
+    """The rows as Arrow streams of about ``PACKED_BYTES`` each; nothing for no rows."""
+    count = rows.num_rows
+    if not count:
+        return
+    step = max(1, count // (rows.nbytes // PACKED_BYTES + 1))
+    for start in range(0, count, step):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows.slice(start, step))
+        yield sink.getvalue().to_pybytes()
+
+
+def unpack(packed: Iterable[bytes]) -> pa.Table:
+    """All rows, each column in one piece; ValueError when nothing is given, since the columns are not known then."""
+    tables = [pa.ipc.open_stream(value).read_all() for value in packed]
+    if not tables:
+        raise ValueError("nothing to unpack")
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def split(rows: pa.Table, code: Codes) -> Iterator[tuple[int, pa.Table]]:
+    """(code, its rows in their order) for every code that occurs."""
+    if not len(code):
+        return
+    order = np.argsort(code, kind="stable")
+    by_code = code[order]
+    starts = np.flatnonzero(np.concatenate(([True], by_code[1:] != by_code[:-1])))
+    ends = np.append(starts[1:], len(code))
+    if len(starts) > 1:
+        rows = rows.take(pa.array(order))
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        yield int(by_code[start]), rows.slice(start, end - start)
+
+
+def file_group_codes(parts: pa.Array, files: pa.Array) -> tuple[Codes, list[tuple[str, str]]]:
+    """Dense code 0..n-1 of each row's (partition path, file id), and what the codes stand for."""
+    p, f = _encoded(parts), _encoded(files)
+    both = p.indices.to_numpy().astype(np.int64) * max(1, len(f.dictionary)) + f.indices.to_numpy()
+    distinct, code = np.unique(both, return_inverse=True)
+    of_part, of_file = np.divmod(distinct, max(1, len(f.dictionary)))
+    names = zip(
+        p.dictionary.take(pa.array(of_part)).to_pylist(), f.dictionary.take(pa.array(of_file)).to_pylist(), strict=True
+    )
+    return code.astype(np.int64), list(names)
+
+
+def lanes_of(parts: pa.Array, files: pa.Array, lanes: int) -> Codes:
+    """Lane 0..lanes-1 of each row: one file group's rows share a lane, whichever task and attempt they come from."""
+    code, names = file_group_codes(parts, files)
+    lane = [zlib.crc32(f"{part}\0{file_id}".encode()) % lanes for part, file_id in names]  # a step a file group
+    return np.array(lane, np.int64)[code] if names else code
+
+
+def _encoded(values: Any) -> pa.DictionaryArray:
+    encoded = pc.dictionary_encode(values)
+    return encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
