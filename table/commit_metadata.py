@@ -59,7 +59,7 @@ class CommitMetadata:
         }
         if self.replaced:
             content["partitionToReplaceFileIds"] = {p: list(ids) for p, ids in self.replaced.items()}
-        return json.dumps(content, indent=2).encode()
+        return json.dumps(content).encode()
 
     @staticmethod
     def from_bytes(data: bytes, where: str) -> CommitMetadata:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class State(StrEnum):
@@ -70,6 +71,7 @@ class Instant:
         return f"{self.time}.{self.action}.{self.state.value}"
 
 
+@lru_cache(maxsize=1 << 16)
 def parse_instant(file_name: str) -> Instant | None:
     """The instant a timeline file stands for; None for every other file."""
     match = _NAME.fullmatch(file_name)

@@ -57,11 +57,11 @@ def plan_rollback(table: HoodieTable, failed: Instant) -> list[RollbackRequest]:
 def _requests(
     table: HoodieTable, time: str, groups: Iterable[tuple[str, str]], named: set[str]
 ) -> Iterator[RollbackRequest]:
-    listed: dict[str, list[tuple[str, int]]] = {}
+    listed: dict[str, dict[str, list[tuple[str, int]]]] = {}
     for partition, file_id in groups:
         if partition not in listed:
-            listed[partition] = [(e.name, e.size) for e in table.storage.list(partition) if not e.is_dir]
-        for name, size in listed[partition]:
+            listed[partition] = _by_file_group(table, partition)
+        for name, size in listed[partition].get(file_id, ()):
             rel = join(partition, name)
             base = parse_base_file_name(name)
             if base is not None and base.file_id == file_id and base.instant == time:
@@ -92,10 +92,18 @@ def _log_content(table: HoodieTable, rel: str, log: LogFileName, time: str, name
     return _Holds.ONLY if own or named else _Holds.NOTHING
 
 
+def _by_file_group(table: HoodieTable, partition: str) -> dict[str, list[tuple[str, int]]]:
+    """(name, bytes) of a partition's data files by file id, in the order of their names."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for entry in table.storage.list(partition):
+        parsed = None if entry.is_dir else parse_base_file_name(entry.name) or parse_log_file_name(entry.name)
+        if parsed is not None:
+            found.setdefault(parsed.file_id, []).append((entry.name, entry.size))
+    return found
+
+
 def _file_ids(table: HoodieTable, partition: str) -> list[str]:
-    names = (e.name for e in table.storage.list(partition) if not e.is_dir)
-    parsed = (parse_base_file_name(name) or parse_log_file_name(name) for name in names)
-    return sorted({p.file_id for p in parsed if p is not None})
+    return sorted(_by_file_group(table, partition))
 
 
 def _file_id(marker: Marker) -> str | None:

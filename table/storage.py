@@ -77,6 +77,13 @@ class Storage:
             return []
         return sorted((e for e in found if e is not None), key=lambda e: e.name)
 
+    def names(self, rel: str) -> tuple[str, ...]:
+        """The names in a folder, sorted, without a look at what they are; a missing folder is an empty one."""
+        try:
+            return tuple(sorted(name for name in os.listdir(self.path(rel)) if not _is_hidden(name)))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+
     def walk_files(self, rel: str) -> Iterator[str]:
         """Paths of all files below a folder, relative to the base path."""
         for entry in self.list(rel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,6 +25,10 @@ from table.storage import Storage
 
 FileGroupId = tuple[str, str]
 
+# The last look at a few tables' timelines: folder -> (its inode and time of change, its names, what was made of them)
+_SEEN: dict[str, tuple[tuple[int, int], tuple[str, ...], Timeline]] = {}
+_TABLES_SEEN = 4
+
 
 @dataclass(frozen=True)
 class Timeline:
@@ -40,14 +45,27 @@ class Timeline:
 
     @staticmethod
     def load(storage: Storage, folder: str) -> Timeline:
-        """Read the folder, the plans of pending compactions and the completed replace commits."""
-        names = (entry.name for entry in storage.list(folder) if not entry.is_dir)
+        """Read the folder, the plans of pending compactions and the completed replace commits.
+
+        A batch looks several times. A file of the timeline is written once, so the look before is given again when the
+        folder was not touched and has the same names.
+        """
+        place = storage.path(folder)
+        state = _state_of(place)  # before the names: a change in between is seen the next time
+        names = storage.names(folder)
+        seen = _SEEN.get(place)
+        if seen is not None and seen[:2] == (state, names):
+            return seen[2]
         timeline = Timeline(folder, _newest_states(names))
-        return replace(
+        timeline = replace(
             timeline,
             pending_compactions=_compaction_plans(storage, timeline),
             replaced=_replaced_groups(storage, timeline),
         )
+        while len(_SEEN) >= _TABLES_SEEN:
+            _SEEN.pop(next(iter(_SEEN)), None)
+        _SEEN[place] = state, names, timeline
+        return timeline
 
     @cached_property
     def completed_writes(self) -> tuple[Instant, ...]:
@@ -110,6 +128,14 @@ class Timeline:
         """The content of a completed write's file."""
         rel = f"{self.folder}/{instant.file_name()}"
         return CommitMetadata.from_bytes(storage.read(rel), storage.path(rel))
+
+
+def _state_of(folder: str) -> tuple[int, int]:
+    try:
+        stat = os.stat(folder)
+    except FileNotFoundError:
+        return 0, 0
+    return stat.st_ino, stat.st_mtime_ns
 
 
 def _newest_states(names: Iterable[str]) -> tuple[Instant, ...]:

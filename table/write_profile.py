@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from table.errors import TableError
@@ -69,7 +69,7 @@ class WriteProfile:
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` gives an equal profile back."""
-        doc = asdict(self)
+        doc: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         doc["version"] = WRITE_PROFILE_VERSION
         doc["small_files"] = {p: [[s.file_id, s.room_records] for s in files] for p, files in self.small_files.items()}
         doc["manifest"] = {str(label): ref for label, ref in self.manifest.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,16 @@ def test_an_older_pending_write_is_never_taken_for_archived(tmp_path: Path) -> N
     one, two = T.format(1), T.format(2)
     timeline = load(tmp_path, f"{one}.deltacommit.requested", f"{two}.deltacommit")
     assert not timeline.is_valid(one)
+
+
+def test_a_second_look_is_the_first_one_until_something_changes(tmp_path: Path) -> None:
+    first = load(tmp_path, f"{T.format(1)}.commit")
+    assert load(tmp_path) is first
+    second = load(tmp_path, f"{T.format(2)}.commit.requested")
+    assert [i.time for i in second.instants] == [T.format(1), T.format(2)]
+    (tmp_path / ".hoodie" / f"{T.format(2)}.commit.requested").unlink()
+    assert load(tmp_path).instants == first.instants
+    shutil.rmtree(tmp_path / ".hoodie")
+    assert load(tmp_path).instants == ()
+    # other tables do not push the look at this one aside too soon, and are not mistaken for it
+    assert load(tmp_path / "other", f"{T.format(3)}.commit").newest == T.format(3)
