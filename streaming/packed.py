@@ -36,7 +36,7 @@ def pack(rows: pa.Table) -> Iterator[bytes]:
         yield sink.getvalue().to_pybytes()
 
 
-def unpack(packed: Iterable[bytes]) -> pa.Table:
+def unpack(packed: Iterable[bytes | pa.Buffer]) -> pa.Table:
     """All rows, each column in one piece; ValueError when nothing is given, since the columns are not known then."""
     tables = [pa.ipc.open_stream(value).read_all() for value in packed]
     if not tables:

@@ -76,7 +76,7 @@ def _good_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     """What the index is asked for: record key and partition path of every good record."""
     for batch in batches:
         if batch.num_rows:
-            good, _ = good_and_bad(unpack(batch.column("rows").to_pylist()))
+            good, _ = good_and_bad(unpack(value.as_buffer() for value in batch.column("rows")))
             keys = record_keys(good.column("skey").combine_chunks())
             part = good.column("part").combine_chunks()
             yield pa.RecordBatch.from_arrays([keys, part], names=["record_key", "partition_path"])

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from streaming.packed import ROWS_PER_BATCH
 
 PROJECT = Path(__file__).resolve().parent.parent
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 DEFAULT_MASTER = "local[*,4]"  # the second number is how often a failed task is tried in local mode
 
 
@@ -45,6 +46,11 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
         "spark.sql.streaming.stopTimeout": "60s",
+        # Spark's own choice asks the shell for links and modes, ten processes for every file of the checkpoint; this
+        # one renames in the same way and starts two.
+        "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
+        # A file of some MiB is cut evenly over the cores: what Spark takes opening one for makes the first part larger.
+        "spark.sql.files.openCostInBytes": str(64 << 10),
     }
     if not _ships_files(env):
         defaults["spark.python.daemon.module"] = "streaming.python_daemon"

@@ -59,10 +59,10 @@ def make_write_function(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]],
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spec.crash.reach("state_committed", spec.batch_id)
-        packed: list[bytes] = []
+        packed: list[pa.Buffer] = []
         out: list[tuple[str, str]] = []
         for batch in batches:
-            packed += batch.column("rows").drop_null().to_pylist()
+            packed += [value.as_buffer() for value in batch.column("rows").drop_null()]
             out += [(TAG_STATUS, text) for text in batch.column("status").drop_null().to_pylist()]
         if packed:
             out += _write_rows(spec, unpack(packed))
