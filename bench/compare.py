@@ -22,8 +22,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from bench.base_tables import base_table
+from bench.lines import append_lines, read_lines
 from bench.peers import home
-from bench.results import append_lines, machine_line, read_lines, standings
+from bench.report.page import write_report
+from bench.results import machine_line, standings
 from bench.workload import NAMES, Workload, make_workload
 from bench.writers.case import HUDI_FLINK, TABLE_TYPES, TAGSTREAM, BenchError, Case, Writer
 from bench.writers.run import run_case
@@ -204,7 +206,9 @@ def as_table(lines: Sequence[dict[str, Any]]) -> Table:
 
 
 def _report(results: Path, console: Console) -> None:
-    console.print(f"figures: {results}")
+    page = results.with_name("report.html")
+    write_report(results, page)
+    console.print(f"figures: {results}, report: {page}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,34 @@
-"""Figures of the benchmarks as JSON lines: one object a line, added at the end of a file."""
+"""Figures of the benchmarks as JSON lines, an object with a ``kind`` a line: added as they come, read back."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 
-def append_lines(path: Path | None, found: Iterable[Mapping[str, Any]]) -> None:
-    """Add the objects to the file, made with its folder where missing; None: they are not kept."""
+def append_lines(path: Path | None, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Add lines to a file (None: nowhere), all at once, so that what was measured outlives a kill."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as f:
-        f.writelines(json.dumps(dict(one), separators=(",", ":")) + "\n" for one in found)
+        f.write("".join(json.dumps(dict(line)) + "\n" for line in lines))
+        f.flush()
+        os.fsync(f.fileno())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file; ValueError names the line that is none."""
+    """All lines of a file. ValueError names the line that is no JSON object with a kind."""
     found = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
         try:
-            one = json.loads(line)
-        except ValueError as e:
-            raise ValueError(f"{path}, line {number}: not JSON ({e}); remove the line") from e
-        if not isinstance(one, dict) or not isinstance(one.get("kind"), str):
-            raise ValueError(f'{path}, line {number}: not an object with a text "kind"; remove the line')
-        found.append(one)
+            value = json.loads(line)
+        except json.JSONDecodeError:
+            value = None
+        if not isinstance(value, dict) or "kind" not in value:
+            raise ValueError(f"{path}, line {number} is no JSON object with a kind: {line[:80]!r}")
+        found.append(value)
     return found

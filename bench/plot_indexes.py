@@ -1,7 +1,4 @@
-"""Draw what `bench.index_family` measured: `python -m bench.plot_indexes out/index_family.json docs/images/indexes.svg`.
-
-Needs the extra `plots` (matplotlib).
-"""
+"""Draw what `bench.index_family` measured: `python -m bench.plot_indexes out/index_family.json docs/images/indexes.svg`."""
 
 from __future__ import annotations
 

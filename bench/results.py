@@ -1,8 +1,7 @@
-"""The figures as JSON lines: appended as they come, read back, and what a run's ratios are."""
+"""The machine that the figures are of, and how the writers stand: ratios within a run, medians over the runs."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -12,7 +11,6 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -21,28 +19,6 @@ from bench.peers import home
 from bench.writers.case import TAGSTREAM
 
 _PACKAGES = ("pyspark", "pyarrow", "rocksdict", "numpy", "hudi")
-
-
-def append_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    """Add lines to a file, all at once, so that what was measured outlives a kill."""
-    with path.open("a", encoding="utf-8") as f:
-        f.write("".join(json.dumps(line) + "\n" for line in lines))
-        f.flush()
-        os.fsync(f.fileno())
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All lines of a file. ValueError names the line that is no JSON object with a kind."""
-    found = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError:
-            value = None
-        if not isinstance(value, dict) or "kind" not in value:
-            raise ValueError(f"{path}, line {number} is no JSON object with a kind: {line[:80]!r}")
-        found.append(value)
-    return found
 
 
 def machine_line() -> dict[str, Any]:

@@ -35,14 +35,12 @@ def test_direct_dependencies_are_pinned_as_in_the_constraints() -> None:
     def normal(name: str) -> str:
         return re.sub(r"[-_.]+", "-", name).lower()
 
-    not_installed = PROJECT["project"]["optional-dependencies"]["plots"]  # nobody but who draws them needs it
     constraints = (ROOT / "conf" / "constraints.txt").read_text("utf-8").split()
     pinned = {normal(name): number for name, _, number in (line.partition("==") for line in constraints)}
     for requirement in requirements():
         name, _, number = requirement.partition("==")
         assert pinned.get(normal(name)) == number, requirement
-        if requirement not in not_installed:
-            assert version(name) == number, f"{requirement}: installed is {version(name)}; run make install"
+        assert version(name) == number, f"{requirement}: installed is {version(name)}; run make install"
 
 
 def test_the_package_folders_hold_one_docstring_and_no_logic() -> None:

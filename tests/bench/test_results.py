@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.results import append_lines, machine_line, read_lines, standings
+from bench.lines import append_lines, read_lines
+from bench.results import machine_line, standings
 from bench.workload import Workload
 from bench.writers.case import BenchError, Case, Writer, batch_lines, read_events, speed
 from tests.bench.comparing import case_line

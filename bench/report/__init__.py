@@ -1,0 +1,1 @@
+"""The figures of the benchmarks, from JSON lines to one HTML page."""

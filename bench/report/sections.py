@@ -1,0 +1,260 @@
+"""The parts of the page: what stands on top, which plots, which tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from bench.report import plots as draw
+from bench.report.figures import Line, Situation, Spread, grouped, of_kind, phases, short, spreads, type_name
+
+_DRAWN = frozenset({"machine", "case", "failed", "batch", "limit", "soak", "driver"})
+_SOAK_KINDS = ("driver", "jvm", "workers")
+_ACROSS = {"file_groups": "file groups", "touched": "file groups touched", "instants": "commits on the timeline"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """A ratio in large type."""
+
+    value: Spread
+    what: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture with its heading and a line below it."""
+
+    section: str
+    title: str
+    note: str
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts and spreads; ``how`` names each column's form."""
+
+    title: str
+    note: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    how: tuple[str, ...]
+
+
+def cards(found: Sequence[Situation]) -> list[Card]:
+    """Ours against the best of each engine, in the situation with most keys, by workload and table type."""
+    out = []
+    largest: dict[tuple[str, str], Situation] = {}
+    for s in sorted(found, key=lambda s: s.keys):
+        largest[s.workload, s.table_type] = s
+    for most in largest.values():
+        for engine, name in (("hudi-spark", "Hudi on Spark's best"), ("hudi-flink", "Hudi on Flink")):
+            ratios = [s.ratio for s in most.standings if s.ratio and s.writer.startswith(engine)]
+            if ratios:
+                out.append(Card(min(ratios, key=lambda r: r.median), name, most.title))
+    return out
+
+
+def plots(lines: Sequence[Line], found: Sequence[Situation]) -> list[Plot]:
+    """All plots that there are figures for."""
+    makers: tuple[Callable[[], Iterator[Plot]], ...] = (
+        lambda: _speeds(found),
+        lambda: _by_batch(found),
+        lambda: _by_keys(found),
+        lambda: _phases(lines),
+        lambda: _latency(found),
+        lambda: _tag(lines),
+        lambda: _soak(lines),
+        lambda: _driver(lines),
+    )
+    return [plot for make in makers for plot in make()]
+
+
+def _plot(section: str, title: str, note: str, svg: str) -> Plot:
+    return Plot(section, title, note, Markup(svg))
+
+
+def _speeds(found: Sequence[Situation]) -> Iterator[Plot]:
+    for s in found:
+        values = {w.writer: w.per_second for w in s.standings if w.per_second}
+        if values and s.records > 1:
+            runs = max(v.runs for v in values.values())
+            yield _plot("Records a second", s.title, f"median of {runs} runs; the line is from least to greatest",
+                        draw.bars(values, "records/s"))  # fmt: skip
+
+
+def _by_batch(found: Sequence[Situation]) -> Iterator[Plot]:
+    for s in found:
+        if s.records > 1 and any(len(b) > 2 for b in s.batches.values()):
+            yield _plot("Batch by batch", s.title, "the first two are warm-up; median over the runs",
+                        draw.lines(s.batches, "batch", "s", log_y=True, whole=True))  # type: ignore[arg-type] # fmt: skip
+
+
+def _by_keys(found: Sequence[Situation]) -> Iterator[Plot]:
+    by_kind: dict[tuple[str, str, int], list[Situation]] = {}
+    for s in found:
+        by_kind.setdefault((s.workload, s.table_type, s.records), []).append(s)
+    for (workload, table_type, records), mine in by_kind.items():
+        if len({s.keys for s in mine}) < 2:
+            continue
+        series: dict[str, dict[float, float]] = {}
+        for s in mine:
+            for w in s.standings:
+                if w.seconds:
+                    series.setdefault(w.writer, {})[s.keys] = w.seconds.median
+        title = f"{workload}, {type_name(table_type)}, N = {short(records)}"
+        yield _plot("What a larger table costs", title, "median seconds of a batch by existing keys",
+                    draw.lines(series, "existing keys", "s a batch", log_x=True, log_y=True))  # fmt: skip
+
+
+def _phases(lines: Sequence[Line]) -> Iterator[Plot]:
+    large = {title: parts for title, parts in phases(lines).items() if title[-5:] != "N = 1"}
+    one = {title: parts for title, parts in phases(lines).items() if title not in large}
+    for found in (large, one):
+        if found:
+            yield _plot("Where our batch spends its time", "batches of one row" if found is one else "by situation",
+                        "median of each phase over the batches after the warm-up",
+                        draw.stacked(found, "s a batch"))  # fmt: skip
+
+
+def _latency(found: Sequence[Situation]) -> Iterator[Plot]:
+    for s in found:
+        values = {name: seconds for name, seconds in s.every_batch.items() if seconds}
+        if s.records == 1 and values:
+            yield _plot("Latency of one row", s.title, "a dot a batch of all runs, the stroke is the median",
+                        draw.dots(values, "s from trigger to commit"))  # fmt: skip
+
+
+def _tag(lines: Sequence[Line]) -> Iterator[Plot]:
+    series: dict[str, dict[float, float]] = {}
+    for line in of_kind(lines, "tag"):
+        for name, member in (("tag step", "per_second"), ("raw multi-get beside it", "raw_per_second")):
+            if line.get(member) and line.get("keys"):
+                series.setdefault(name, {})
+    for name, member in (("tag step", "per_second"), ("raw multi-get beside it", "raw_per_second")):
+        if name in series:
+            found = spreads(of_kind(lines, "tag"), ("keys",), member)
+            series[name] = {keys[0]: s.median for keys, s in found.items() if keys[0]}
+    for (name, keys), s in spreads(of_kind(lines, "limit"), ("limit", "keys"), "per_second").items():
+        if keys:
+            series.setdefault(str(name), {})[keys] = s.median
+    if series:
+        yield _plot("The tag step and the look-up below it", "one core, by existing keys",
+                    "median of the runs; the distance between the lines is what deciding and recording cost",
+                    draw.lines(series, "existing keys", "a second", log_x=True))  # fmt: skip
+
+
+def _soak(lines: Sequence[Line]) -> Iterator[Plot]:
+    samples = [s for s in of_kind(lines, "soak") if not s.get("summary")]
+    for (run, rate), mine in grouped(samples, lambda s: (s.get("run"), s.get("rate"))).items():
+        title = f"run {run}, {short(round(rate or 0))} records/s"
+        minutes = [s["at"] / 60 for s in mine]
+        lag = {"records behind": dict(zip(minutes, (s["lag"] for s in mine), strict=True))}
+        yield _plot("A steady stream from Kafka", f"Lag: {title}", "records of the topic that no commit holds yet",
+                    draw.lines(lag, "minutes", "records", markers=False))  # fmt: skip
+        memory = {
+            kind: dict(zip(minutes, (s["mib"][kind] for s in mine), strict=True))
+            for kind in _SOAK_KINDS
+            if all(kind in s["mib"] for s in mine)
+        }
+        yield _plot("A steady stream from Kafka", f"Memory: {title}", "resident; what the workers share counts once",
+                    draw.lines(memory, "minutes", "MiB", markers=False))  # fmt: skip
+
+
+def _driver(lines: Sequence[Line]) -> Iterator[Plot]:
+    found = of_kind(lines, "driver")
+    for when, across, fixed, title, note in (
+        (
+            "batch",
+            "file_groups",
+            "touched",
+            "by file groups of the table",
+            "a batch that touches the same number of them",
+        ),
+        ("batch", "touched", "file_groups", "by file groups that a batch touches", "the same table"),
+        ("batch", "instants", "file_groups", "by commits on the timeline", "which nothing archives yet"),
+        ("start", "file_groups", "key_groups", "at a start", "once, not in every batch"),
+    ):
+        mine = [line for line in found if line.get("when") == when and line.get(across) is not None]
+        mine = _one_size(mine, across, fixed)
+        series: dict[str, dict[float, float]] = {}
+        for (step, at), s in spreads(mine, ("step", across), "seconds").items():
+            series.setdefault(str(step), {})[at] = s.median
+        series = {step: points for step, points in series.items() if len(points) > 1}
+        if series:
+            largest = sorted(series, key=lambda step: -max(series[step].values()))[:8]
+            yield _plot("The driver's part", title, f"{note}; the eight steps that take longest, median of the runs",
+                        draw.lines({s: series[s] for s in largest}, _ACROSS[across], "s", log_x=True,
+                                   log_y=True))  # fmt: skip
+
+
+def _one_size(lines: Sequence[Line], across: str, fixed: str) -> list[Line]:
+    """Lines that differ in ``across`` only: the other sizes are those that most of its values were measured with."""
+    others = [n for n in ("file_groups", "touched", "key_groups", "instants") if n != across]
+    found = grouped(lines, lambda line: tuple(line.get(n) for n in others))
+    if not found:
+        return []
+    place = others.index(fixed) if fixed in others else 0
+    best = max(found, key=lambda k: (len({line[across] for line in found[k]}), k[place] or 0))
+    wanted = dict(zip(others, best, strict=True))
+    return [line for line in lines if all(line.get(n) == v for n, v in wanted.items())]
+
+
+def tables(lines: Sequence[Line]) -> list[Table]:
+    """Limits, soak, driver; then every kind that has no form of its own."""
+    out = []
+    found = of_kind(lines, "limit")
+    if found:
+        keys = ("limit", "keys", "unit", "note")
+        rows = [(k[0], k[1], s, k[2], s.runs, k[3]) for k, s in spreads(found, keys, "per_second").items()]
+        out.append(Table("Physical limits", "what this machine does at most, without a writer",
+                         ("limit", "existing keys", "a second", "unit", "runs", "of"), tuple(rows),
+                         ("text", "number", "spread", "text", "number", "text")))  # fmt: skip
+    out += _soak_table(lines)
+    found = of_kind(lines, "driver")
+    if found:
+        keys = ("when", "step", "file_groups", "touched", "small_file_groups", "key_groups", "instants")
+        sizes = spreads(found, keys, "bytes")
+        rows = [
+            (*k, s, sizes[k].median if k in sizes else None, s.runs) for k, s in spreads(found, keys, "seconds").items()
+        ]
+        columns = ("when", "step", "file groups", "touched", "small", "key groups", "commits", "time", "bytes", "runs")
+        note = "no Spark; what each step of a start, a batch, a task or a rollback costs"
+        how = ("text", "text", *["number"] * 5, "spread seconds", "number", "number")
+        out.append(Table("The driver's steps, simulated", note, columns, tuple(rows), how))
+    for kind, mine in grouped(lines, lambda line: line["kind"]).items():
+        if kind not in _DRAWN:
+            out.append(_any_table(kind, mine))
+    return out
+
+
+def _soak_table(lines: Sequence[Line]) -> list[Table]:
+    ends = [s for s in of_kind(lines, "soak") if s.get("summary")]
+    rows = []
+    for s in ends:
+        memory = s.get("memory_slope") or {}
+        rows.append((
+            s.get("run"), s.get("rate"), s.get("table_type"), s.get("seconds"), s.get("records"), s.get("lag_median"),
+            s.get("lag_greatest"), s.get("lag_slope"), *(memory.get(kind) for kind in _SOAK_KINDS), s.get("batches"),
+            s.get("batch_seconds"), s.get("batch_seconds_greatest"), "right" if s.get("right") else "WRONG",
+        ))  # fmt: skip
+    if not rows:
+        return []
+    columns = ("run", "records/s", "table", "s", "records", "lag, median", "lag, greatest", "lag grows by, records/s",
+               "driver grows by, MiB/min", "JVM, MiB/min", "workers, MiB/min", "batches", "s a batch", "longest",
+               "rows")  # fmt: skip
+    note = "growth by least squares: of the lag after half a minute, of memory after two minutes"
+    return [Table("Soak", note, columns, tuple(rows), ("number",) * 14 + ("text",))]
+
+
+def _any_table(kind: str, lines: Sequence[Line]) -> Table:
+    """The members that are texts or numbers; one row a line."""
+    names = [n for n in dict.fromkeys(n for line in lines for n in line) if n != "kind"]
+    names = [n for n in names if not any(isinstance(line.get(n), dict | list) for line in lines)]
+    rows = tuple(tuple(line.get(n) for n in names) for line in lines)
+    return Table(kind, "a row a line", tuple(names), rows, ("number",) * len(names))
