@@ -1,0 +1,117 @@
+"""Events of the soak: seeded, made before it begins, and the rows that any number of the first of them leads to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from bench.event_rows import avro_schema, event_rows, json_lines, keys_of, partitions_of
+from bench.kafka_feed import keyed_lines
+from table import commit
+from table.commit_metadata import CommitMetadata
+from table.file_writer import write_file_group
+from table.hoodie_table import HoodieTable
+from table.names import instant_from_ms, new_file_id
+from table.schema import avro_to_arrow
+from table.table_config import TableConfig
+from table.write_context import WriteContext, WriterOptions
+
+FIRST_MS = 1_700_000_000_000
+COLUMNS = 8
+AVRO = json.dumps(avro_schema(COLUMNS))
+_CHUNK = 100_000
+_UPDATES, _INSERTS = 0.6, 0.2  # the rest moves to another partition
+
+
+class SoakEvents:
+    """`keys` existing rows, then events (60 % updates, 20 % inserts, 20 % moves), each newer than all before it."""
+
+    def __init__(self, keys: int, partitions: int, seed: int) -> None:
+        self._partitions = partitions
+        self._random = np.random.default_rng([seed, keys])
+        self._first = self._random.integers(0, partitions, keys).astype(np.int16)
+        self._numbers: list[np.ndarray] = []
+        self._to: list[np.ndarray] = []
+
+    @property
+    def loaded(self) -> int:
+        """Existing keys."""
+        return len(self._first)
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The existing rows, of one partition each time."""
+        for p in range(self._partitions):
+            mine = np.flatnonzero(self._first == p)
+            for start in range(0, len(mine), _CHUNK):
+                numbers = mine[start : start + _CHUNK]
+                yield event_rows(numbers, np.full(len(numbers), p), FIRST_MS + numbers * 0, COLUMNS, self._random)
+
+    def write(self, path: Path, count: int) -> None:
+        """A file of `count` lines ``key TAB event``."""
+        at = self._first.copy()
+        with path.open("wb") as f:
+            chunk = min(_CHUNK, self.loaded)  # no key twice in one
+            for start in range(0, count, chunk):
+                at, numbers, to = self._step(at, min(chunk, count - start))
+                ts = FIRST_MS + 1 + start + np.arange(len(numbers))
+                rows = event_rows(numbers, to, ts, COLUMNS, self._random)
+                f.write(keyed_lines(rows["id"].combine_chunks(), json_lines(rows)))
+                self._numbers.append(numbers.astype(np.int32))
+                self._to.append(to.astype(np.int16))
+
+    def expected(self, sent: int) -> pa.Table:
+        """Key, partition and time of every row after the first `sent` events, sorted by key."""
+        numbers = np.concatenate([*self._numbers, np.zeros(0, np.int32)])[:sent]
+        to = np.concatenate([*self._to, np.zeros(0, np.int16)])[:sent]
+        top = max(self.loaded, int(numbers.max(initial=-1)) + 1)
+        place, ts = np.full(top, -1, np.int16), np.zeros(top, np.int64)
+        place[: self.loaded], ts[: self.loaded] = self._first, FIRST_MS
+        last = len(numbers) - 1 - np.unique(numbers[::-1], return_index=True)[1]
+        place[numbers[last]], ts[numbers[last]] = to[last], FIRST_MS + 1 + last
+        there = np.flatnonzero(place >= 0)
+        return pa.table({"id": keys_of(there), "part": partitions_of(place[there]), "ts": pa.array(ts[there])})
+
+    def _step(self, at: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        inserts = round(count * _INSERTS)
+        picked = self._random.choice(len(at), count - inserts, replace=False)
+        to = at[picked].astype(np.int64)
+        moves = slice(round(count * _UPDATES), None)
+        to[moves] = (to[moves] + self._random.integers(1, self._partitions, len(to[moves]))) % self._partitions
+        fresh = self._random.integers(0, self._partitions, inserts)
+        numbers = np.concatenate([picked, np.arange(len(at), len(at) + inserts)])
+        to = np.concatenate([to, fresh])
+        order = self._random.permutation(count)
+        at = np.concatenate([at, fresh.astype(np.int16)])
+        at[picked] = to[: len(picked)]
+        return at, numbers[order], to[order]
+
+
+def make_table(folder: Path, events: SoakEvents, table_type: str, at_ms: int) -> HoodieTable:
+    """A table of one commit that holds the existing rows in base files."""
+    config = TableConfig(
+        name="soak",
+        table_type=table_type,
+        record_key_fields=("id",),
+        partition_fields=("part",),
+        ordering_fields=("ts",),
+        create_schema=AVRO,
+    )
+    table = HoodieTable.create(str(folder), config, at_ms)
+    action = "deltacommit" if table.config.is_merge_on_read else "commit"
+    instant, timeline = instant_from_ms(at_ms, table.config.timezone_utc), table.timeline()
+    commit.request(table, instant, action)
+    commit.inflight(table, instant, action)
+    none = pa.table({"_hoodie_record_key": pa.array([], pa.string()), "_ordering": pa.array([], pa.int64())})
+    options = WriterOptions(codec="zstd", inserts_to_base_files=True)
+    statuses = []
+    for n, rows in enumerate(events.rows()):
+        ctx = WriteContext(instant, action, n, f"{n}-1-1", avro_to_arrow(AVRO), AVRO, None, timeline, options)
+        rows = rows.append_column("_hoodie_record_key", rows["id"])
+        rows = rows.append_column("_is_insert", pa.array(np.ones(rows.num_rows, bool)))
+        statuses += write_file_group(table, ctx, rows["part"][0].as_py(), new_file_id("soak", n), rows, none)
+    commit.complete(table, instant, action, CommitMetadata.build(statuses, {}, AVRO))
+    return table
