@@ -26,7 +26,7 @@ def base_table(
     place = cache / ("." + table.name)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    writer = Writer(HUDI_SPARK, "BUCKET" if bucketed else "bulk_insert")
+    writer = Writer(HUDI_SPARK, "BUCKET" if bucketed else "GLOBAL_SIMPLE")
     order = {
         "do": "load",
         "bundle": str(home.bundle(HUDI)),

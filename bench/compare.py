@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ from rich.table import Table
 
 from bench.base_tables import base_table
 from bench.lines import append_lines, read_lines
+from bench.machine import machine_line
 from bench.peers import home
+from bench.report.figures import situations
 from bench.report.page import write_report
-from bench.results import machine_line, standings
 from bench.workload import NAMES, Workload, make_workload
 from bench.writers.case import HUDI_FLINK, TABLE_TYPES, TAGSTREAM, BenchError, Case, Writer
 from bench.writers.run import run_case
@@ -61,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         "--keys", type=int, nargs="+", default=[500_000], help="existing keys; several: one after the other"
     )
     found.add_argument("--records", type=int, default=100_000, help="of a batch")
-    found.add_argument("--batches", type=int, default=6, help=f"the first two are warm-up; one-row: {ONE_ROW_BATCHES}")
+    found.add_argument("--batches", type=int, default=8, help=f"the first two are warm-up; one-row: {ONE_ROW_BATCHES}")
     found.add_argument("--partitions", type=int, default=10)
     found.add_argument("--seed", type=int, default=7)
     found.add_argument("--runs", type=int, default=3)
@@ -107,14 +108,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     console.print("the peers' jars ...")
     home.set_up(flink=any(each.writer.name == HUDI_FLINK for each in plan))
+    earlier = read_lines(results) if results.exists() else []
+    plan = [replace(each, run=each.run + _earlier_runs(earlier, each)) for each in plan]
     append_lines(results, [machine_line()])
-    before = len(read_lines(results))
     try:
         failed = _run_all(args, plan, results, console)
     finally:
-        shown = read_lines(results)[before:]
+        shown = read_lines(results)[len(earlier) :]
         console.print(as_table(shown))
-        _report(results, console)
+        page = results.with_name("report.html")
+        write_report(results, page)
+        console.print(f"figures: {results}, report: {page}", soft_wrap=True)
     ours = [line for line in shown if line["kind"] == "case" and line["writer"] == TAGSTREAM]
     return 1 if failed or not all(line["right"] for line in ours) else 0
 
@@ -196,19 +200,24 @@ def as_table(lines: Sequence[dict[str, Any]]) -> Table:
         table.add_column(name)
     for name in ("runs", "records/s", "s a batch", "best", "ours is", "rows", "peak MiB"):
         table.add_column(name, justify="right")
-    for s in standings(lines):
-        table.add_row(
-            s.workload, s.table_type, f"{s.keys:,}", s.writer, str(s.runs), f"{s.records_per_second:,.0f}",
-            f"{s.median_seconds:.3f}", f"{s.best_seconds:.3f}", "" if s.ours_is is None else f"{s.ours_is:.1f} x",
-            {True: "right", False: "WRONG", None: "unread"}[s.right], f"{s.peak_mib:,.0f}",
-        )  # fmt: skip
+    for situation in situations(lines):
+        for s in situation.standings:
+            figures = [f"{s.per_second.median:,.0f}"] if s.per_second else ["failed"]
+            figures += [f"{seconds:.3f}" if seconds else "" for seconds in (s.seconds and s.seconds.median, s.best)]
+            table.add_row(
+                situation.workload, situation.table_type, f"{situation.keys:,}", s.writer,
+                str(s.per_second.runs if s.per_second else 0), *figures, f"{s.ratio.median:.1f} x" if s.ratio else "",
+                {True: "right", False: "WRONG", None: "unread"}[s.right] if s.per_second else "",
+                f"{s.peak_mib:,.0f}" if s.peak_mib else "",
+            )  # fmt: skip
     return table
 
 
-def _report(results: Path, console: Console) -> None:
-    page = results.with_name("report.html")
-    write_report(results, page)
-    console.print(f"figures: {results}, report: {page}", soft_wrap=True)
+def _earlier_runs(lines: Sequence[dict[str, Any]], each: Planned) -> int:
+    """Runs that the file has of the same workload: a ratio is never taken between two invocations."""
+    what = (each.workload.name, each.table_type, each.workload.keys, each.workload.records)
+    names = ("workload", "table_type", "keys", "records")
+    return max((line["run"] for line in lines if tuple(line.get(name) for name in names) == what), default=0)
 
 
 if __name__ == "__main__":

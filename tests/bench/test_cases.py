@@ -1,4 +1,4 @@
-"""Lines of figures: written, read back, and what the writers' standings make of them."""
+"""What a writer says becomes lines of figures; the warm-up is in none; the table at the end has each run's own ratios."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.compare import _earlier_runs, as_table, parser, planned
 from bench.lines import append_lines, read_lines
-from bench.results import machine_line, standings
+from bench.machine import machine_line
 from bench.workload import Workload
 from bench.writers.case import BenchError, Case, Writer, batch_lines, read_events, speed
 from tests.bench.comparing import case_line
@@ -92,30 +93,24 @@ def test_events_of_a_writer_that_was_cut_off(tmp_path: Path) -> None:
     assert read_events(tmp_path / "events.jsonl") == [{"event": "ready"}]
 
 
-def test_ratios_are_of_the_same_run_and_the_median_of_the_runs() -> None:
+def test_the_table_has_ratios_of_the_same_run_and_what_failed() -> None:
     ours, peer = (100.0, 50.0, 80.0), (10.0, 10.0, 4.0)  # 10, 5 and 20 times; of the medians it would be 8 times
     lines = [case_line("tagstream:STATE", run, rate) for run, rate in enumerate(ours, 1)]
     lines += [case_line("hudi-spark:GLOBAL_BLOOM", run, rate) for run, rate in enumerate(peer, 1)]
-    first, second = standings([{"kind": "machine"}, *lines])
-    assert (first.writer, first.runs, first.records_per_second, first.ours_is) == ("tagstream:STATE", 3, 80.0, None)
-    assert (second.writer, second.records_per_second, second.ours_is) == ("hudi-spark:GLOBAL_BLOOM", 10.0, 10.0)
-    assert (second.median_seconds, second.best_seconds, second.peak_mib) == (1.0, 0.5, 153)
+    failed = {"kind": "failed", "run": 1, "reason": "no room"}
+    lines.append(case_line("hudi-flink:FLINK_STATE", 1, 1.0) | failed)
+    table = as_table([{"kind": "machine"}, *lines])
+    first, second, third = zip(*(column.cells for column in table.columns), strict=True)
+    assert first[3:] == ("tagstream STATE", "3", "80", "0.125", "0.050", "", "right", "153")
+    assert second[3:] == ("hudi-spark GLOBAL_BLOOM", "3", "10", "1.000", "0.500", "10.0 x", "right", "153")
+    assert third[3:] == ("hudi-flink FLINK_STATE", "0", "failed", "", "", "", "", "")
 
 
-def test_a_bucketed_peer_is_compared_with_our_buckets_where_there_are_some() -> None:
-    state, buckets = case_line("tagstream:STATE", 1, 60.0), case_line("tagstream:BUCKET", 1, 90.0)
-    peers = [case_line("hudi-spark:BUCKET", 1, 30.0), case_line("hudi-spark:bulk_insert", 1, 20.0)]
-    ratios = {s.writer: s.ours_is for s in standings([state, buckets, *peers])}
-    assert ratios == {
-        "tagstream:STATE": None, "tagstream:BUCKET": None, "hudi-spark:BUCKET": 3.0, "hudi-spark:bulk_insert": 3.0,
-    }  # fmt: skip
-    assert standings([state, peers[0]])[1].ours_is == 2.0
-    assert standings([peers[0]])[0].ours_is is None
-
-
-def test_one_wrong_run_makes_a_writer_wrong_and_one_unread_run_unread() -> None:
-    def right(*runs: bool | None) -> bool | None:
-        lines = [case_line("tagstream:STATE", n, 1.0, right=each) for n, each in enumerate(runs)]
-        return standings(lines)[0].right
-
-    assert [right(True, True), right(True, None), right(None, False, True)] == [True, None, False]
+def test_runs_of_a_later_invocation_are_other_runs() -> None:
+    flags = ["--keys", "100", "--records", "10", "--runs", "1", "--workloads", "mixed", "update"]
+    mixed, update = planned(
+        parser().parse_args([*flags, "--table-types", "MERGE_ON_READ", "--writers", "tagstream:STATE"])
+    )
+    lines = [{"kind": "machine"}, case_line("tagstream:STATE", 1, 1.0), case_line("hudi-flink:FLINK_STATE", 2, 1.0)]
+    assert _earlier_runs(lines, mixed) == 2
+    assert _earlier_runs(lines, update) == 0
