@@ -18,12 +18,15 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from bench.lines import append_lines
 from bootstrap.report import BootstrapReport
 from bootstrap.run import bootstrap_index
 from state.key_group import balanced_labels
@@ -174,6 +177,15 @@ def line(run: int, report: BootstrapReport, watch: Watch) -> str:
     )
 
 
+def figures(run: int, report: BootstrapReport, watch: Watch) -> dict[str, Any]:
+    """The same as a JSON line."""
+    found = {"seconds": report.seconds, "keys_per_second": report.keys_per_second, "cpu_seconds": watch.cpu}
+    found |= {"bytes_per_key": report.bytes_per_key}
+    found |= {f"peak_mib_{name}": watch.peak(name) for name in ("worker", "JVM", "driver")}
+    rounded = {name: round(value, 3) for name, value in found.items()}
+    return {"kind": "bootstrap", "run": run, "keys": report.live, **rounded}
+
+
 def main() -> None:
     """Make the tables, load them, print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -184,6 +196,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=8)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--folder", default=None, help="where to make tables and indexes; kept if given")
+    parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="further settings of Spark")
     args = parser.parse_args()
     folder = args.folder or tempfile.mkdtemp(prefix="bench-bootstrap-")
@@ -209,6 +222,7 @@ def main() -> None:
                 with Watch() as watch:
                     report = load(place, table, args.groups, args.cores, spark)
                 print(line(run, report, watch), flush=True)
+                append_lines(args.json, [figures(run, report, watch)])
     finally:
         if spark is not None:
             spark.stop()

@@ -52,6 +52,7 @@ from table.write_profile import WriteProfile
 from table.write_status import WriteStatus
 
 RETAINED = 100  # batches whose state Spark may ask for again, its default
+BATCH = RETAINED + RETAINED // 10  # the one that is measured: one of those that collect garbage
 _LOG_RATIO, _TRUST = 0.35, 1.0
 
 
@@ -68,12 +69,12 @@ class Steps:
     ) -> Any:
         """Time one step; returns what it gives."""
         gc.collect()
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         result = work()
-        seconds = time.perf_counter() - started
+        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         size = None if bytes_of is None else bytes_of(result)
         line = {"kind": "driver", "run": self.run, "when": when, "step": step, **self.size, **more}
-        self.lines.append({**line, "seconds": round(seconds, 6), "bytes": size})
+        self.lines.append({**line, "seconds": round(seconds, 6), "cpu_seconds": round(cpu, 6), "bytes": size})
         return result
 
 
@@ -116,10 +117,10 @@ def measure_table(
 ) -> list[dict[str, Any]]:
     """All lines of one simulated table."""
     partitions = max(1, groups // args.per_partition)
-    made = sim.make_table(folder / "table", groups, partitions, args.logs, instants, args.small, RETAINED + 2)
+    made = sim.make_table(folder / "table", groups, partitions, args.logs, instants, args.small, BATCH)
     layout = StateLayout(str(folder / "checkpoint" / "tagstream" / "index"), str(folder / "local"))
     labels = balanced_labels(key_groups, 64)
-    sim.make_checkpoint(folder / "checkpoint", layout, labels, RETAINED + 2, made.instants)
+    sim.make_checkpoint(folder / "checkpoint", layout, labels, BATCH, made.instants)
     size = {"file_groups": groups, "partitions": partitions, "key_groups": key_groups, "instants": instants}
     size["files"] = groups * (1 + args.logs)
     out: list[dict[str, Any]] = []
@@ -156,7 +157,7 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     job.covered = frozenset(i.time for i in job.table.timeline().completed_writes)
     job.lease.acquire("bench")
     guard = TimelineGuard(job)
-    batch = RETAINED + 2
+    batch = BATCH
     guard.before_batch(read_epoch(job.checkpoint, batch, files=False))  # the first one of a run takes other ways
     now: dict[str, Any] = {"touched": touched}
     epoch = steps.measure("batch", "read epoch", lambda: read_epoch(job.checkpoint, batch, files=False), **now)
@@ -192,7 +193,9 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     steps.measure("batch", "complete (JSON, guard, publish, markers)", complete, **now)
     guard.committed(instant)
     steps.measure("batch", "SmallFiles.apply", lambda: job.small_files.apply(statuses), **now)
-    steps.measure("batch", "garbage collection of the index", lambda: job.collect_garbage(batch), **now)
+    steps.measure(
+        "batch", "garbage collection of the index, every tenth batch", lambda: job.collect_garbage(batch), **now
+    )
     timeline = job.table.timeline()
     newest = timeline.completed_writes[-1]
     steps.measure("start", "read the newest commit", lambda: timeline.metadata(job.table.storage, newest), **now)
@@ -224,7 +227,7 @@ def every_small(steps: Steps, job: JobContext, made: sim.Simulated) -> None:
     """The write profile again where every file group has room, the worst that a table can be."""
     job.small_files = new_small_files(2 * sim.FULL_BYTES)
     job.small_files.load(made.table.view())
-    epoch = read_epoch(job.checkpoint, RETAINED + 2, files=False)
+    epoch = read_epoch(job.checkpoint, BATCH, files=False)
     pin_and_read(steps, job, epoch, made.instants[-1], {"touched": None})
 
 
@@ -320,7 +323,16 @@ def as_table(lines: list[dict[str, Any]]) -> Table:
     title = "{file_groups:,} file groups, {files:,} files, {partitions:,} partitions, {key_groups:,} key groups, "
     title += "{instants:,} commits"
     table = Table(
-        "when", "step", "touched", "small", "s (median)", "least", "greatest", "bytes", title=title.format(**one)
+        "when",
+        "step",
+        "touched",
+        "small",
+        "s (median)",
+        "least",
+        "greatest",
+        "cpu s",
+        "bytes",
+        title=title.format(**one),
     )
     rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for line in lines:
@@ -335,6 +347,7 @@ def as_table(lines: list[dict[str, Any]]) -> Table:
             "" if touched is None else f"{touched:,}",
             "" if small is None else f"{small:,}",
             *(f"{s:.4f}" for s in figures),
+            f"{statistics.median(line['cpu_seconds'] for line in found):.4f}",
             "" if size is None else f"{size:,}",
         )
     return table

@@ -16,9 +16,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from bench.lines import append_lines
 from state.key_group import balanced_labels, key_groups
 from state.layout import StateLayout
 from state.pointer import Pointer
@@ -90,6 +92,8 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=8)
     parser.add_argument("--partitions", type=int, default=20)
     parser.add_argument("--fsync", action="store_true", help="durable files as in production")
+    parser.add_argument("--run", type=int, default=1, help="number of the run, for the JSON line")
+    parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
     parser.add_argument("--profile", action="store_true", help="print where the time goes (slows it down)")
     args = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="tag_step_")
@@ -132,6 +136,10 @@ def _run(args: argparse.Namespace, layout: StateLayout) -> None:
         f"raw multi-get of the batch's keys {get:,.0f}/s, ratio {tag / get:.2f}; "
         f"{size / keys:.1f} bytes a key of local sorted files ({keys:,} keys)"
     )
+    figures = {"per_second": tag, "with_background": total.records / total.process_cpu, "raw_per_second": get}
+    figures |= {"share_of_raw": tag / get, "bytes_per_key": size / keys, "records": args.records, "groups": args.groups}
+    rounded = {name: round(value, 3) for name, value in figures.items()}
+    append_lines(args.json, [{"kind": "tag", "run": args.run, "keys": args.keys, **rounded}])
 
 
 def _tag_all(

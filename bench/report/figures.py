@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,17 @@ class Standing:
     peak_mib: float | None
     bytes: Spread | None
     right: bool | None
+    failed: int
     problems: tuple[str, ...]
+
+    @property
+    def rows(self) -> str:
+        """What became of the rows, in a word."""
+        if self.right is False:
+            return "WRONG"
+        if self.failed:
+            return f"{self.failed} FAILED"
+        return "unread" if self.right is None else "right"
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,7 @@ def writer_name(line: Line) -> str:
 
 def situations(lines: Sequence[Line]) -> list[Situation]:
     """All situations that a case, finished or failed, was meant for."""
-    cases = [line for line in lines if line["kind"] in ("case", "failed")]
+    cases = [line for line in _with_sitting(lines) if line["kind"] in ("case", "failed")]
     batches = grouped(of_kind(lines, "batch"), _situation)
     found = []
     for key, mine in grouped(cases, _situation).items():
@@ -113,6 +123,14 @@ def situations(lines: Sequence[Line]) -> list[Situation]:
             )
         )
     return found
+
+
+def _with_sitting(lines: Iterable[Line]) -> Iterator[Line]:
+    """Lines that tell their sitting, which begins with its machine: runs of two of them may have one number."""
+    sitting = 0
+    for line in lines:
+        sitting += line["kind"] == "machine"
+        yield {**line, "run": line.get("run"), "sitting": sitting}
 
 
 def _situation(line: Line) -> tuple[Any, ...]:
@@ -150,7 +168,8 @@ def _standing(name: str, cases: Sequence[Line], ours: Mapping[str, Sequence[Line
         ratio=None if mine else _ratio(name, done, ours),
         peak_mib=max((sum(c["peak_mib"].values()) for c in done if c.get("peak_mib")), default=None),
         bytes=Spread.of(c.get("bytes") for c in done),
-        right=False if False in rights or len(done) < len(cases) else None if None in rights else True,
+        right=False if False in rights else None if None in rights else True,
+        failed=len(cases) - len(done),
         problems=tuple(problems),
     )
 
@@ -159,8 +178,12 @@ def _ratio(name: str, peer: Sequence[Line], ours: Mapping[str, Sequence[Line]]) 
     """A bucketed peer is compared with our bucketed writer where there is one, all others with the state index."""
     index = "BUCKET" if name.endswith("BUCKET") and f"{OURS} BUCKET" in ours else "STATE"
     own = ours.get(f"{OURS} {index}") or next(iter(ours.values()), [])
-    by_run = {c["run"]: c["records_per_second"] for c in own if c["kind"] == "case"}
-    return Spread.of(by_run[c["run"]] / c["records_per_second"] for c in peer if c["run"] in by_run)
+    by_run = {_run(c): c["records_per_second"] for c in own if c["kind"] == "case"}
+    return Spread.of(by_run[_run(c)] / c["records_per_second"] for c in peer if _run(c) in by_run)
+
+
+def _run(case: Line) -> tuple[int, Any]:
+    return case["sitting"], case["run"]
 
 
 def phases(lines: Sequence[Line]) -> dict[str, dict[str, float]]:

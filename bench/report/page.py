@@ -68,11 +68,10 @@ def spread(value: Spread | None, how: str = "number") -> Markup:
     shown = {"number": number, "seconds": seconds, "times": times, "mib": mib}[how]
     if value is None:
         return Markup("–")
-    if value.runs == 1:
+    least, greatest = shown(value.least), shown(value.greatest)
+    if least == greatest:
         return Markup("<b>{}</b>").format(shown(value.median))
-    return Markup("<b>{}</b> <small>{} – {}</small>").format(
-        shown(value.median), shown(value.least), shown(value.greatest)
-    )
+    return Markup("<b>{}</b> <small>{} – {}</small>").format(shown(value.median), least, greatest)
 
 
 def seconds(value: float | None) -> str:

@@ -253,8 +253,30 @@ def _soak_table(lines: Sequence[Line]) -> list[Table]:
 
 
 def _any_table(kind: str, lines: Sequence[Line]) -> Table:
-    """The members that are texts or numbers; one row a line."""
-    names = [n for n in dict.fromkeys(n for line in lines for n in line) if n != "kind"]
-    names = [n for n in names if not any(isinstance(line.get(n), dict | list) for line in lines)]
-    rows = tuple(tuple(line.get(n) for n in names) for line in lines)
-    return Table(kind, "a row a line", tuple(names), rows, ("number",) * len(names))
+    """Members with fractions are what was measured, the others tell what of; a row for each of these, over the runs."""
+    flat = [_flat(line) for line in lines]
+    names = list(dict.fromkeys(n for line in flat for n in line if n not in ("kind", "run", "batch")))
+    measured = [n for n in names if any(isinstance(line.get(n), float) for line in flat)]
+    of = [n for n in names if n not in measured]
+    rows = []
+    for mine in grouped(flat, lambda line: tuple(str(line.get(n)) for n in of)).values():
+        first = [mine[0].get(n) for n in of]
+        rows.append((*first, *(Spread.of(_number(line.get(n)) for line in mine) for n in measured), len(mine)))
+    columns = (*(n.replace("_", " ") for n in (*of, *measured)), "lines")
+    how = ("number",) * len(of) + ("spread",) * len(measured) + ("number",)
+    return Table(kind, "the median of the lines, behind it the least and the greatest", columns, tuple(rows), how)
+
+
+def _flat(line: Line) -> dict[str, Any]:
+    """Members of members beside the others."""
+    found: dict[str, Any] = {}
+    for name, value in line.items():
+        if isinstance(value, dict):
+            found |= {f"{name} {inner}": x for inner, x in value.items() if not isinstance(x, dict | list)}
+        elif not isinstance(value, list):
+            found[name] = value
+    return found
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -128,8 +128,8 @@ def test_what_failed_is_shown_and_nothing_of_the_file_is_markup() -> None:
     text = words(page)
     assert "1 failed or wrong" in text
     assert f"run 2 failed: it ended {HOSTILE}" in text
-    assert "FAILED" not in text.split("Side by side")[0]
-    assert "WRONG" in text.split("Side by side")[1]
+    assert "1 FAILED" in text.split("Side by side")[1]
+    assert "WRONG" not in text
     assert "Every case ended" not in text
 
 
@@ -148,6 +148,7 @@ def test_wrong_and_unread_rows_are_loud() -> None:
     soak = {"kind": "soak", "summary": True, "run": 1, "rate": 5_000, "right": False, "wrong": "9 lost"}
     text = words(render([wrong, unread, soak]))
     assert "3 failed or wrong" in text
+    assert "WRONG" in text.split("Side by side")[1]
     assert "rows are wrong: 3 lost, 1 doubled" in text
     assert "nobody has read the rows" in text
     assert "9 lost" in text
@@ -168,6 +169,16 @@ def test_a_bucketed_peer_is_compared_with_our_bucketed_writer() -> None:
     assert ratios["hudi-spark BUCKET"] == pytest.approx(3.0)
     assert ratios["hudi-spark GLOBAL_BLOOM"] == pytest.approx(5.0)
     assert ratios["tagstream STATE"] is None
+
+
+def test_a_ratio_is_taken_within_one_run_of_one_sitting() -> None:
+    machine = figures()[0]
+    first = [machine, case(1, "tagstream", "STATE", 2.0), case(1, "hudi-flink", "FLINK_STATE", 8.0)]
+    second = [machine, case(1, "tagstream", "STATE", 1.0), case(1, "hudi-flink", "FLINK_STATE", 6.0)]
+    (found,) = situations([*first, *second, machine, case(1, "hudi-flink", "FLINK_STATE", 3.0)])
+    (ratio,) = (s.ratio for s in found.standings if not s.ours)
+    assert ratio is not None
+    assert (ratio.least, ratio.greatest, ratio.runs) == (pytest.approx(4.0), pytest.approx(6.0), 2)
 
 
 def test_every_failed_run_leaves_a_row_that_says_so() -> None:
