@@ -207,7 +207,7 @@ def as_table(lines: Sequence[dict[str, Any]]) -> Table:
             table.add_row(
                 situation.workload, situation.table_type, f"{situation.keys:,}", s.writer,
                 str(s.per_second.runs if s.per_second else 0), *figures, f"{s.ratio.median:.1f} x" if s.ratio else "",
-                {True: "right", False: "WRONG", None: "unread"}[s.right] if s.per_second else "",
+                s.rows,
                 f"{s.peak_mib:,.0f}" if s.peak_mib else "",
             )  # fmt: skip
     return table

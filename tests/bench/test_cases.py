@@ -103,7 +103,7 @@ def test_the_table_has_ratios_of_the_same_run_and_what_failed() -> None:
     first, second, third = zip(*(column.cells for column in table.columns), strict=True)
     assert first[3:] == ("tagstream STATE", "3", "80", "0.125", "0.050", "", "right", "153")
     assert second[3:] == ("hudi-spark GLOBAL_BLOOM", "3", "10", "1.000", "0.500", "10.0 x", "right", "153")
-    assert third[3:] == ("hudi-flink FLINK_STATE", "0", "failed", "", "", "", "", "")
+    assert third[3:] == ("hudi-flink FLINK_STATE", "0", "failed", "", "", "", "1 FAILED", "")
 
 
 def test_runs_of_a_later_invocation_are_other_runs() -> None:
