@@ -114,7 +114,7 @@ class BatchSink:
         if found is not None:
             outcome, report = self._replay(rows, epoch, found)
         else:
-            outcome, report = self._process(rows, epoch)
+            outcome, report = self._process(rows, epoch, started)
         self._groups |= outcome.groups
         if outcome.counts["twice"]:
             LOG.warning(
@@ -137,9 +137,9 @@ class BatchSink:
         self._on_report(report)
         job.collect_garbage(batch_id)
 
-    def _process(self, rows: DataFrame, epoch: Epoch) -> tuple[Outcome, BatchReport]:
+    def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:
         job, crash, batch = self._job, self._job.crash, epoch.batch_id
-        clock = [time.monotonic()]
+        clock = [started, time.monotonic()]
         job.instant = instant = self._guard.next_instant()
         job.pin_profile(epoch, instant)
         crash.reach("profile_pinned", batch)
@@ -185,7 +185,7 @@ class BatchSink:
             job.index.committed(outcome.statuses)
         job.small_files.apply(outcome.statuses)
         clock.append(time.monotonic())
-        phases = dict(zip(("prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
+        phases = dict(zip(("check", "prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
         return outcome, self._report(epoch, outcome, instant, phases)
 
     def _replay(self, rows: DataFrame, epoch: Epoch, found: tuple[str, CommitRecord]) -> tuple[Outcome, BatchReport]:

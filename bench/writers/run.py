@@ -44,10 +44,7 @@ _JAVA = [
 
 def run_case(case: Case, timeout_s: float) -> list[dict[str, Any]]:
     """Lines of the case's batches and of the case itself. BenchError when it could not be measured."""
-    shutil.rmtree(case.place, ignore_errors=True)
-    case.place.mkdir(parents=True)
-    shutil.copytree(case.base, case.table)
-    os.sync()  # the copy is not to be written out while the writer is measured
+    prepare(case)
     order = case.place / "order.json"
     order.write_text(json.dumps(order_of(case), indent=1), "utf-8")
     started = time.time()
@@ -72,6 +69,14 @@ def run_case(case: Case, timeout_s: float) -> list[dict[str, Any]]:
         "bytes": size_of(case.table),
     }
     return [*batches, summary]
+
+
+def prepare(case: Case) -> None:
+    """The case's folder, empty but for a copy of the base table."""
+    shutil.rmtree(case.place, ignore_errors=True)
+    case.place.mkdir(parents=True)
+    shutil.copytree(case.base, case.table)
+    os.sync()  # the copy is not to be written out while the writer is measured
 
 
 def order_of(case: Case) -> dict[str, Any]:

@@ -132,6 +132,7 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr)
     logging.getLogger("tagstream").setLevel(logging.INFO)
     conf = {"spark.master": "local[2,4]", "spark.driver.memory": "4g", "spark.local.dir": f"{order['work']}/spark"}
+    conf |= order.get("spark", {})
     spark = start_session("bench", jars=[], conf=conf, env=os.environ)  # type: ignore[arg-type]
     told = Told(Path(order["events"]))
     spark.streams.addListener(told)
