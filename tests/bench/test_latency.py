@@ -28,8 +28,8 @@ LOG = [
 ]  # fmt: skip
 BATCH: dict[str, Any] = {
     "batch": 0, "seconds": 1.0, "keys": 5, "table_type": "MERGE_ON_READ",
-    "phases": {"latestOffset": 0.02, "walCommit": 0.03, "getBatch": 0.01, "queryPlanning": 0.04, "check": 0.01, "prepare": 0.02,
-               "tasks": 0.5, "commit": 0.05, "addBatch, the rest": 0.1, "commitOffsets": 0.06},
+    "phases": {"latestOffset": 0.02, "walCommit": 0.03, "getBatch": 0.01, "queryPlanning": 0.04, "check": 0.01,
+               "prepare": 0.02, "tasks": 0.5, "commit": 0.05, "addBatch, the rest": 0.1, "commitOffsets": 0.06},
 }  # fmt: skip
 
 
