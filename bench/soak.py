@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -179,7 +180,12 @@ def soak(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 def steady(run: Soak, job: Process, lines: Path) -> tuple[float, float]:
     """Feed the topic at the rate and look at the job; returns how many seconds, and when it ended."""
     with lines.open("rb") as source, TopicFeed(run.broker.address(), TOPIC, run.folder / "feed.log") as feed:
-        take = lambda n: b"".join(islice(source, n))  # noqa: E731
+
+        def take(count: int) -> bytes:
+            if job.returncode is not None:
+                raise RuntimeError(f"the job ended with {job.returncode}:\n{job.output()[-4000:]}")
+            return b"".join(islice(source, count))
+
         feed.write(take(_FIRST))
         job.wait_for(lambda: run.committed() >= _FIRST, START_S, "the first commit")
         begun, done = time.monotonic(), threading.Event()
@@ -189,15 +195,13 @@ def steady(run: Soak, job: Process, lines: Path) -> tuple[float, float]:
             while not done.wait(run.args.every):
                 run.sample(job, time.monotonic() - begun)
 
-        watching = threading.Thread(target=look)
-        watching.start()
-        try:
-            at_rate(take, feed, run.args.rate, run.args.minutes * 60)
-        finally:
-            done.set()
-            watching.join()
-        if job.returncode is not None:
-            raise RuntimeError(f"the job ended with {job.returncode}:\n{job.output()[-4000:]}")
+        with ThreadPoolExecutor(1) as pool:
+            watching = pool.submit(look)
+            try:
+                at_rate(take, feed, run.args.rate, run.args.minutes * 60)
+            finally:
+                done.set()
+            watching.result()
     return time.monotonic() - begun, time.monotonic()
 
 

@@ -186,9 +186,10 @@ def _run(case: Line) -> tuple[int, Any]:
     return case["sitting"], case["run"]
 
 
-def phases(lines: Sequence[Line]) -> dict[str, dict[str, float]]:
-    """Median seconds of each phase of our batches after the warm-up, by situation."""
+def phases(lines: Sequence[Line], *, one_row: bool) -> dict[str, dict[str, float]]:
+    """Median seconds of each phase of our batches after the warm-up, by situation; batches of one row, or the others."""
     mine = [b for b in of_kind(lines, "batch") if b.get("writer") == OURS and b.get("phases") and _measured(b)]
+    mine = [b for b in mine if (b.get("records") == 1) is one_row]
     found = {}
     for key, batches in grouped(mine, lambda b: (*_situation(b), b.get("index"))).items():
         names = dict.fromkeys(name for b in batches for name in b["phases"])

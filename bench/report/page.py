@@ -78,7 +78,7 @@ def seconds(value: float | None) -> str:
     """Seconds, in ms below one."""
     if value is None:
         return "–"
-    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"
+    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s" if value < 100 else f"{value:,.0f} s"
 
 
 def mib(value: float | None) -> str:
@@ -88,7 +88,9 @@ def mib(value: float | None) -> str:
 
 def times(value: float | None) -> str:
     """A ratio."""
-    return "–" if value is None else f"{value:.1f} ×" if value < 100 else f"{short(value)} ×"
+    if value is None:
+        return "–"
+    return f"{value:.2f} ×" if value < 1 else f"{value:.1f} ×" if value < 100 else f"{short(value)} ×"
 
 
 def main() -> None:

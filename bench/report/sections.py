@@ -84,8 +84,12 @@ def _speeds(found: Sequence[Situation]) -> Iterator[Plot]:
         values = {w.writer: w.per_second for w in s.standings if w.per_second}
         if values and s.records > 1:
             runs = max(v.runs for v in values.values())
-            yield _plot("Records a second", s.title, f"median of {runs} runs; the line is from least to greatest",
+            yield _plot("Records a second", s.title, _of_runs(runs),
                         draw.bars(values, "records/s"))  # fmt: skip
+
+
+def _of_runs(runs: int) -> str:
+    return "one run" if runs == 1 else f"median of {runs} runs; the line is from least to greatest"
 
 
 def _by_batch(found: Sequence[Situation]) -> Iterator[Plot]:
@@ -113,13 +117,11 @@ def _by_keys(found: Sequence[Situation]) -> Iterator[Plot]:
 
 
 def _phases(lines: Sequence[Line]) -> Iterator[Plot]:
-    large = {title: parts for title, parts in phases(lines).items() if title[-5:] != "N = 1"}
-    one = {title: parts for title, parts in phases(lines).items() if title not in large}
-    for found in (large, one):
+    for one_row, title in ((False, "by situation"), (True, "batches of one row")):
+        found = phases(lines, one_row=one_row)
         if found:
-            yield _plot("Where our batch spends its time", "batches of one row" if found is one else "by situation",
-                        "median of each phase over the batches after the warm-up",
-                        draw.stacked(found, "s a batch"))  # fmt: skip
+            note = "median of each phase over the batches after the warm-up"
+            yield _plot("Where our batch spends its time", title, note, draw.stacked(found, "s a batch"))
 
 
 def _latency(found: Sequence[Situation]) -> Iterator[Plot]:
