@@ -198,6 +198,19 @@ def phases(lines: Sequence[Line], *, one_row: bool) -> dict[str, dict[str, float
     return found
 
 
+def latency_steps(lines: Sequence[Line]) -> dict[str, tuple[dict[str, Spread], Spread]]:
+    """Spreads over the batches of one row of each step's seconds, and of the whole batch's, by table."""
+    found = {}
+    mine = [line for line in of_kind(lines, "latency") if line.get("steps")]
+    for (table_type, keys), batches in grouped(mine, lambda b: (b.get("table_type"), b.get("keys"))).items():
+        names = dict.fromkeys(name for b in batches for name in b["steps"])
+        steps = {n: spread for n in names if (spread := Spread.of(b["steps"].get(n) for b in batches))}
+        whole = Spread.of(b["seconds"] for b in batches)
+        assert whole is not None
+        found[f"{type_name(str(table_type))}, K = {short(keys or 0)}"] = steps, whole
+    return found
+
+
 def spreads(lines: Iterable[Line], key: Sequence[str], value: str) -> dict[tuple[Any, ...], Spread]:
     """Spread of a value by some of the lines' members."""
     found = {}
@@ -211,6 +224,10 @@ def spreads(lines: Iterable[Line], key: Sequence[str], value: str) -> dict[tuple
 def problems(lines: Sequence[Line], found: Sequence[Situation]) -> list[str]:
     """Everything that failed or is wrong, in sentences."""
     out = [f"{s.title}: {w.writer}: {p}" for s in found for w in s.standings for p in w.problems]
+    for table_type, keys in dict.fromkeys(
+        (line.get("table_type"), line.get("keys")) for line in of_kind(lines, "latency") if line.get("right") is False
+    ):
+        out.append(f"latency, {type_name(str(table_type))}, K = {short(keys or 0)}: rows are wrong")
     for line in of_kind(lines, "soak"):
         if line.get("summary") and not line.get("right"):
             why = line.get("wrong") or f"the job ended with exit code {line.get('exit_code')}"

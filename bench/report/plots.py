@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
-from itertools import count
+from itertools import accumulate, count
 
 import matplotlib as mpl
 
@@ -145,6 +145,24 @@ def stacked(parts: Mapping[str, Mapping[str, float]], unit: str) -> str:
         axes.set_yticks(range(len(names)), [n.replace(", K", "\nK") for n in names])
         axes.set_xlabel(unit)
         _legend(figure, axes, len(kinds))
+        return _svg(figure)
+
+
+def waterfall(steps: Mapping[str, float], unit: str) -> str:
+    """A bar a step from the top down, each beginning where the one before ended."""
+    names = list(reversed(steps))
+    ends = list(accumulate(steps.values()))
+    with mpl.rc_context(_STYLE):
+        figure, axes = _new(0.3 * len(names) + 0.8)
+        axes.grid(axis="y", visible=False)
+        lefts = [end - steps[name] for name, end in zip(steps, ends, strict=True)][::-1]
+        drawn = axes.barh(
+            range(len(names)), [steps[n] for n in names], 0.7, left=lefts, color=_WRITERS["tagstream STATE"]
+        )
+        axes.bar_label(drawn, [f"{steps[n]:,.0f}" for n in names], padding=4, fontsize=9)
+        axes.set_yticks(range(len(names)), names, fontsize=9)
+        axes.set_xlim(0, 1.12 * max(ends[-1], 1e-9))
+        axes.set_xlabel(unit)
         return _svg(figure)
 
 

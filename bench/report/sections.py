@@ -9,9 +9,20 @@ from typing import Any
 from markupsafe import Markup
 
 from bench.report import plots as draw
-from bench.report.figures import Line, Situation, Spread, grouped, of_kind, phases, short, spreads, type_name
+from bench.report.figures import (
+    Line,
+    Situation,
+    Spread,
+    grouped,
+    latency_steps,
+    of_kind,
+    phases,
+    short,
+    spreads,
+    type_name,
+)
 
-_DRAWN = frozenset({"machine", "case", "failed", "batch", "limit", "soak", "driver"})
+_DRAWN = frozenset({"machine", "case", "failed", "batch", "limit", "soak", "driver", "latency"})
 _SOAK_KINDS = ("driver", "jvm", "workers")
 _ACROSS = {"file_groups": "file groups", "touched": "file groups touched", "instants": "commits on the timeline"}
 
@@ -68,6 +79,7 @@ def plots(lines: Sequence[Line], found: Sequence[Situation]) -> list[Plot]:
         lambda: _by_keys(found),
         lambda: _phases(lines),
         lambda: _latency(found),
+        lambda: _steps(lines),
         lambda: _tag(lines),
         lambda: _soak(lines),
         lambda: _driver(lines),
@@ -130,6 +142,13 @@ def _latency(found: Sequence[Situation]) -> Iterator[Plot]:
         if s.records == 1 and values:
             yield _plot("Latency of one row", s.title, "a dot a batch of all runs, the stroke is the median",
                         draw.dots(values, "s from trigger to commit"))  # fmt: skip
+
+
+def _steps(lines: Sequence[Line]) -> Iterator[Plot]:
+    for title, (steps, whole) in latency_steps(lines).items():
+        note = f"our batches of one row, median of {whole.runs}; the whole batch {whole.median * 1000:,.0f} ms"
+        drawn = draw.waterfall({name: s.median * 1000 for name, s in steps.items()}, "ms")
+        yield _plot("The fixed cost of a batch, step by step", title, note, drawn)
 
 
 def _tag(lines: Sequence[Line]) -> Iterator[Plot]:
@@ -217,6 +236,11 @@ def tables(lines: Sequence[Line]) -> list[Table]:
         out.append(Table("Physical limits", "what this machine does at most, without a writer",
                          ("limit", "existing keys", "a second", "unit", "runs", "of"), tuple(rows),
                          ("text", "number", "spread", "text", "number", "text")))  # fmt: skip
+    for title, (steps, whole) in latency_steps(lines).items():
+        rows = [(name, s, s.runs) for name, s in (*steps.items(), ("the whole batch", whole))]
+        note = "our batches of one row after the warm-up; median, least and greatest"
+        columns, how = ("step", "time", "batches"), ("text", "spread seconds", "number")
+        out.append(Table(f"Steps of a batch: {title}", note, columns, tuple(rows), how))
     out += _soak_table(lines)
     found = of_kind(lines, "driver")
     if found:

@@ -49,7 +49,9 @@ def figures() -> list[dict[str, Any]]:
         lines.append({"kind": "tag", "run": run, "keys": 500_000, "per_second": 300_000, "raw_per_second": 600_000})
         lines.append({"kind": "limit", "run": run, "limit": "rocksdict multi-get", "keys": 500_000, "unit": "keys/s",
                       "per_second": 637_000.0 + run, "note": "8 stores"})  # fmt: skip
-        lines.append({"kind": "latency", "run": run, "step": "walCommit", "seconds": 0.0123})
+        lines.append({"kind": "latency", "run": run, "table_type": "MERGE_ON_READ", "keys": 2_000_000, "batch": 5,
+                      "seconds": 0.7, "right": True, "steps": {"plan the batch": 0.0123, "stage: tag": 0.456}})  # fmt: skip
+        lines.append({"kind": "another", "run": run, "what": "chalk", "figures": {"seen": 0.31 * run}})
         for groups in (1_000, 100_000):
             size = {"touched": 10, "file_groups": groups, "key_groups": 8, "instants": 30}
             step = {"when": "batch", "step": "pin the write profile", "seconds": 0.042, "bytes": 1234}
@@ -113,10 +115,10 @@ def test_the_page_has_the_figures(tmp_path: Path) -> None:
         assert shown in text, shown
     assert "2.0 × 1.5 × – 3.5 ×" in text  # ours against Flink, taken run by run
     assert "6.5 × 4.0 × – 9.0 ×" in text  # against Spark in the two runs that it finished
-    for shown in ("637,002", "42 ms", "1,234", "walCommit", "0.0123", "28,000", "0.25", "2.9"):
+    for shown in ("637,002", "42 ms", "1,234", "plan the batch", "12.3 ms", "chalk", "0.62", "28,000", "0.25", "2.9"):
         assert shown in text, shown
     assert page.count("<svg") == page.count("<figure")
-    assert page.count("<figure") == 7  # speeds, batches, phases, tag step, lag, memory, driver
+    assert page.count("<figure") == 8  # speeds, batches, phases, steps, tag step, lag, memory, driver
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
@@ -146,8 +148,10 @@ def test_wrong_and_unread_rows_are_loud() -> None:
     wrong = case(1, "tagstream", "STATE", 2.0, right=False, wrong="3 lost, 1 doubled")
     unread = case(1, "hudi-flink", "FLINK_STATE", 2.0, right=None)
     soak = {"kind": "soak", "summary": True, "run": 1, "rate": 5_000, "right": False, "wrong": "9 lost"}
-    text = words(render([wrong, unread, soak]))
-    assert "3 failed or wrong" in text
+    latency = {"kind": "latency", "table_type": "COPY_ON_WRITE", "keys": 5_000, "right": False}
+    text = words(render([wrong, unread, soak, latency, latency]))
+    assert "4 failed or wrong" in text
+    assert "latency, copy-on-write, K = 5 k: rows are wrong" in text
     assert "WRONG" in text.split("Side by side")[1]
     assert "rows are wrong: 3 lost, 1 doubled" in text
     assert "nobody has read the rows" in text
