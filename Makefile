@@ -42,7 +42,7 @@ check: install  ## formatting, lint and types
 	$(VENV)/bin/mypy
 
 bench: install  ## this writer beside real Hudi on Spark and Flink: about an hour, ARGS=--quick 2 minutes (sets up .peers/)
-	@$(PY) -m bench.compare $(ARGS)
+	@$(PY) -m bench.compare --limits $(ARGS)
 
 drills: install  ## the long failure drills
 	$(PY) -m pytest -m drill tests/drills --drill-report out/drills.json $(or $(ARGS),--least-faults 200)

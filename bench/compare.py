@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -74,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
                        help="a further option of an engine's writers")  # fmt: skip
     found.add_argument("--case-timeout", type=float, default=3600.0, metavar="S", help="(default: %(default)s)")
     found.add_argument("--keep", action="store_true", help="keep the tables of the cases")
+    found.add_argument("--limits", action="store_true", help="then what the machine can do at most (bench.limits)")
     found.add_argument("--quick", action="store_true", help="20,000 keys, merge-on-read, three writers, one run")
     return found
 
@@ -113,6 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     append_lines(results, [machine_line()])
     try:
         failed = _run_all(args, plan, results, console)
+        failed += args.limits and not _limits(args, results)
     finally:
         shown = read_lines(results)[len(earlier) :]
         console.print(as_table(shown))
@@ -121,6 +124,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print(f"figures: {results}, report: {page}", soft_wrap=True)
     ours = [line for line in shown if line["kind"] == "case" and line["writer"] == TAGSTREAM]
     return 1 if failed or not all(line["right"] for line in ours) else 0
+
+
+def _limits(args: argparse.Namespace, results: Path) -> bool:
+    """Measure the limits in a process of their own; False when that failed, which it has then said itself."""
+    sizes = {"--records": args.records, "--partitions": args.partitions, "--runs": args.runs, "--json": results}
+    sizes |= {"--read": 100_000} if args.quick else {}
+    command = [sys.executable, "-m", "bench.limits", "--keys", *map(str, args.keys)]
+    command += [str(word) for pair in sizes.items() for word in pair]
+    return subprocess.run(command, cwd=home.PROJECT, check=False).returncode == 0
 
 
 def _run_all(args: argparse.Namespace, plan: Sequence[Planned], results: Path, console: Console) -> int:

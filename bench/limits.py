@@ -167,7 +167,7 @@ def spark_reads(folder: Path, records: int, runs: int, only: Sequence[str]) -> l
     jars = [str(jar) for jar in connector_jars()] if "kafka" in only else []
     conf = {"spark.master": "local[2]", "spark.local.dir": str(folder / "spark"), "spark.driver.memory": "1g"}
     found: list[dict[str, Any]] = []
-    spark = start_session("limits", jars=jars, conf=conf, env=dict(os.environ))
+    spark = start_session("limits", jars=jars, conf=conf, env=os.environ)  # type: ignore[arg-type]
     try:
         if "kafka" in only:
             with full_topic(folder, records) as options:
