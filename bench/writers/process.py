@@ -80,10 +80,12 @@ def run_process(command: Sequence[str], env: Mapping[str, str], log: Path, timeo
 
 
 def reason(log: Path) -> str:
-    """The last line of a log that names an error."""
+    """The last line of a log that names an error; a cause in a Java trace before what Python says of a JVM that is gone."""
     with log.open("rb") as f:
         f.seek(max(0, log.stat().st_size - _TAIL * 20))
         lines = f.read().decode("utf-8", "replace").splitlines()
-    signs = ("Caused by:", "Error:", "Exception:", "Error ", "Exception ")
-    named = [line.strip() for line in lines if any(sign in line for sign in signs)] or lines or ["(it said nothing)"]
-    return named[-1][:_TAIL]
+    for signs in (("Caused by:",), ("Error:", "Exception:", "Error ", "Exception ")):
+        named = [line.strip() for line in lines if any(sign in line for sign in signs)]
+        if named:
+            return named[-1][:_TAIL]
+    return lines[-1][:_TAIL] if lines else "(it said nothing)"

@@ -89,7 +89,7 @@ def order_of(case: Case) -> dict[str, Any]:
         "work": str(case.place / "work"),
         "name": TABLE_NAME,
         "table_type": case.table_type,
-        "options": {"hoodie.parquet.compression.codec": case.codec, **index_options(case.writer), **case.conf},
+        "options": {"hoodie.parquet.compression.codec": case.codec, **writer_options(case), **case.conf},
         "batches": str(case.folder / "batches"),
     }
     if case.writer.name == HUDI_FLINK:
@@ -102,6 +102,16 @@ def order_of(case: Case) -> dict[str, Any]:
         more = {"do": "stream", "table_version": TABLE_VERSION, "schema": schema, "operation": operation}
         return order | more | {"bundle": str(home.bundle(HUDI))}
     return order | {"avro": str(case.folder / "event.avsc")}
+
+
+def writer_options(case: Case) -> dict[str, str]:
+    """The index's options, and what else makes the writer fast."""
+    found = index_options(case.writer)
+    if case.writer.name == HUDI_SPARK and case.table_type == "MERGE_ON_READ" and not case.writer.bucketed:
+        # With its default Hudi puts new keys into base files that are small, and rewrites nearly all of the table's for
+        # it in every batch; so they get files of their own, and updates go to logs alone.
+        found["hoodie.parquet.small.file.limit"] = "0"
+    return found
 
 
 def index_options(writer: Writer) -> dict[str, str]:

@@ -14,7 +14,7 @@ import pytest
 from bench.compare import parser, planned
 from bench.workload import Workload
 from bench.writers.case import BenchError, Writer
-from bench.writers.process import run_process
+from bench.writers.process import reason, run_process
 from bench.writers.run import run_case
 from bench.writers.verdict import judge
 from tests.bench.comparing import case_of
@@ -34,6 +34,18 @@ def run(program: str, log: Path, timeout_s: float = 60.0) -> float:
 def test_a_failed_process_is_named_with_its_last_error(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"exit code 1: ValueError: no such thing \(all in .*log\)"):
         run("raise ValueError('no such thing')", tmp_path / "log")
+
+
+def test_the_cause_in_a_java_trace_comes_before_the_end_of_the_connection(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "HoodieException: no\n  at x\nCaused by: ClassNotFoundException: C\n  ... 9 more\nOSError: refused\n"
+    )
+    assert reason(log) == "Caused by: ClassNotFoundException: C"
+    log.write_text("all is well\nthe end\n")
+    assert reason(log) == "the end"
+    log.write_text("")
+    assert reason(log) == "(it said nothing)"
 
 
 def test_what_a_process_has_started_ends_with_it(tmp_path: Path) -> None:
