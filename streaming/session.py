@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from streaming.packed import ROWS_PER_BATCH
 
 PROJECT = Path(__file__).resolve().parent.parent
-_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 # Python workers keep the memory of a batch for the next one, up to 256 MiB: given back to the system between two batches,
 # each of its pages would be cleared and mapped again.
 _WORKER_MEMORY = {
@@ -54,9 +53,6 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
         "spark.sql.streaming.stopTimeout": "60s",
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_MEMORY.items()},
-        # Spark's own choice asks the shell for links and modes, ten processes for every file of the checkpoint; this
-        # one renames in the same way and starts two.
-        "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
         # A file of some MiB is cut evenly over the cores: what Spark takes opening one for makes the first part larger.
         "spark.sql.files.openCostInBytes": str(64 << 10),
     }
