@@ -65,18 +65,14 @@ class BaseFileWriter:
         codec: str = "gzip",
         bloom: BloomParams | None = None,
         row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES,
-        filter_before: BloomBuilder | None = None,
     ) -> None:
-        """``schema`` and ``avro_json`` hold the meta columns; ``row_group_bytes`` counts uncompressed Arrow bytes.
-
-        ``filter_before``: a filter with the keys of the file that this one takes the place of.
-        """
+        """``schema`` and ``avro_json`` hold the meta columns; ``row_group_bytes`` counts uncompressed Arrow bytes."""
         options = writer_options(codec)
         self._path = path
         self._schema = schema
         self._avro_json = avro_json
         self._params = bloom or BloomParams()
-        self._bloom = filter_before or BloomBuilder(self._params)
+        self._bloom = BloomBuilder(self._params)
         self._row_group_bytes = row_group_bytes
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
@@ -91,17 +87,14 @@ class BaseFileWriter:
             ) from error
         self._writer = pq.ParquetWriter(self._file, schema, **options)
 
-    def append(self, rows: pa.RecordBatch | pa.Table, *, in_filter: bool = False) -> None:
-        """Add rows in the writer's schema; ``in_filter``: the filter holds their keys already.
-
-        Raises InvalidKeyError for a null or empty record key.
-        """
+    def append(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Add rows in the writer's schema. Raises InvalidKeyError for a null or empty record key."""
         if isinstance(rows, pa.RecordBatch):
             rows = pa.Table.from_batches([rows])
         if rows.num_rows == 0:
             return
         for keys in rows.column(RECORD_KEY).chunks:
-            self._index(keys, in_filter)
+            self._index(keys)
         self._rows += rows.num_rows
         # a batch is cut where a row group is full, so that a group's size does not depend on the caller's batches
         row_bytes = max(rows.nbytes, 1) / rows.num_rows
@@ -140,13 +133,12 @@ class BaseFileWriter:
             self._writer.close()
             self._file.close()
 
-    def _index(self, keys: pa.Array, in_filter: bool) -> None:
+    def _index(self, keys: pa.Array) -> None:
         if len(keys) == 0:
             return
         if keys.null_count or pc.min(pc.binary_length(keys)).as_py() == 0:
             raise InvalidKeyError(f"a row for {self._path} has a null or empty record key; such rows must not get here")
-        if not in_filter:
-            self._bloom.add(keys)
+        self._bloom.add(keys)
         low, high = (value.as_py() for value in pc.min_max(keys).values())
         self._min = low if self._min is None else min(self._min, low)
         self._max = high if self._max is None else max(self._max, high)

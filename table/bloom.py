@@ -67,10 +67,8 @@ class BloomParams:
 class BloomFilter:
     """A filter read from a footer: ``rows`` bitmaps of ``bit_size`` bits."""
 
-    def __init__(self, kind: str, num_hashes: int, bit_size: int, rows: list[_Bits], added: int | None = None) -> None:
-        """``added``: keys that were put in, as far as its bytes tell."""
+    def __init__(self, kind: str, num_hashes: int, bit_size: int, rows: list[_Bits]) -> None:
         self.kind = kind
-        self.added = added
         self.num_hashes = num_hashes
         self.bit_size = bit_size
         self.rows = rows
@@ -98,11 +96,10 @@ class BloomFilter:
             return cls(kind, num_hashes, bit_size, [_unpack_row(data, 0, bit_size)])
         if kind != DYNAMIC_V0:
             raise UnsupportedTableError(f"bloom filter type {kind!r} in the footer of {where} is not known")
-        per_row, in_current, count = _DYNAMIC.unpack_from(data, _ROW.size)
+        count = _DYNAMIC.unpack_from(data, _ROW.size)[2]
         step = _ROW.size + (bit_size + 7) // 8
         start = _ROW.size + _DYNAMIC.size
-        rows = [_unpack_row(data, start + i * step, bit_size) for i in range(count)]
-        return cls(kind, num_hashes, bit_size, rows, per_row * (count - 1) + in_current)
+        return cls(kind, num_hashes, bit_size, [_unpack_row(data, start + i * step, bit_size) for i in range(count)])
 
     def might_contain(self, keys: pa.Array) -> _Bits:
         """For every key (string array without nulls): False = certainly not in the file."""
@@ -130,16 +127,6 @@ class BloomBuilder:
         self._params = params
         self._rows = [np.zeros(params.bit_size, np.bool_)]
         self._added = 0
-
-    @classmethod
-    def over(cls, params: BloomParams, old: BloomFilter, added: int) -> BloomBuilder | None:
-        """One that goes on with a filter that holds ``added`` keys; None when that filter is of another kind or size."""
-        if (old.kind, old.num_hashes, old.bit_size) != (params.kind, params.num_hashes, params.bit_size):
-            return None
-        builder = cls(params)
-        builder._rows = [bits.copy() for bits in old.rows]
-        builder._added = added
-        return builder
 
     def add(self, keys: pa.Array) -> None:
         """Add keys (string array without nulls or empty strings) in file order."""

@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.base_file import BaseFileWriter, open_base_file, read_footer
-from table.bloom import BloomBuilder, BloomParams
+from table.base_file import BaseFileWriter, open_base_file
 from table.conform import conform
 from table.data_file import begin_data_file, publish_data_file
 from table.errors import CorruptFileError, UnsupportedTableError
@@ -26,11 +25,10 @@ from table.names import base_file_name
 from table.partition_metadata import ensure_partition, join
 from table.schema import RECORD_KEY
 from table.write_context import WriteContext
-from table.write_rows import ORDERING, copied_rows, new_rows, split_inserts
+from table.write_rows import ORDERING, copied_rows, new_rows
 from table.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
 
 BATCH_ROWS = 65_536
-STALE_SHARE = 1.25  # keys that a file's bloom filter may hold, as a share of its rows
 
 
 @dataclass
@@ -64,7 +62,6 @@ def write_base_file(
     staged = begin_data_file(table, ctx, partition_path, name, kind)
     incoming = new_rows(ctx, upserts, partition_path, name, first_row)
     counts = MergeCounts()
-    before = _filter_before(storage.path(old_path), options.bloom, upserts, deletes) if old_path else None
     with BaseFileWriter(
         staged,
         ctx.file_schema,
@@ -72,13 +69,11 @@ def write_base_file(
         codec=options.codec,
         bloom=options.bloom,
         row_group_bytes=options.row_group_bytes,
-        filter_before=before,
     ) as writer:
         old = _old_batches(storage.path(old_path), ctx.file_schema) if old_path else iter(())
         ordering = table.config.ordering_field if options.compare_ordering else None
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
-            # What was inserted comes last; every other key was in the file before.
-            writer.append(batch, in_filter=before is not None and not counts.inserted)
+            writer.append(batch)
         size = writer.close().bytes
     publish_data_file(table, ctx, partition_path, name)
     stat = WriteStat(
@@ -94,27 +89,6 @@ def write_base_file(
         total_write_bytes=size,
     )
     return WriteStatus(stat, kind)
-
-
-def _filter_before(path: str, params: BloomParams, upserts: pa.Table, deletes: pa.Table) -> BloomBuilder | None:
-    """The old file's filter to go on with: hashing all keys again is a third of a merge.
-
-    None when it is of another kind, does not tell how many keys it holds, or when too many of them have left the file since
-    it was made, each of which is a chance of a false positive.
-    """
-    try:
-        footer = read_footer(path)
-    except (CorruptFileError, UnsupportedTableError):
-        return None  # one that cannot be read is made anew; a file that is broken is found when its rows are read
-    old = footer.bloom
-    if old is None or old.added is None:
-        return None
-    added = max(old.added, footer.rows)
-    inserts = split_inserts(upserts)[0]
-    rows_after = footer.rows + inserts - deletes.num_rows
-    if added + inserts > STALE_SHARE * max(rows_after, params.num_entries):
-        return None
-    return BloomBuilder.over(params, old, added)
 
 
 def merge_batches(

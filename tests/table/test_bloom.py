@@ -101,28 +101,6 @@ def test_no_key_is_ever_denied(keys: list[str], kind: str) -> None:
     assert bloom.might_contain(pa.array(keys, pa.string())).all()
 
 
-@given(st.lists(st.text(min_size=1), max_size=60), st.lists(st.text(min_size=1), max_size=60))
-def test_a_filter_that_goes_on_has_the_keys_before_and_after(before: list[str], after: list[str]) -> None:
-    params = BloomParams(DYNAMIC_V0, 8, 0.1, 20)
-    old = BloomFilter.from_base64(build(params, before), DYNAMIC_V0, "a test")
-    assert old.added == len(before)
-    builder = BloomBuilder.over(params, old, len(before))
-    assert builder is not None
-    builder.add(pa.array(after, pa.string()))
-    # the bytes are those of one filter that all keys went into
-    assert builder.to_base64() == build(params, before, after)
-    assert old.might_contain(pa.array(before, pa.string())).all()  # the old one is as it was
-
-
-def test_a_filter_of_another_size_or_kind_is_not_gone_on_with() -> None:
-    params = BloomParams(DYNAMIC_V0, 8, 0.1, 20)
-    old = BloomFilter.from_base64(build(params, ["a"]), DYNAMIC_V0, "a test")
-    assert BloomBuilder.over(BloomParams(DYNAMIC_V0, 9, 0.1, 20), old, 1) is None
-    assert BloomBuilder.over(BloomParams(SIMPLE, 8, 0.1, 20), old, 1) is None
-    simple = BloomParams(SIMPLE, 8, 0.1, 20)
-    assert BloomFilter.from_base64(build(simple, ["a"]), SIMPLE, "a test").added is None
-
-
 def test_a_default_filter_of_many_keys() -> None:
     keys = [f"trip-{i:06d}" for i in range(70_000)]
     text = build(BloomParams(), keys)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from table import upsert
 from table.base_file import read_footer, read_keys
-from table.bloom import BloomParams
 from table.errors import CorruptFileError, UnsupportedTableError
 from table.snapshot import read_snapshot
 from table.table_config import COPY_ON_WRITE
@@ -115,22 +114,6 @@ def test_many_batches_and_row_groups(writer: Writer, monkeypatch: pytest.MonkeyP
     assert {r["id"]: {name: r[name] for name in SCHEMA.names} for r in found} == writer.live
     order = [r["id"] for r in found]
     assert order == [f"k{n}" for n in [*range(5), *range(6, 95), *range(96, 100), 100, 110]]
-
-
-def test_a_merge_goes_on_with_the_files_bloom_filter_until_too_many_keys_have_left(writer: Writer) -> None:
-    writer.with_options(bloom=BloomParams(num_entries=50, fpp=0.001, dynamic_max_entries=400))
-    writer.write([row(n, "p0", 1) for n in range(100)])
-    made: list[int] = []
-    for step in range(8):  # 12 keys leave and 12 come each time
-        gone = [f"k{n}" for n in range(12 * step, 12 * step + 12)]
-        writer.write([row(n, "p0", 2) for n in range(100 + 12 * step, 112 + 12 * step)], deletes=gone)
-        bloom = read_footer(newest_file(writer)).bloom
-        assert bloom is not None and bloom.added is not None
-        assert bloom.might_contain(pa.array(sorted(writer.live))).all()
-        made.append(bloom.added)
-    assert made == [112, 124, 100, 112, 124, 100, 112, 124]
-    strangers = pa.array([f"other-{n}" for n in range(2_000)])
-    assert bloom.might_contain(strangers).mean() < 0.02
 
 
 def test_meta_columns(writer: Writer) -> None:
