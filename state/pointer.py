@@ -10,7 +10,7 @@ A local store is usable for a pointer exactly when its own chain is one the poin
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from state.errors import StateError
@@ -98,7 +98,7 @@ class Pointer:
 
 def ref_list(ref: FileRef | None) -> list[Any] | None:
     """JSON form of a reference."""
-    return None if ref is None else list(astuple(ref))
+    return None if ref is None else [ref.batch, ref.chain, ref.file, ref.size, ref.crc]
 
 
 def ref_from(doc: list[Any] | None) -> FileRef | None:

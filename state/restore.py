@@ -43,7 +43,7 @@ def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksSto
 def _open_or_rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tuple[RocksStore, StoreMeta]:
     if os.path.exists(path):
         try:
-            store = RocksStore(path)
+            store = RocksStore(path, merges=True)
         except LockedStoreError:
             raise
         except LocalStoreError:
@@ -85,7 +85,6 @@ def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointe
         return meta
     for delta in missing:
         apply_delta(store, layout, label, delta)
-    store.start_compaction()
     after = StoreMeta.from_bytes(store.get([META_KEY])[0], label)
     if after.chain != pointer.chain:
         raise LocalStoreError(f"local store {store.path} stands at {after.chain!r} after its deltas")
@@ -97,7 +96,7 @@ def _rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tu
     shutil.rmtree(path, ignore_errors=True)
     if pointer.snapshot is not None:
         restore_snapshot(layout, label, pointer.snapshot, path)
-    store = RocksStore(path)
+    store = RocksStore(path, merges=True)
     try:
         meta = _advance(store, layout, label, pointer)
         if meta is None:

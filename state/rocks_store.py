@@ -3,9 +3,9 @@
 One column family. Keys that begin with NUL are the store's own: the meta entry and the dictionary; record keys begin
 with 0x01 or 0x02. Nothing is ever put one by one: changes come in as sorted files.
 
-Universal compaction keeps write cost low while lookups see at most a few sorted runs. It runs only when asked for,
-beside the lookups of a batch, and is waited for before closing: a background compaction cut off by close() would be
-started again at every open and never finish.
+Universal compaction keeps write cost low while lookups see at most a few sorted runs. It runs only in a store that is
+opened for it, beside the lookups of a batch, and is waited for before closing: a background compaction cut off by
+close() would be started again at every open and never finish.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _POLL_S = 0.002
 _IDLE_POLLS = 5
 
 
-def store_options() -> Options:
-    """Options of every store and of every sorted file that goes into one.
+def store_options(merges: bool = False) -> Options:
+    """Options of every store and of every sorted file that goes into one; ``merges``: too many runs become one.
 
     Measured at 250 k and 2.5 M keys of a group: LZ4 gives 16 bytes a key and lookups within 10 % of uncompressed
     blocks, which take 40 bytes; a short restart interval makes lookups 10 % faster for 0.5 bytes.
@@ -60,7 +60,7 @@ def store_options() -> Options:
     options.set_max_background_jobs(2)
     options.set_max_file_opening_threads(1)
     options.set_skip_stats_update_on_db_open(True)
-    options.set_disable_auto_compactions(True)
+    options.set_disable_auto_compactions(not merges)
     options.set_level_zero_file_num_compaction_trigger(MAX_RUNS)
     options.set_level_zero_slowdown_writes_trigger(1 << 20)
     options.set_level_zero_stop_writes_trigger(1 << 20)
@@ -126,17 +126,21 @@ class Deletions(list[bytes | None]):
 
 
 class RocksStore:
-    """An open local store; close it, or use it as a context manager."""
+    """An open local store; close it, or use it as a context manager.
 
-    def __init__(self, path: str) -> None:
+    ``merges``: it merges sorted runs in the background whenever there are too many. Said when it is opened, since a
+    change of options later makes RocksDB write and sync a file of options (2 ms of a call on a key group).
+    """
+
+    def __init__(self, path: str, merges: bool = False) -> None:
         self.path = path
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         try:
-            self._db = Rdict(path, store_options())
+            self._db = Rdict(path, store_options(merges))
         except Exception as e:  # rocksdict has no exception classes of its own
             kind = LockedStoreError if "lock" in str(e).lower() else LocalStoreError
             raise kind(f"local store {path} cannot be opened: {e}") from e
-        self._compacting = False
+        self._merges = merges
 
     def __enter__(self) -> RocksStore:
         return self
@@ -172,25 +176,13 @@ class RocksStore:
         files: list[dict[str, Any]] = self._db.live_files()
         return files
 
-    def runs(self) -> int:
-        """Sorted runs a lookup may have to look into."""
-        files = self.live_files()
-        levels: list[int] = [f["level"] for f in files]
-        return levels.count(0) + len(set(levels) - {0})
-
-    def start_compaction(self) -> None:
-        """Begin merging in the background if there are too many sorted runs."""
-        if not self._compacting and self.runs() >= MAX_RUNS:
-            self._db.set_options({"disable_auto_compactions": "false"})
-            self._compacting = True
-
     def finish_compaction(self) -> None:
-        """Wait until the merging that was begun has nothing left to do.
+        """Wait until merging has nothing left to do.
 
         RocksDB may go on calling a compaction pending that it will not pick, so a short idle time ends the wait.
         """
         idle = 0
-        while self._compacting and idle < _IDLE_POLLS:
+        while self._merges and idle < _IDLE_POLLS:
             if self._db.property_int_value("rocksdb.num-running-compactions"):
                 idle = 0
             elif self._db.property_int_value("rocksdb.compaction-pending"):
@@ -198,7 +190,6 @@ class RocksStore:
             else:
                 break
             time.sleep(_POLL_S)
-        self._compacting = False
 
     def checkpoint(self, folder: str) -> None:
         """Hard-linked copy of the store as it is now; `folder` must not exist."""

@@ -83,7 +83,7 @@ def _process(
         winners = choose_winners(batch, keys, known)
         located = _locate(store, label, batch, winners, known, profile, meta)
         change = _change(store, new, wanted, winners, known, located, profile, layout)
-        result = _result(names, winners, located)
+        result = tag_result(names, winners, located.decision, located.old, located.new, located.places)
         size = sum(f["size"] for f in store.live_files())
         counts = stats.count(len(batch), located.decision, meta if change is None else change.meta, size)
         counts |= {"caught_up": caught.changed, "twice": caught.twice}
@@ -226,17 +226,22 @@ def _sweep(
     return [entries[i][0] for i in dead], len(dead) - tombstones, tombstones
 
 
-def _result(names: OBJECTS, winners: Winners, located: _Located) -> TagResult:
-    """Rows to write: first the upserts in key order, then the deletes of old locations."""
-    d = located.decision
-    upsert, delete = np.flatnonzero(d.kept), np.flatnonzero(d.move | d.delete)
+def tag_result(
+    names: OBJECTS, winners: Winners, decision: Decision, old: INT64, new: INT64, places: list[Place]
+) -> TagResult:
+    """Rows to write: first the upserts in key order, then the deletes of old locations.
+
+    Per distinct key its name, and where its record was and is: codes into `places`, -1 for nowhere. The result has
+    no pointer and no delta yet.
+    """
+    upsert, delete = np.flatnonzero(decision.kept), np.flatnonzero(decision.move | decision.delete)
     key = np.concatenate([upsert, delete])
-    place = np.concatenate([located.new[upsert], located.old[delete]])
-    partitions, files = np.empty(len(located.places), object), np.empty(len(located.places), object)
-    partitions[:] = [p for p, _ in located.places]
-    files[:] = [f for _, f in located.places]
+    place = np.concatenate([new[upsert], old[delete]])
+    partitions, files = np.empty(len(places), object), np.empty(len(places), object)
+    partitions[:] = [p for p, _ in places]
+    files[:] = [f for _, f in places]
     op = np.full(len(key), OP_DELETE, np.int8)
-    op[: len(upsert)] = np.where(d.update[upsert], OP_UPDATE, OP_INSERT)
+    op[: len(upsert)] = np.where(decision.update[upsert], OP_UPDATE, OP_INSERT)
     take = np.full(len(key), -1, np.int64)
     take[: len(upsert)] = winners.row[upsert]
     return TagResult(

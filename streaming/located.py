@@ -78,3 +78,15 @@ def by_lane(rows: pa.Table, lanes: int) -> Iterator[tuple[int, bytes]]:
     for lane, mine in split(rows, code):
         for packed in pack(mine):
             yield lane, packed
+
+
+def packed_columns(
+    label: int, rows: pa.Table, delta: str | None, counts: dict[str, Any], lanes: int
+) -> tuple[list[int], list[bytes | None], list[str | None]]:
+    """The columns of ``LOCATED_SQL``: a key group's located records by lane, and behind them its status."""
+    packed = list(by_lane(rows, lanes))
+    return (
+        [*(lane for lane, _ in packed), label % lanes],
+        [*(value for _, value in packed), None],
+        [*[None] * len(packed), status_text(label, delta, counts)],
+    )

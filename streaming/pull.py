@@ -14,7 +14,7 @@ from index.base import OrderingCode, TableAsOf
 from index.bucket import BucketIndex
 from state.ordering import encode_ordering
 from streaming.context import JobContext
-from streaming.located import LOCATED_SQL, by_lane, status_text
+from streaming.located import LOCATED_SQL, packed_columns
 from streaming.packed import unpack
 from streaming.pull_tag import PullSpec, tag_pulled
 from streaming.source import key_group_label
@@ -106,12 +106,7 @@ def _packed(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec, 
     if not rows.num_rows:  # places of keys that no record of the batch has
         return _LOCATED.empty_table()
     located, counts = tag_pulled(label, unpack(rows.column("rows").to_pylist()), found, spec)
-    packed = list(by_lane(located, lanes))
-    columns = [
-        [*(lane for lane, _ in packed), label % lanes],
-        [*(value for _, value in packed), None],
-        [*[None] * len(packed), status_text(label, None, counts)],
-    ]
+    columns = packed_columns(label, located, None, counts, lanes)
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, _LOCATED, strict=True)], schema=_LOCATED)
 
 

@@ -21,18 +21,11 @@ from state.codec import ORDERING_UNKNOWN, Records
 from state.decide import Decision, Keys, Known, Winners, check_batch, choose_winners, decide, distinct_keys
 from state.layout import OrderingKind
 from state.store_meta import StoreMeta
-from state.tag_batch import (
-    FLAG_DELETE,
-    INT64,
-    OBJECTS,
-    OP_DELETE,
-    OP_INSERT,
-    OP_UPDATE,
-    TagBatch,
-)
-from streaming.located import OP_DELETE_NATURAL, bad_records, located_schema, located_table
+from state.tag_batch import FLAG_DELETE, INT64, OBJECTS, TagBatch
+from state.tag_group import tag_result
+from streaming.located import bad_records, located_schema
 from streaming.state_keys import record_keys, state_keys
-from streaming.tag import good_and_bad, tag_batch
+from streaming.tag import good_and_bad, located, tag_batch
 from table.assign import assign
 from table.write_profile import WriteProfile
 
@@ -242,33 +235,11 @@ def _rows(
     places: list[tuple[str, str]],
     spec: PullSpec,
 ) -> pa.Table:
-    """Rows to write: the upserts in key order, then the deletes of old places."""
-    upsert, delete = np.flatnonzero(d.kept), np.flatnonzero(d.move | d.delete)
-    key = np.concatenate([upsert, delete])
-    place = np.concatenate([new[upsert], old[delete]])
-    op = np.full(len(key), OP_DELETE, np.int8)
-    op[: len(upsert)] = np.where(d.update[upsert], OP_UPDATE, OP_INSERT)
-    has = winners.has_ordering[key]
-    op[(op == OP_DELETE) & ~has] = OP_DELETE_NATURAL
-    take = np.where(np.arange(len(key)) < len(upsert), winners.row[key], -1)
-    moved = np.zeros(len(key), np.bool_)
-    moved[len(upsert) :] = d.move[delete]
-    ordering = pa.array(np.where(has, winners.ordering[key], b"" if spec.ordering == "bytes" else 0))
-    if spec.ordering == "bytes":
-        ordering = pc.if_else(pa.array(has), ordering.cast(pa.binary()), pa.scalar(None, pa.binary()))
-    parts = pa.array([p for p, _ in places], pa.string())
-    files = pa.array([f for _, f in places], pa.string())
-    where = pa.array(place)
-    columns = {
-        "dest_part": parts.take(where),
-        "dest_file": files.take(where),
-        "op": pa.array(op),
-        "skey": pa.array(names[key], pa.binary()),
-        "ord": ordering,
-        "row": good.column("row").combine_chunks().take(pa.array(take, mask=take < 0)),
-        "note": pc.if_else(pa.array(moved), pa.scalar(MOVED), pa.scalar(None, pa.string())),
-    }
-    return located_table(located_schema(spec.ordering, columns["row"].type), len(key), columns)
+    """Rows to write; the deletes of a move say so, for the report."""
+    rows = located(tag_result(names, winners, d, old, new, places), good, spec.ordering)
+    moved = np.concatenate([np.zeros(np.count_nonzero(d.kept), np.bool_), d.move[d.move | d.delete]])
+    note = pc.if_else(pa.array(moved), pa.scalar(MOVED), pa.scalar(None, pa.string()))
+    return rows.set_column(rows.schema.get_field_index("note"), "note", note)
 
 
 def _counts(records: int, decision: Decision) -> dict[str, int]:

@@ -25,7 +25,7 @@ from state.tag_batch import OP_DELETE, TagBatch, TagResult
 from state.tag_group import tag_key_group
 from streaming.crash import CrashPlan
 from streaming.decode.key_decoder import FLAG_BAD
-from streaming.located import OP_DELETE_NATURAL, bad_records, by_lane, located_schema, located_table, status_text
+from streaming.located import OP_DELETE_NATURAL, bad_records, located_schema, located_table, packed_columns
 from streaming.packed import unpack
 from table.write_profile import WriteProfile
 
@@ -82,7 +82,10 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
             spec.crash.reach("delta_durable", batch_id)
         if result.pointer is not None and result.pointer != pointer:
             state.update((result.pointer,))
-        yield packed_result(label, located(result, good, bad, label, spec.layout.ordering), result, spec.lanes)
+        rows = located(result, good, spec.layout.ordering)
+        if bad.num_rows:
+            rows = pa.concat_tables([rows, bad_records(label, bad, rows.schema)])
+        yield packed_result(label, rows, result, spec.lanes)
 
     return tag
 
@@ -112,8 +115,8 @@ def tag_batch(rows: pa.Table, ordering: OrderingKind) -> TagBatch:
     )
 
 
-def located(result: TagResult, good: pa.Table, bad: pa.Table, label: int, ordering: OrderingKind) -> pa.Table:
-    """The located records of a key group, with its bad ones behind."""
+def located(result: TagResult, good: pa.Table, ordering: OrderingKind) -> pa.Table:
+    """The located records of a key group; ``good`` are the keyed records that ``result`` was made of."""
     schema = located_schema(ordering, good.schema.field("row").type)
     op = np.where((result.op == OP_DELETE) & ~result.has_ordering, OP_DELETE_NATURAL, result.op).astype(np.int8)
     if ordering == "bytes":
@@ -130,17 +133,10 @@ def located(result: TagResult, good: pa.Table, bad: pa.Table, label: int, orderi
         "ord": orderings,
         "row": good.column("row").combine_chunks().take(take),
     }
-    rows = located_table(schema, len(result), columns)
-    return pa.concat_tables([rows, bad_records(label, bad, schema)]) if bad.num_rows else rows
+    return located_table(schema, len(result), columns)
 
 
 def packed_result(label: int, rows: pa.Table, result: TagResult, lanes: int) -> pd.DataFrame:
     """What the step gives Spark: located rows by lane, and the key group's status."""
-    packed = list(by_lane(rows, lanes))
-    return pd.DataFrame(
-        {
-            "lane": np.array([*(lane for lane, _ in packed), label % lanes], np.int32),
-            "rows": [*(value for _, value in packed), None],
-            "status": [*[None] * len(packed), status_text(label, result.delta, result.stats)],
-        }
-    )
+    to, values, status = packed_columns(label, rows, result.delta, result.stats, lanes)
+    return pd.DataFrame({"lane": np.array(to, np.int32), "rows": values, "status": status})

@@ -64,10 +64,10 @@ def _requests(
         for name, size in listed[partition].get(file_id, ()):
             rel = join(partition, name)
             base = parse_base_file_name(name)
-            if base is not None and base.file_id == file_id and base.instant == time:
+            if base is not None and base.instant == time:
                 yield RollbackRequest(partition, file_id, time, files=(rel,))
             log = parse_log_file_name(name)
-            if log is None or log.file_id != file_id:
+            if log is None:
                 continue
             holds = _log_content(table, rel, log, time, rel in named)
             if holds is _Holds.ONLY:
