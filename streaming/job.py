@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from index.registry import STATE, make_index
 from state.layout import StateLayout
 from state.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
+from streaming.checkpoint_files import choose_checkpoint_files
 from streaming.connector import connector_jars
 from streaming.context import INSERT_OVERWRITE, JobContext
 from streaming.cover import cover_table
@@ -97,6 +98,7 @@ def stream(
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
         job.loading = progress.loading
         fix_state_settings(spark, job.meta.shuffle_partitions)
+        choose_checkpoint_files(spark, job.checkpoint)
         restart: Restart | None = None
         while True:
             rebuild = restart.why if restart is not None and restart.rebuild else None

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from streaming.checkpoint_files import QUICK_CHECKPOINT_FILES
 from streaming.packed import ROWS_PER_BATCH
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -53,6 +54,7 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
         "spark.sql.streaming.stopTimeout": "60s",
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_MEMORY.items()},
+        **QUICK_CHECKPOINT_FILES,
         # A file of some MiB is cut evenly over the cores: what Spark takes opening one for makes the first part larger.
         "spark.sql.files.openCostInBytes": str(64 << 10),
     }
