@@ -33,7 +33,7 @@ QUICK_CHECKPOINT_FILES = {
 def choose_checkpoint_files(spark: SparkSession, checkpoint: str) -> bool:
     """Leave Spark's own manager of checkpoint files in place unless the quick one replaces files in ``checkpoint``.
 
-    True when the quick one stays. A manager that the user has set is not touched.
+    True when the quick one stays. A session that has another manager keeps it.
     """
     if spark.conf.get(_MANAGER, None) != QUICK_CHECKPOINT_FILES[_MANAGER]:
         return False

@@ -19,7 +19,7 @@ def last_commits_entry(job: KafkaJob) -> None:
     """Spark's last commits entry, with the checksum file beside it: the last batch is replayed."""
     newest = max(int(p.name) for p in (job.checkpoint / "commits").iterdir() if p.name.isdigit())
     (job.checkpoint / "commits" / str(newest)).unlink()
-    (job.checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+    (job.checkpoint / "commits" / f".{newest}.crc").unlink()
 
 
 def last_commits_entry_and_instant(job: KafkaJob) -> None:
