@@ -8,17 +8,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from admin.advise_choice import Choice, properties, rank
-from admin.advise_measures import Measures, measure
-from admin.advise_sample import Sample, read_sample
-from admin.errors import AdminError
-from admin.output import Column, Fact, Kind, Output
-from streaming.cli import command_line_entries
-from streaming.decode_spec import DecodeSpec
-from streaming.keys import REGISTRY
-from table.config import Value
-from table.errors import ConfigError
-from table.hoodie_table import HoodieTable
+from tagstream.admin.advise_choice import Choice, properties, rank
+from tagstream.admin.advise_measures import Measures, measure
+from tagstream.admin.advise_sample import Sample, read_sample
+from tagstream.admin.errors import AdminError
+from tagstream.admin.output import Column, Fact, Kind, Output
+from tagstream.streaming.cli import command_line_entries
+from tagstream.streaming.decode_spec import DecodeSpec
+from tagstream.streaming.keys import REGISTRY
+from tagstream.table.config import Value
+from tagstream.table.errors import ConfigError
+from tagstream.table.hoodie_table import HoodieTable
 
 _GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"
 _SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"

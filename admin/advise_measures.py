@@ -11,17 +11,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from admin.advise_sample import Sample
-from admin.advise_table import SampleKeys, SliceFacts, scan_table
-from state.codec import ORDERING_UNKNOWN, Records
-from state.decide import Keys, Known, choose_winners, decide, distinct_keys
-from state.ordering import encode_ordering
-from state.tag_batch import TagBatch
-from streaming.decode_spec import DecodeSpec
-from table.bucket_hash import BucketHash
-from table.buckets import bucket_evidence
-from table.hoodie_table import HoodieTable
-from table.names import bucket_of
+from tagstream.admin.advise_sample import Sample
+from tagstream.admin.advise_table import SampleKeys, SliceFacts, scan_table
+from tagstream.state.codec import ORDERING_UNKNOWN, Records
+from tagstream.state.decide import Keys, Known, choose_winners, decide, distinct_keys
+from tagstream.state.ordering import encode_ordering
+from tagstream.state.tag_batch import TagBatch
+from tagstream.streaming.decode_spec import DecodeSpec
+from tagstream.table.bucket_hash import BucketHash
+from tagstream.table.buckets import bucket_evidence
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.names import bucket_of
 
 STATE_BYTES_BESIDE_KEY = 8  # docs/performance.md: 13.7 to 15.5 bytes a key with keys of eight bytes
 BUCKET_ROOM = 2  # the number of buckets is fixed, a table grows

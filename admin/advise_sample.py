@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from admin.errors import AdminError
-from state.tag_batch import FLAG_DELETE, GLOBAL_KEY, TagBatch
-from streaming.decode.key_decoder import FLAG_BAD
-from streaming.decode_spec import DecodeSpec, cached_decoder
-from table.errors import ConfigError
+from tagstream.admin.errors import AdminError
+from tagstream.state.tag_batch import FLAG_DELETE, GLOBAL_KEY, TagBatch
+from tagstream.streaming.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.decode_spec import DecodeSpec, cached_decoder
+from tagstream.table.errors import ConfigError
 
 _READ_BYTES = 4 * 1024 * 1024
 _SHOWN = 10

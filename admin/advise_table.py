@@ -11,15 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.base_file import BLOOM_KEY, comparable_range, open_base_file, range_of, read_footer
-from table.bloom import BloomFilter
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.file_group import FileSlice
-from table.hoodie_table import HoodieTable
-from table.schema import RECORD_KEY
-from table.slice_lookup import key_reader, lookup_slice
-from table.slice_reader import SliceReader
-from table.timeline import Timeline
+from tagstream.table.base_file import BLOOM_KEY, comparable_range, open_base_file, range_of, read_footer
+from tagstream.table.bloom import BloomFilter
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.slice_lookup import key_reader, lookup_slice
+from tagstream.table.slice_reader import SliceReader
+from tagstream.table.timeline import Timeline
 
 _Ints = npt.NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
-from table.errors import ConfigError
+from tagstream.table.errors import ConfigError
 
 GROUPS = ("index", "table", "rescale")
 OVERVIEW = """\

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
-from state.dictionary import Place
-from state.key_group import key_groups
-from state.layout import StateLayout
-from state.rocks_store import RocksStore
-from state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
-from state.view import places_of_records, records_of
+from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.dictionary import Place
+from tagstream.state.key_group import key_groups
+from tagstream.state.layout import StateLayout
+from tagstream.state.rocks_store import RocksStore
+from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
+from tagstream.state.view import places_of_records, records_of
 
 _NUL = b"\x00"
 _LONGEST = 2**31 - 1

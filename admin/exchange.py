@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from admin.entries import Entries, entries_of, record_keys
-from admin.errors import AdminError
-from admin.index_files import open_index
-from admin.output import Fact, Output
-from state.layout import OrderingKind, StateLayout
-from state.meta import CheckpointMeta
+from tagstream.admin.entries import Entries, entries_of, record_keys
+from tagstream.admin.errors import AdminError
+from tagstream.admin.index_files import open_index
+from tagstream.admin.output import Fact, Output
+from tagstream.state.layout import OrderingKind, StateLayout
+from tagstream.state.meta import CheckpointMeta
 
 METADATA_KEY = b"tagstream.index"
 _VERSION = 1

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from admin.entries import Entries, state_keys
-from admin.errors import AdminError
-from admin.exchange import ExportInfo, read_rows
-from state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
-from state.dictionary import Place
-from state.layout import StateLayout
-from state.ttl import minutes_of
+from tagstream.admin.entries import Entries, state_keys
+from tagstream.admin.errors import AdminError
+from tagstream.admin.exchange import ExportInfo, read_rows
+from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.dictionary import Place
+from tagstream.state.layout import StateLayout
+from tagstream.state.ttl import minutes_of
 
 _DIGITS = "^[0-9]{1,18}$"
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from admin.entries import Entries, key_groups_of, state_keys
-from admin.exchange import run_export
-from admin.index_files import open_index
-from admin.output import Column, Fact, Output
-from admin.rescale import run_import
-from admin.verify import run_verify
-from state import codec
-from state.view import places_of_records
-from table.errors import ConfigError
+from tagstream.admin.entries import Entries, key_groups_of, state_keys
+from tagstream.admin.exchange import run_export
+from tagstream.admin.index_files import open_index
+from tagstream.admin.output import Column, Fact, Output
+from tagstream.admin.rescale import run_import
+from tagstream.admin.verify import run_verify
+from tagstream.state import codec
+from tagstream.state.view import places_of_records
+from tagstream.table.errors import ConfigError
 
 _GROUPS = (
     Column("key_group", "key group", "count"),

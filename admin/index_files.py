@@ -9,19 +9,19 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from admin.errors import AdminError
-from admin.output import Fact
-from state.delta import apply_delta
-from state.errors import StateError
-from state.generation import GenerationMarker, read_marker, read_start
-from state.heads import IndexHeads, read_heads
-from state.layout import StateLayout
-from state.meta import TABLE_INDEX, meta_path, read_meta
-from state.pointer import Pointer
-from state.rocks_store import META_KEY, RocksStore
-from state.snapshot import snapshot_files
-from state.store_meta import StoreMeta
-from state.view import open_view
+from tagstream.admin.errors import AdminError
+from tagstream.admin.output import Fact
+from tagstream.state.delta import apply_delta
+from tagstream.state.errors import StateError
+from tagstream.state.generation import GenerationMarker, read_marker, read_start
+from tagstream.state.heads import IndexHeads, read_heads
+from tagstream.state.layout import StateLayout
+from tagstream.state.meta import TABLE_INDEX, meta_path, read_meta
+from tagstream.state.pointer import Pointer
+from tagstream.state.rocks_store import META_KEY, RocksStore
+from tagstream.state.snapshot import snapshot_files
+from tagstream.state.store_meta import StoreMeta
+from tagstream.state.view import open_view
 
 
 @dataclass(frozen=True)

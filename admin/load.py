@@ -1,7 +1,7 @@
 """A new checkpoint's index from records of an old one: cut by key group on disk, then loaded group by group.
 
 Every record keeps its instant, ordering value and time of change, which the loading from a table
-(``state.bulk_load``) gives to all records of a place alike. Memory is that of one key range of a group.
+(``tagstream.state.bulk_load``) gives to all records of a place alike. Memory is that of one key range of a group.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from admin.entries import Entries, key_groups_of
-from admin.errors import AdminError
-from bootstrap.report import BootstrapReport
-from bootstrap.spill import ScanDone, SpillWriter, read_pieces
-from state import codec
-from state.codec import NO_LOCATION, TOMBSTONE, Records
-from state.dictionary import Place, intern
-from state.generation import GenerationMarker, GroupStart, complete_generation, write_start
-from state.key_order import sort_keys
-from state.layout import OrderingKind, StateLayout
-from state.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
-from state.snapshot import take_snapshot
-from state.store_meta import StoreMeta
+from tagstream.admin.entries import Entries, key_groups_of
+from tagstream.admin.errors import AdminError
+from tagstream.bootstrap.report import BootstrapReport
+from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
+from tagstream.state import codec
+from tagstream.state.codec import NO_LOCATION, TOMBSTONE, Records
+from tagstream.state.dictionary import Place, intern
+from tagstream.state.generation import GenerationMarker, GroupStart, complete_generation, write_start
+from tagstream.state.key_order import sort_keys
+from tagstream.state.layout import OrderingKind, StateLayout
+from tagstream.state.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
+from tagstream.state.snapshot import take_snapshot
+from tagstream.state.store_meta import StoreMeta
 
 RUN_ROWS = 1_000_000
 _SAMPLE = 10_000

@@ -12,16 +12,18 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
-from admin.cli import GROUPS, OVERVIEW, parser
-from admin.output import JsonOutput, Output
-from table.errors import ConfigError, TagstreamError
+from tagstream.admin.cli import GROUPS, OVERVIEW, parser
+from tagstream.admin.output import JsonOutput, Output
+from tagstream.table.errors import ConfigError, TagstreamError
 
 
 def main(argv: Sequence[str], stdout: TextIO | None = None) -> int:
     """Run the command line behind ``tagstream``."""
     if argv and argv[0] in GROUPS:
         return _admin(argv, stdout or sys.stdout)
-    from streaming.main import main as stream  # Spark's import takes a second that the admin commands need not pay
+    from tagstream.streaming.main import (
+        main as stream,  # Spark's import takes a second that the admin commands need not pay
+    )
 
     if not argv:
         print(OVERVIEW)
@@ -82,7 +84,7 @@ def open_output(stdout: TextIO, *, json: bool) -> Output:
     """JSON when asked for, framed tables on a terminal, plain columns elsewhere."""
     if json:
         return JsonOutput(stdout)
-    from admin.text import PlainOutput, TerminalOutput
+    from tagstream.admin.text import PlainOutput, TerminalOutput
 
     return TerminalOutput(stdout) if stdout.isatty() else PlainOutput(stdout)
 
@@ -90,18 +92,18 @@ def open_output(stdout: TextIO, *, json: bool) -> Output:
 def _run(arguments: argparse.Namespace, out: Output) -> int:
     # Imported by group: looking at a table needs neither RocksDB nor the stream's modules.
     if arguments.group == "table":
-        from admin.table_commands import run_table
+        from tagstream.admin.table_commands import run_table
 
         return run_table(arguments, out)
     if arguments.group == "rescale":
-        from admin.rescale import run_rescale
+        from tagstream.admin.rescale import run_rescale
 
         return run_rescale(arguments, out, _now_ms)
     if arguments.command == "advise":
-        from admin.advise import run_advise
+        from tagstream.admin.advise import run_advise
 
         return run_advise(arguments, out)
-    from admin.index_commands import run_index
+    from tagstream.admin.index_commands import run_index
 
     return run_index(arguments, out, _now_ms)
 

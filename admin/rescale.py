@@ -16,26 +16,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from admin.entries import entries_of
-from admin.errors import AdminError
-from admin.exchange import ExportInfo, read_info
-from admin.imported import imported_entries
-from admin.index_files import checkpoint_path, existing_checkpoint, open_index
-from admin.load import Carrier
-from admin.output import Fact, Output
-from admin.verify import KINDS, Comparison, committed_manifests
-from bootstrap.plan import plan_bootstrap
-from state.generation import GenerationMarker
-from state.layout import StateLayout
-from state.meta import CheckpointMeta, open_or_create_meta, read_meta
-from streaming.commit_record import CommitRecord, parse
-from streaming.cover_plan import next_step
-from streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
-from streaming.lease_keeper import LeaseKeeper
-from streaming.takeover import Takeover, read_takeover, write_takeover
-from table.hoodie_table import HoodieTable
-from table.instant import Instant
-from table.timeline import Timeline
+from tagstream.admin.entries import entries_of
+from tagstream.admin.errors import AdminError
+from tagstream.admin.exchange import ExportInfo, read_info
+from tagstream.admin.imported import imported_entries
+from tagstream.admin.index_files import checkpoint_path, existing_checkpoint, open_index
+from tagstream.admin.load import Carrier
+from tagstream.admin.output import Fact, Output
+from tagstream.admin.verify import KINDS, Comparison, committed_manifests
+from tagstream.bootstrap.plan import plan_bootstrap
+from tagstream.state.generation import GenerationMarker
+from tagstream.state.layout import StateLayout
+from tagstream.state.meta import CheckpointMeta, open_or_create_meta, read_meta
+from tagstream.streaming.commit_record import CommitRecord, parse
+from tagstream.streaming.cover_plan import next_step
+from tagstream.streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.takeover import Takeover, read_takeover, write_takeover
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import Instant
+from tagstream.table.timeline import Timeline
 
 
 def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:

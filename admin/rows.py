@@ -11,20 +11,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from admin.output import Column, Fact, Output
-from table.base_file import read_footer
-from table.bucket_hash import BucketHash
-from table.bucket_pruning import bucket_pruner
-from table.data_skipping import DataSkipping, Pruner, SkipReport
-from table.errors import ConfigError
-from table.file_group import FileSlice
-from table.filters import Comparison, Op
-from table.fs_view import FileSystemView
-from table.hoodie_table import HoodieTable
-from table.schema import META_COLUMNS, RECORD_KEY
-from table.slice_reader import SliceReader
-from table.snapshot import read_slices, snapshot_schema
-from table.timeline import Timeline
+from tagstream.admin.output import Column, Fact, Output
+from tagstream.table.base_file import read_footer
+from tagstream.table.bucket_hash import BucketHash
+from tagstream.table.bucket_pruning import bucket_pruner
+from tagstream.table.data_skipping import DataSkipping, Pruner, SkipReport
+from tagstream.table.errors import ConfigError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.filters import Comparison, Op
+from tagstream.table.fs_view import FileSystemView
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import META_COLUMNS, RECORD_KEY
+from tagstream.table.slice_reader import SliceReader
+from tagstream.table.snapshot import read_slices, snapshot_schema
+from tagstream.table.timeline import Timeline
 
 
 def wanted_partitions(view: FileSystemView, table: HoodieTable, partition: str | None) -> list[str]:

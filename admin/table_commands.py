@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from admin.output import Column, Fact, Output
-from admin.rows import show_rows, wanted_partitions
-from streaming.commit_record import parse
-from table.file_group import FileSlice
-from table.hoodie_table import HoodieTable
-from table.instant import Instant
-from table.timeline import Timeline
-from table.validate import Validation
+from tagstream.admin.output import Column, Fact, Output
+from tagstream.admin.rows import show_rows, wanted_partitions
+from tagstream.streaming.commit_record import parse
+from tagstream.table.file_group import FileSlice
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import Instant
+from tagstream.table.timeline import Timeline
+from tagstream.table.validate import Validation
 
 _TIMELINE = (
     Column("instant", "instant", "name"),

@@ -14,8 +14,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from admin.output import Column, Fact, Kind, plain
-from streaming.report import size
+from tagstream.admin.output import Column, Fact, Kind, plain
+from tagstream.streaming.report import size
 
 _CHUNK_ROWS = 1000
 _GAP = "  "

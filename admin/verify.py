@@ -19,18 +19,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from admin.entries import entries_of, key_groups_of, record_keys, state_keys
-from admin.index_files import Index, checkpoint_path, open_index
-from admin.load import Places
-from admin.output import Column, Fact, Output
-from bootstrap.plan import BootstrapPlan, plan_bootstrap
-from bootstrap.scan import key_reader, scan_slice
-from bootstrap.spill import ScanDone, SpillWriter, read_pieces
-from state.dictionary import Place
-from streaming.commit_record import parse
-from streaming.epoch import query_id
-from table.hoodie_table import HoodieTable
-from table.timeline import Timeline
+from tagstream.admin.entries import entries_of, key_groups_of, record_keys, state_keys
+from tagstream.admin.index_files import Index, checkpoint_path, open_index
+from tagstream.admin.load import Places
+from tagstream.admin.output import Column, Fact, Output
+from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
+from tagstream.bootstrap.scan import key_reader, scan_slice
+from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
+from tagstream.state.dictionary import Place
+from tagstream.streaming.commit_record import parse
+from tagstream.streaming.epoch import query_id
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.timeline import Timeline
 
 KINDS = {
     "not_in_index": "not in the index",

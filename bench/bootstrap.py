@@ -27,20 +27,20 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from bench.lines import append_lines
-from bootstrap.report import BootstrapReport
-from bootstrap.run import bootstrap_index
-from state.key_group import balanced_labels
-from state.layout import StateLayout
-from streaming.session import start_session
-from table import commit
-from table.bloom import SIMPLE, BloomParams
-from table.commit_metadata import CommitMetadata
-from table.file_writer import write_file_group
-from table.hoodie_table import HoodieTable
-from table.names import instant_from_ms, new_file_id
-from table.schema import arrow_to_avro
-from table.table_config import COPY_ON_WRITE, TableConfig
-from table.write_context import WriteContext, WriterOptions
+from tagstream.bootstrap.report import BootstrapReport
+from tagstream.bootstrap.run import bootstrap_index
+from tagstream.state.key_group import balanced_labels
+from tagstream.state.layout import StateLayout
+from tagstream.streaming.session import start_session
+from tagstream.table import commit
+from tagstream.table.bloom import SIMPLE, BloomParams
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.file_writer import write_file_group
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.names import instant_from_ms, new_file_id
+from tagstream.table.schema import arrow_to_avro
+from tagstream.table.table_config import COPY_ON_WRITE, TableConfig
+from tagstream.table.write_context import WriteContext, WriterOptions
 
 _START_MS = 1_767_225_600_000
 _SCHEMA = pa.schema([

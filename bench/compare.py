@@ -31,7 +31,7 @@ from bench.report.page import write_report
 from bench.workload import NAMES, Workload, make_workload
 from bench.writers.case import HUDI_FLINK, TABLE_TYPES, TAGSTREAM, BenchError, Case, Writer
 from bench.writers.run import run_case
-from streaming.errors import SourceError
+from tagstream.streaming.errors import SourceError
 
 WRITERS = (
     "tagstream:STATE", "hudi-spark:GLOBAL_BLOOM", "hudi-spark:GLOBAL_SIMPLE", "hudi-spark:RECORD_INDEX",

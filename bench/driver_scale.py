@@ -26,30 +26,30 @@ from rich.table import Table
 
 from bench import driver_table as sim
 from bench.lines import append_lines
-from state.key_group import balanced_labels
-from state.layout import StateLayout
-from state.manifest import BatchManifest
-from state.meta import open_or_create_meta
-from streaming.cli import load_options
-from streaming.commit_record import CommitRecord, extra_metadata
-from streaming.context import JobContext
-from streaming.coverage import CheckpointState, IndexPlace, assess
-from streaming.crash import CrashPlan
-from streaming.decode_spec import DecodeSpec
-from streaming.epoch import Epoch, read_epoch
-from streaming.lease_keeper import LeaseKeeper
-from streaming.shutdown import StopFlag
-from streaming.small_files import SmallFiles
-from streaming.tag import profile_path
-from streaming.timeline_guard import TimelineGuard
-from table import commit as protocol
-from table.commit_metadata import CommitMetadata
-from table.hoodie_table import HoodieTable
-from table.instant import DELTA_COMMIT, Instant, State
-from table.rollback_plan import plan_rollback
-from table.write_context import WriterOptions
-from table.write_profile import WriteProfile
-from table.write_status import WriteStatus
+from tagstream.state.key_group import balanced_labels
+from tagstream.state.layout import StateLayout
+from tagstream.state.manifest import BatchManifest
+from tagstream.state.meta import open_or_create_meta
+from tagstream.streaming.cli import load_options
+from tagstream.streaming.commit_record import CommitRecord, extra_metadata
+from tagstream.streaming.context import JobContext
+from tagstream.streaming.coverage import CheckpointState, IndexPlace, assess
+from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.decode_spec import DecodeSpec
+from tagstream.streaming.epoch import Epoch, read_epoch
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.small_files import SmallFiles
+from tagstream.streaming.tag import profile_path
+from tagstream.streaming.timeline_guard import TimelineGuard
+from tagstream.table import commit as protocol
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import DELTA_COMMIT, Instant, State
+from tagstream.table.rollback_plan import plan_rollback
+from tagstream.table.write_context import WriterOptions
+from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write_status import WriteStatus
 
 RETAINED = 100  # batches whose state Spark may ask for again, its default
 BATCH = RETAINED + RETAINED // 10  # the one that is measured: one of those that collect garbage

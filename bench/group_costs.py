@@ -22,11 +22,11 @@ from rich.table import Table
 
 from bench.lines import append_lines
 from bench.tag_step import make_batch, profile_of
-from state.layout import StateLayout
-from state.pointer import Pointer
-from state.restore import discard, open_at
-from state.snapshot import take_snapshot
-from state.tag_group import tag_key_group
+from tagstream.state.layout import StateLayout
+from tagstream.state.pointer import Pointer
+from tagstream.state.restore import discard, open_at
+from tagstream.state.snapshot import take_snapshot
+from tagstream.state.tag_group import tag_key_group
 
 _LABEL = 0
 _LOAD_BATCH = 250_000

@@ -30,33 +30,33 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from bootstrap.run import bootstrap_index
-from index.base import HoodieIndex
-from index.bloom import BloomIndex, GlobalBloomIndex
-from index.bucket import BucketIndex, new_bucket_file_id
-from index.memory import InMemoryIndex
-from index.simple import GlobalSimpleIndex, SimpleIndex
-from state.key_group import balanced_labels
-from state.layout import StateLayout
-from state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
-from state.tag_group import tag_key_group
-from streaming.located import LOCATED_SQL
-from streaming.packed import unpack
-from streaming.pull import located_rows, table_as_of
-from streaming.session import start_session
-from streaming.source import pack_by_group
-from streaming.tag import good_and_bad, located, packed_result, tag_batch
-from table import commit
-from table.bloom import DYNAMIC_V0, BloomParams
-from table.bucket_hash import BucketHash
-from table.commit_metadata import CommitMetadata
-from table.file_writer import write_file_group
-from table.hoodie_table import HoodieTable
-from table.names import instant_from_ms, new_file_id
-from table.schema import arrow_to_avro
-from table.table_config import COPY_ON_WRITE, TableConfig
-from table.write_context import WriteContext, WriterOptions
-from table.write_profile import WriteProfile
+from tagstream.bootstrap.run import bootstrap_index
+from tagstream.index.base import HoodieIndex
+from tagstream.index.bloom import BloomIndex, GlobalBloomIndex
+from tagstream.index.bucket import BucketIndex, new_bucket_file_id
+from tagstream.index.memory import InMemoryIndex
+from tagstream.index.simple import GlobalSimpleIndex, SimpleIndex
+from tagstream.state.key_group import balanced_labels
+from tagstream.state.layout import StateLayout
+from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
+from tagstream.state.tag_group import tag_key_group
+from tagstream.streaming.located import LOCATED_SQL
+from tagstream.streaming.packed import unpack
+from tagstream.streaming.pull import located_rows, table_as_of
+from tagstream.streaming.session import start_session
+from tagstream.streaming.source import pack_by_group
+from tagstream.streaming.tag import good_and_bad, located, packed_result, tag_batch
+from tagstream.table import commit
+from tagstream.table.bloom import DYNAMIC_V0, BloomParams
+from tagstream.table.bucket_hash import BucketHash
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.file_writer import write_file_group
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.names import instant_from_ms, new_file_id
+from tagstream.table.schema import arrow_to_avro
+from tagstream.table.table_config import COPY_ON_WRITE, TableConfig
+from tagstream.table.write_context import WriteContext, WriterOptions
+from tagstream.table.write_profile import WriteProfile
 
 _START_MS = 1_767_225_600_000
 _PARTITIONS, _GROUPS, _LANES = 10, 8, 2
@@ -151,7 +151,7 @@ def _files(keys: int, layout: str, hashing: BucketHash, per_file: int) -> Iterat
 
 
 def make_batch(keys: int, records: int, kind: str, *, is_global: bool, seed: int) -> pa.Table:
-    """Decoded records as ``streaming.source.keyed_records`` gives them, without their key group."""
+    """Decoded records as ``tagstream.streaming.source.keyed_records`` gives them, without their key group."""
     rng = np.random.default_rng(seed)
     first = 0 if kind == "random" else keys - keys // 5
     known = rng.choice(keys - first, int(records * 0.8), replace=False) + first

@@ -33,16 +33,16 @@ from bench.event_rows import event_rows, json_lines
 from bench.kafka_feed import TopicFeed, keyed_lines
 from bench.lines import append_lines
 from bench.tag_step import batches, make_batch, profile_of
-from state.key_group import balanced_labels, key_groups
-from state.layout import StateLayout
-from state.pointer import Pointer
-from state.restore import open_at
-from state.tag_group import tag_key_group
-from streaming.connector import connector_jars
-from streaming.session import start_session
-from table.names import base_file_name, new_file_id, seqnos
-from table.parquet_options import writer_options
-from table.schema import META_COLUMNS
+from tagstream.state.key_group import balanced_labels, key_groups
+from tagstream.state.layout import StateLayout
+from tagstream.state.pointer import Pointer
+from tagstream.state.restore import open_at
+from tagstream.state.tag_group import tag_key_group
+from tagstream.streaming.connector import connector_jars
+from tagstream.streaming.session import start_session
+from tagstream.table.names import base_file_name, new_file_id, seqnos
+from tagstream.table.parquet_options import writer_options
+from tagstream.table.schema import META_COLUMNS
 from tests.support.kafka_broker import KafkaBroker
 
 NAMES = ("multi-get", "parquet", "kafka", "files")

@@ -31,9 +31,9 @@ from bench.kafka_feed import TopicFeed, at_rate
 from bench.lines import append_lines
 from bench.soak_events import AVRO, SoakEvents, make_table
 from bench.soak_samples import KINDS, batches_of, bytes_below, memory_mib, summary
-from streaming.commit_record import newest_commit
-from streaming.connector import PROJECT
-from table.hoodie_table import HoodieTable
+from tagstream.streaming.commit_record import newest_commit
+from tagstream.streaming.connector import PROJECT
+from tagstream.table.hoodie_table import HoodieTable
 from tests.support.compare import Differences, compare
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.process import Process

@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from bench.lines import append_lines
-from state.key_group import balanced_labels, key_groups
-from state.layout import StateLayout
-from state.pointer import Pointer
-from state.restore import open_at
-from state.tag_batch import TagBatch
-from state.tag_group import tag_key_group
-from table.write_profile import WriteProfile
+from tagstream.state.key_group import balanced_labels, key_groups
+from tagstream.state.layout import StateLayout
+from tagstream.state.pointer import Pointer
+from tagstream.state.restore import open_at
+from tagstream.state.tag_batch import TagBatch
+from tagstream.state.tag_group import tag_key_group
+from tagstream.table.write_profile import WriteProfile
 
 _MOVE_SHARE = _INSERT_SHARE = 0.2
 _LOAD_BATCH = 500_000

@@ -18,20 +18,20 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
-from bootstrap.run import check_ordering, run_tasks
-from bootstrap.scan import key_reader
-from bootstrap.spill import ScanDone, read_pieces
-from bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec, scan_task
-from state.bulk_load import KeyRun, LoadPlaces, resolve_run
-from state.codec import instant_number
-from state.durable import write_new
-from state.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
-from state.layout import StateLayout
-from state.ttl import minutes_of
-from table.errors import CorruptFileError
-from table.hoodie_table import HoodieTable
-from table.timeline import FileGroupId
+from tagstream.bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
+from tagstream.bootstrap.run import check_ordering, run_tasks
+from tagstream.bootstrap.scan import key_reader
+from tagstream.bootstrap.spill import ScanDone, read_pieces
+from tagstream.bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec, scan_task
+from tagstream.state.bulk_load import KeyRun, LoadPlaces, resolve_run
+from tagstream.state.codec import instant_number
+from tagstream.state.durable import write_new
+from tagstream.state.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
+from tagstream.state.layout import StateLayout
+from tagstream.state.ttl import minutes_of
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.timeline import FileGroupId
 
 # Operations that only add keys to the file groups they touch. A compaction changes no key at all and is passed over.
 _ONLY_ADD = frozenset({"INSERT", "INSERT_PREPPED", "BULK_INSERT", "BULK_INSERT_PREPPED"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from table.errors import TagstreamError
+from tagstream.table.errors import TagstreamError
 
 
 class IndexCoverageError(TagstreamError):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from table.file_group import FileSlice
-from table.names import parse_base_file_name, parse_log_file_name
-from table.timeline import Timeline
+from tagstream.table.file_group import FileSlice
+from tagstream.table.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.timeline import Timeline
 
 
 def missing_files(

@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 
-from bootstrap.errors import BootstrapError
-from bootstrap.missing import missing_files
-from table.errors import ConfigError, UnsupportedTableError
-from table.file_group import FileSlice
-from table.hoodie_table import HoodieTable
-from table.names import parse_base_file_name, parse_log_file_name
-from table.timeline import FileGroupId, Timeline
+from tagstream.bootstrap.errors import BootstrapError
+from tagstream.bootstrap.missing import missing_files
+from tagstream.table.errors import ConfigError, UnsupportedTableError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.timeline import FileGroupId, Timeline
 
 _TASK_BYTES = 64 << 20
 _OPEN_BYTES = 128 << 10  # reading a slice costs at least as much as so many bytes

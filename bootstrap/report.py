@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from bootstrap.plan import BootstrapPlan
-from bootstrap.spill import ScanDone
-from bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec
-from state.generation import GroupStart
+from tagstream.bootstrap.plan import BootstrapPlan
+from tagstream.bootstrap.spill import ScanDone
+from tagstream.bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec
+from tagstream.state.generation import GroupStart
 
 TWICE_POLICY = "the slice with the newest base instant wins"
 _EXAMPLES = 100

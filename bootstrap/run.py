@@ -19,19 +19,19 @@ import pyarrow as pa
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from bootstrap.errors import BootstrapError
-from bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
-from bootstrap.report import BootstrapProgress, BootstrapReport, make_report
-from bootstrap.scan import key_reader
-from bootstrap.spill import ScanDone, done_path, read_done, whole_done
-from bootstrap.tasks import BootstrapSpec, CorruptPolicy, guarded, load_task, scan_task
-from state.durable import sync_file, temp_path
-from state.generation import GenerationMarker, GroupStart, complete_generation, read_marker, read_start
-from state.layout import StateLayout
-from state.ordering import ordering_kind
-from state.ttl import minutes_of
-from table.errors import CorruptFileError, TagstreamError
-from table.hoodie_table import HoodieTable
+from tagstream.bootstrap.errors import BootstrapError
+from tagstream.bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
+from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport, make_report
+from tagstream.bootstrap.scan import key_reader
+from tagstream.bootstrap.spill import ScanDone, done_path, read_done, whole_done
+from tagstream.bootstrap.tasks import BootstrapSpec, CorruptPolicy, guarded, load_task, scan_task
+from tagstream.state.durable import sync_file, temp_path
+from tagstream.state.generation import GenerationMarker, GroupStart, complete_generation, read_marker, read_start
+from tagstream.state.layout import StateLayout
+from tagstream.state.ordering import ordering_kind
+from tagstream.state.ttl import minutes_of
+from tagstream.table.errors import CorruptFileError, TagstreamError
+from tagstream.table.hoodie_table import HoodieTable
 
 LOG = logging.getLogger("tagstream")
 _PLAN = "plan.json"

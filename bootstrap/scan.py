@@ -10,15 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bootstrap.plan import BootstrapPlan
-from table.errors import CorruptFileError
-from table.file_group import FileSlice
-from table.log.format import BlockType
-from table.log.reader import scan_log_file
-from table.merge import MergedLog, merge_base, merge_log
-from table.schema import RECORD_KEY
-from table.slice_lookup import key_reader as table_key_reader
-from table.slice_reader import SliceReader
+from tagstream.bootstrap.plan import BootstrapPlan
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.log.format import BlockType
+from tagstream.table.log.reader import scan_log_file
+from tagstream.table.merge import MergedLog, merge_base, merge_log
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.slice_lookup import key_reader as table_key_reader
+from tagstream.table.slice_reader import SliceReader
 
 
 @dataclass(frozen=True)

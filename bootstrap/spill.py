@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bootstrap.errors import BootstrapError
-from state.durable import publish, temp_path, write_new
-from state.layout import OrderingKind
+from tagstream.bootstrap.errors import BootstrapError
+from tagstream.state.durable import publish, temp_path, write_new
+from tagstream.state.layout import OrderingKind
 
 CHUNK_ROWS = 500_000
 

@@ -17,20 +17,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bootstrap.errors import BootstrapError
-from bootstrap.key_crc import crc_of_keys
-from bootstrap.plan import BootstrapPlan
-from bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
-from bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
-from state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
-from state.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
-from state.durable import write_new
-from state.generation import GroupStart, read_start
-from state.layout import StateLayout
-from state.ordering import encode_ordering
-from state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
-from table.errors import CorruptFileError, TagstreamError
-from table.slice_reader import SliceReader
+from tagstream.bootstrap.errors import BootstrapError
+from tagstream.bootstrap.key_crc import crc_of_keys
+from tagstream.bootstrap.plan import BootstrapPlan
+from tagstream.bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
+from tagstream.bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
+from tagstream.state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
+from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
+from tagstream.state.durable import write_new
+from tagstream.state.generation import GroupStart, read_start
+from tagstream.state.layout import StateLayout
+from tagstream.state.ordering import encode_ordering
+from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
+from tagstream.table.errors import CorruptFileError, TagstreamError
+from tagstream.table.slice_reader import SliceReader
 
 CorruptPolicy = Literal["fail", "skip"]
 RUN_ROWS = 2_000_000  # 250 bytes each while they are sorted

@@ -1,7 +1,7 @@
 """What every index of Hudi's family does, in Hudi's words: tag, update, roll back.
 
 A pull-type index is asked in each micro-batch where the batch's keys are. It answers with the places of those that the
-table has; the stream's own step (``streaming.pull_tag``) decides what follows: insert, update, delete, move or late.
+table has; the stream's own step (``tagstream.streaming.pull_tag``) decides what follows: insert, update, delete, move or late.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import ClassVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from table.file_group import FileSlice
-from table.hoodie_table import HoodieTable
-from table.timeline import Timeline
-from table.write_status import WriteStatus
+from tagstream.table.file_group import FileSlice
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.timeline import Timeline
+from tagstream.table.write_status import WriteStatus
 
 # What records bring to an index. `partition_path` is null for a delete that names none (global indexes only).
 RECORD_SCHEMA = "record_key string, partition_path string"

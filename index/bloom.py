@@ -13,12 +13,12 @@ from itertools import pairwise
 
 from pyspark.sql import DataFrame
 
-from index.base import HoodieIndex, TableAsOf
-from index.batch_keys import KeyRanges, collect_keys
-from index.key_range import RangeCache
-from index.lookup import Lookup, LookupCounts, SliceTask
-from index.packing import cut, pack
-from index.simple import all_slices
+from tagstream.index.base import HoodieIndex, TableAsOf
+from tagstream.index.batch_keys import KeyRanges, collect_keys
+from tagstream.index.key_range import RangeCache
+from tagstream.index.lookup import Lookup, LookupCounts, SliceTask
+from tagstream.index.packing import cut, pack
+from tagstream.index.simple import all_slices
 
 LOG = logging.getLogger("tagstream")
 _FILE_COST = 20_000  # comparisons that cost as much as opening a file and its filter

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from index.base import HoodieIndex, TableAsOf, location_schema
-from table.base_file import open_base_file, range_of
-from table.bucket_hash import BucketHash
-from table.errors import TableConfigMismatchError, UnsupportedTableError
-from table.file_group import FileSlice
-from table.names import bucket_of, new_file_id
-from table.write_status import WriteStatus
+from tagstream.index.base import HoodieIndex, TableAsOf, location_schema
+from tagstream.table.base_file import open_base_file, range_of
+from tagstream.table.bucket_hash import BucketHash
+from tagstream.table.errors import TableConfigMismatchError, UnsupportedTableError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.names import bucket_of, new_file_id
+from tagstream.table.write_status import WriteStatus
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 from pyspark import Broadcast
 
-from index.base import RECORD_SCHEMA, WRITTEN_SCHEMA, HoodieIndex, TableAsOf
-from table.file_group import FileSlice
-from table.schema import RECORD_KEY
-from table.slice_lookup import key_reader
-from table.slice_reader import SliceReader
+from tagstream.index.base import RECORD_SCHEMA, WRITTEN_SCHEMA, HoodieIndex, TableAsOf
+from tagstream.table.file_group import FileSlice
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.slice_lookup import key_reader
+from tagstream.table.slice_reader import SliceReader
 
 LOG = logging.getLogger("tagstream")
 _SLICES = 8

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from index.base import TableAsOf
-from table.base_file import comparable_range, open_base_file, range_of
-from table.errors import CorruptFileError
-from table.storage import Storage
+from tagstream.index.base import TableAsOf
+from tagstream.table.base_file import comparable_range, open_base_file, range_of
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.storage import Storage
 
 _SCHEMA = "path string, low string, high string"
 _FILES_A_TASK = 64

@@ -13,15 +13,15 @@ import pyarrow as pa
 from pyspark import Accumulator, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
-from index.base import TableAsOf, location_schema
-from index.batch_keys import BatchKeys
-from table.base_file import read_footer
-from table.bloom import BloomFilter
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.file_group import FileSlice
-from table.schema import RECORD_KEY
-from table.slice_lookup import key_reader, lookup_slice
-from table.slice_reader import SliceReader
+from tagstream.index.base import TableAsOf, location_schema
+from tagstream.index.batch_keys import BatchKeys
+from tagstream.table.base_file import read_footer
+from tagstream.table.bloom import BloomFilter
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.slice_lookup import key_reader, lookup_slice
+from tagstream.table.slice_reader import SliceReader
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Lookup:
         self.counts: LookupCounts | None = None
 
     def run(self, look: TableAsOf, keys: BatchKeys, tasks: Sequence[Sequence[SliceTask]]) -> DataFrame:
-        """The places of the keys (``index.base.location_schema``); nothing is read before Spark needs it."""
+        """The places of the keys (``tagstream.index.base.location_schema``); nothing is read before Spark needs it."""
         schema = location_schema(look.ordering.sql_type)
         if not tasks or look.as_of is None:
             return look.spark.createDataFrame([], schema)
@@ -96,7 +96,7 @@ class Lookup:
 
 
 def scan_all(look: TableAsOf) -> Iterator[pa.Table]:
-    """Every live key of the table with its place (``index.base.location_schema``, no ordering values), a slice at a time."""
+    """Every live key of the table with its place (``tagstream.index.base.location_schema``, no ordering values), a slice at a time."""
     slices = look.slices()
     if not slices or look.as_of is None:
         return

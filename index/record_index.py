@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
 
-from index.base import HoodieIndex, TableAsOf, location_schema
-from index.batch_keys import collect_keys
-from table.errors import UnsupportedTableError
-from table.metadata.metadata_table import MetadataTable
-from table.metadata.record_index import RecordIndex, shards_of
+from tagstream.index.base import HoodieIndex, TableAsOf, location_schema
+from tagstream.index.batch_keys import collect_keys
+from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.metadata.record_index import RecordIndex, shards_of
 
 
 class RecordLevelIndex(HoodieIndex):

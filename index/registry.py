@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from index.base import HoodieIndex
-from index.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
-from index.bucket import BucketIndex
-from index.hbase.index import HbaseIndex, RebalancedHbaseIndex
-from index.hbase.options import HbaseOptions
-from index.memory import InMemoryIndex
-from index.simple import GlobalSimpleIndex, SimpleIndex
-from table.bucket_hash import BucketHash
-from table.errors import ConfigError
+from tagstream.index.base import HoodieIndex
+from tagstream.index.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
+from tagstream.index.bucket import BucketIndex
+from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
+from tagstream.index.hbase.options import HbaseOptions
+from tagstream.index.memory import InMemoryIndex
+from tagstream.index.simple import GlobalSimpleIndex, SimpleIndex
+from tagstream.table.bucket_hash import BucketHash
+from tagstream.table.errors import ConfigError
 
 STATE = "STATE"
 

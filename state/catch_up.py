@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from state import codec
-from state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
-from state.delta import Change, apply_delta, write_delta
-from state.dictionary import codes_of, intern, places_of
-from state.durable import write_new
-from state.epoch import EpochMarker, SideRows, read_epoch_marker, read_side
-from state.key_order import sort_keys
-from state.layout import StateLayout
-from state.pointer import Pointer
-from state.rocks_store import RocksStore
-from state.store_meta import StoreMeta
-from state.tag_batch import OBJECTS
+from tagstream.state import codec
+from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.delta import Change, apply_delta, write_delta
+from tagstream.state.dictionary import codes_of, intern, places_of
+from tagstream.state.durable import write_new
+from tagstream.state.epoch import EpochMarker, SideRows, read_epoch_marker, read_side
+from tagstream.state.key_order import sort_keys
+from tagstream.state.layout import StateLayout
+from tagstream.state.pointer import Pointer
+from tagstream.state.rocks_store import RocksStore
+from tagstream.state.store_meta import StoreMeta
+from tagstream.state.tag_batch import OBJECTS
 
 BOOLS = npt.NDArray[np.bool_]
 _CHUNK = 100_000

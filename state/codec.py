@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from state.layout import OrderingKind
+from tagstream.state.layout import OrderingKind
 
 FORMAT_VERSION = 1
 NO_LOCATION = 0xFFFFFFFF

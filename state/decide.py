@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from state.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
-from state.key_order import sort_keys
-from state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, INT64, TagBatch
+from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.key_order import sort_keys
+from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, INT64, TagBatch
 
 BOOLS = npt.NDArray[np.bool_]
 

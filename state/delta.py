@@ -17,12 +17,12 @@ from itertools import chain as concat
 
 import numpy as np
 
-from state.durable import crc_of, publish, read_checked, temp_path
-from state.errors import LocalStoreError, StateError
-from state.layout import StateLayout
-from state.pointer import FileRef
-from state.rocks_store import META_KEY, Deletions, RocksStore, write_sorted_file
-from state.store_meta import StoreMeta
+from tagstream.state.durable import crc_of, publish, read_checked, temp_path
+from tagstream.state.errors import LocalStoreError, StateError
+from tagstream.state.layout import StateLayout
+from tagstream.state.pointer import FileRef
+from tagstream.state.rocks_store import META_KEY, Deletions, RocksStore, write_sorted_file
+from tagstream.state.store_meta import StoreMeta
 
 _CHAIN_BYTES = 16
 _MAX_COPIES = 100

@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Callable
 
-from state.errors import IndexDamagedError
+from tagstream.state.errors import IndexDamagedError
 
 _TEMP_PREFIX = ".tmp-"
 _counter = itertools.count()

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from state.durable import write_new
-from state.errors import StateError
-from state.layout import OrderingKind, StateLayout
-from state.sealed import damaged, read_sealed, sealed
-from state.tag_batch import OBJECTS
+from tagstream.state.durable import write_new
+from tagstream.state.errors import StateError
+from tagstream.state.layout import OrderingKind, StateLayout
+from tagstream.state.sealed import damaged, read_sealed, sealed
+from tagstream.state.tag_batch import OBJECTS
 
 EPOCH_VERSION = 1
 _MARKER = "complete.json"

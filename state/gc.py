@@ -12,14 +12,14 @@ import os
 import shutil
 from collections.abc import Iterable
 
-from state.durable import batch_of, crc_of
-from state.epoch import complete_epochs, side_path
-from state.errors import IndexDamagedError
-from state.generation import generation_numbers, newest_generation
-from state.layout import StateLayout
-from state.manifest import BatchManifest, DeltaRef, manifest_names
-from state.pointer import FileRef, Pointer
-from state.snapshot import MANIFEST_SUFFIX, snapshot_files
+from tagstream.state.durable import batch_of, crc_of
+from tagstream.state.epoch import complete_epochs, side_path
+from tagstream.state.errors import IndexDamagedError
+from tagstream.state.generation import generation_numbers, newest_generation
+from tagstream.state.layout import StateLayout
+from tagstream.state.manifest import BatchManifest, DeltaRef, manifest_names
+from tagstream.state.pointer import FileRef, Pointer
+from tagstream.state.snapshot import MANIFEST_SUFFIX, snapshot_files
 
 
 def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: int, manifests_dir: str) -> int:

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from state.durable import write_new
-from state.errors import StateError
-from state.layout import StateLayout
-from state.pointer import FileRef, Pointer, ref_from, ref_list
-from state.sealed import damaged, read_sealed, sealed
+from tagstream.state.durable import write_new
+from tagstream.state.errors import StateError
+from tagstream.state.layout import StateLayout
+from tagstream.state.pointer import FileRef, Pointer, ref_from, ref_list
+from tagstream.state.sealed import damaged, read_sealed, sealed
 
 GENERATION_VERSION = 2
 _MARKER = "complete.json"

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from state.tag_batch import INT64, OBJECTS
+from tagstream.state.tag_batch import INT64, OBJECTS
 
 _MAX_WORDS = 16
 

@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from state.durable import temp_path
-from state.errors import IndexDamagedError, StateError
-from state.pointer import FileRef, Pointer
+from tagstream.state.durable import temp_path
+from tagstream.state.errors import IndexDamagedError, StateError
+from tagstream.state.pointer import FileRef, Pointer
 
 MANIFEST_VERSION = 2
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from state.codec import FORMAT_VERSION
-from state.durable import sync_file, temp_path
-from state.errors import StateError
-from state.key_group import balanced_labels
-from state.layout import OrderingKind
+from tagstream.state.codec import FORMAT_VERSION
+from tagstream.state.durable import sync_file, temp_path
+from tagstream.state.errors import StateError
+from tagstream.state.key_group import balanced_labels
+from tagstream.state.layout import OrderingKind
 
 META_VERSION = 1
 STATE_INDEX, TABLE_INDEX = "state", "table"

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state.errors import StateError
-from state.layout import OrderingKind
+from tagstream.state.errors import StateError
+from tagstream.state.layout import OrderingKind
 
 MAX_DECIMAL_DIGITS = 18
 

@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from state.errors import StateError
+from tagstream.state.errors import StateError
 
 POINTER_VERSION = 1
 ROOT_CHAIN = ""

@@ -6,13 +6,13 @@ import os
 import shutil
 import time
 
-from state.delta import apply_delta
-from state.errors import LocalStoreError, LockedStoreError
-from state.layout import StateLayout
-from state.pointer import Pointer
-from state.rocks_store import META_KEY, RocksStore
-from state.snapshot import restore_snapshot
-from state.store_meta import StoreMeta
+from tagstream.state.delta import apply_delta
+from tagstream.state.errors import LocalStoreError, LockedStoreError
+from tagstream.state.layout import StateLayout
+from tagstream.state.pointer import Pointer
+from tagstream.state.rocks_store import META_KEY, RocksStore
+from tagstream.state.snapshot import restore_snapshot
+from tagstream.state.store_meta import StoreMeta
 
 _LOCK_POLL_S = 0.1
 _MAX_FOLDERS = 100

@@ -30,7 +30,7 @@ from rocksdict import (
     UniversalCompactOptions,
 )
 
-from state.errors import LocalStoreError, LockedStoreError
+from tagstream.state.errors import LocalStoreError, LockedStoreError
 
 META_KEY = b"\x00meta"
 FIRST_RECORD_KEY = b"\x01"

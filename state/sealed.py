@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from state.errors import IndexDamagedError, StateError
+from tagstream.state.errors import IndexDamagedError, StateError
 
 
 def sealed(doc: Mapping[str, Any], version: int) -> bytes:

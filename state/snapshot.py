@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from state.durable import crc_of, publish, read_checked, temp_path, write_new
-from state.errors import StateError
-from state.layout import StateLayout
-from state.pointer import FileRef
-from state.rocks_store import RocksStore
+from tagstream.state.durable import crc_of, publish, read_checked, temp_path, write_new
+from tagstream.state.errors import StateError
+from tagstream.state.layout import StateLayout
+from tagstream.state.pointer import FileRef
+from tagstream.state.rocks_store import RocksStore
 
 SNAPSHOT_VERSION = 1
 MANIFEST_SUFFIX = ".snapshot.json"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.decide import Decision
-from state.store_meta import StoreMeta
+from tagstream.state.decide import Decision
+from tagstream.state.store_meta import StoreMeta
 
 STAT_NAMES = (
     "records",

@@ -10,26 +10,26 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from state import codec, stats
-from state.catch_up import catch_up
-from state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
-from state.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
-from state.delta import Change, write_delta
-from state.dictionary import Place, intern, places_of
-from state.durable import read_checked
-from state.errors import LocalStoreError, StateError
-from state.generation import starting_pointer
-from state.layout import StateLayout
-from state.manifest import DeltaRef
-from state.pointer import Pointer
-from state.restore import discard, open_at
-from state.rocks_store import RocksStore
-from state.snapshot import take_snapshot
-from state.store_meta import StoreMeta
-from state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
-from state.ttl import expired, minutes_of
-from table.assign import assign
-from table.write_profile import WriteProfile
+from tagstream.state import codec, stats
+from tagstream.state.catch_up import catch_up
+from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
+from tagstream.state.delta import Change, write_delta
+from tagstream.state.dictionary import Place, intern, places_of
+from tagstream.state.durable import read_checked
+from tagstream.state.errors import LocalStoreError, StateError
+from tagstream.state.generation import starting_pointer
+from tagstream.state.layout import StateLayout
+from tagstream.state.manifest import DeltaRef
+from tagstream.state.pointer import Pointer
+from tagstream.state.restore import discard, open_at
+from tagstream.state.rocks_store import RocksStore
+from tagstream.state.snapshot import take_snapshot
+from tagstream.state.store_meta import StoreMeta
+from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
+from tagstream.state.ttl import expired, minutes_of
+from tagstream.table.assign import assign
+from tagstream.table.write_profile import WriteProfile
 
 
 def tag_key_group(

@@ -8,26 +8,26 @@ from collections import Counter
 from pathlib import Path
 from typing import TextIO
 
-from bootstrap.catch_up import plan_catch_up
-from bootstrap.errors import IndexCoverageError
-from bootstrap.plan import BootstrapPlan, plan_bootstrap
-from index.registry import FACTS, STATE
-from state.generation import read_marker
-from state.layout import StateLayout
-from state.meta import meta_path, read_meta
-from streaming.bootstrap_load import is_as_asked
-from streaming.bootstrap_only import stream_problem
-from streaming.cover_plan import CoverStep, next_step
-from streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
-from streaming.dry_run_page import Page
-from streaming.options import Options
-from streaming.report import size
-from streaming.table_match import check_options, new_config, stream_schema
-from streaming.takeover import read_takeover
-from table.errors import TableNotFoundError
-from table.hoodie_table import HoodieTable
-from table.instant import Instant
-from table.timeline import Timeline
+from tagstream.bootstrap.catch_up import plan_catch_up
+from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
+from tagstream.index.registry import FACTS, STATE
+from tagstream.state.generation import read_marker
+from tagstream.state.layout import StateLayout
+from tagstream.state.meta import meta_path, read_meta
+from tagstream.streaming.bootstrap_load import is_as_asked
+from tagstream.streaming.bootstrap_only import stream_problem
+from tagstream.streaming.cover_plan import CoverStep, next_step
+from tagstream.streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
+from tagstream.streaming.dry_run_page import Page
+from tagstream.streaming.options import Options
+from tagstream.streaming.report import size
+from tagstream.streaming.table_match import check_options, new_config, stream_schema
+from tagstream.streaming.takeover import read_takeover
+from tagstream.table.errors import TableNotFoundError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import Instant
+from tagstream.table.timeline import Timeline
 
 
 def explain_start(options: Options, out: TextIO) -> bool:

@@ -9,16 +9,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from bootstrap.plan import plan_bootstrap
-from bootstrap.report import BootstrapProgress, BootstrapReport
-from bootstrap.run import bootstrap_index
-from bootstrap.tasks import TWICE_SUFFIX
-from state.generation import read_marker
-from state.layout import StateLayout
-from streaming.context import JobContext
-from streaming.errors import StopRequested
-from streaming.options import Options
-from streaming.report import size
+from tagstream.bootstrap.plan import plan_bootstrap
+from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport
+from tagstream.bootstrap.run import bootstrap_index
+from tagstream.bootstrap.tasks import TWICE_SUFFIX
+from tagstream.state.generation import read_marker
+from tagstream.state.layout import StateLayout
+from tagstream.streaming.context import JobContext
+from tagstream.streaming.errors import StopRequested
+from tagstream.streaming.options import Options
+from tagstream.streaming.report import size
 
 LOG = logging.getLogger("tagstream")
 _SHOWN = 20  # lines of one kind; all are in the generation's complete.json

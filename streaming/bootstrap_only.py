@@ -10,21 +10,21 @@ from collections.abc import Callable, MutableMapping
 
 from pyspark.sql import SparkSession
 
-from index.registry import STATE
-from state.generation import read_marker
-from streaming.cover import cover_table
-from streaming.crash import CrashPlan
-from streaming.job import make_context, spark_conf
-from streaming.lease_keeper import LeaseKeeper
-from streaming.options import Options
-from streaming.progress import Progress
-from streaming.session import start_session
-from streaming.shutdown import StopFlag
-from streaming.table_match import check_options, stream_schema
-from streaming.takeover import read_takeover
-from table.buckets import check_bucketed
-from table.errors import UnsupportedTableError
-from table.hoodie_table import HoodieTable
+from tagstream.index.registry import STATE
+from tagstream.state.generation import read_marker
+from tagstream.streaming.cover import cover_table
+from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.job import make_context, spark_conf
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.options import Options
+from tagstream.streaming.progress import Progress
+from tagstream.streaming.session import start_session
+from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.table_match import check_options, stream_schema
+from tagstream.streaming.takeover import read_takeover
+from tagstream.table.buckets import check_bucketed
+from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.hoodie_table import HoodieTable
 
 LOG = logging.getLogger("tagstream")
 

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bootstrap.report import BootstrapProgress
+from tagstream.bootstrap.report import BootstrapProgress
 
 LOG = logging.getLogger("tagstream")
 _STAGES = {"scan": "reading files", "load": "loading key groups"}

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from streaming.keys import REGISTRY
-from streaming.options import Options, build_options
-from streaming.props_file import read_properties
-from table.config import ConfigKey, Entry, Kind, Status
-from table.errors import ConfigError
+from tagstream.streaming.keys import REGISTRY
+from tagstream.streaming.options import Options, build_options
+from tagstream.streaming.props_file import read_properties
+from tagstream.table.config import ConfigKey, Entry, Kind, Status
+from tagstream.table.errors import ConfigError
 
 _FILE, _CONF, _FLAG = 0, 1, 2
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.epoch import Epoch
-from table.hoodie_table import HoodieTable
-from table.instant import Instant
-from table.timeline import Timeline
+from tagstream.streaming.epoch import Epoch
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import Instant
+from tagstream.table.timeline import Timeline
 
 SINK_KEY = "_hudi_streaming_sink_checkpoint"
 STREAMER_KEY = "deltastreamer.checkpoint.key"

@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from streaming.errors import SourceError
+import tagstream
+from tagstream.streaming.errors import SourceError
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(tagstream.__file__).parent.parent
 CACHE_FOLDER = ".jars"
 FETCH_SECONDS = 600
 

@@ -7,29 +7,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bootstrap.report import BootstrapProgress
-from index.base import HoodieIndex
-from state.gc import collect_garbage
-from state.layout import StateLayout
-from state.manifest import BatchManifest
-from state.meta import CheckpointMeta
-from streaming.bootstrap_progress import LoadLog
-from streaming.commit_record import CommitRecord
-from streaming.crash import CrashPlan
-from streaming.decode_spec import DecodeSpec
-from streaming.epoch import Epoch, newest_batch
-from streaming.lease_keeper import LeaseKeeper
-from streaming.options import Options
-from streaming.shutdown import StopFlag
-from streaming.small_files import SmallFiles
-from streaming.tag import profile_path
-from streaming.write import WriteSpec
-from streaming.written import told
-from table.hoodie_table import HoodieTable
-from table.instant import REPLACE_COMMIT
-from table.storage import Storage
-from table.write_context import WriterOptions
-from table.write_profile import WriteProfile
+from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.index.base import HoodieIndex
+from tagstream.state.gc import collect_garbage
+from tagstream.state.layout import StateLayout
+from tagstream.state.manifest import BatchManifest
+from tagstream.state.meta import CheckpointMeta
+from tagstream.streaming.bootstrap_progress import LoadLog
+from tagstream.streaming.commit_record import CommitRecord
+from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.decode_spec import DecodeSpec
+from tagstream.streaming.epoch import Epoch, newest_batch
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.options import Options
+from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.small_files import SmallFiles
+from tagstream.streaming.tag import profile_path
+from tagstream.streaming.write import WriteSpec
+from tagstream.streaming.written import told
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import REPLACE_COMMIT
+from tagstream.table.storage import Storage
+from tagstream.table.write_context import WriterOptions
+from tagstream.table.write_profile import WriteProfile
 
 INSERT_OVERWRITE = "INSERT_OVERWRITE"
 SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs more than it saves

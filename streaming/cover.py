@@ -1,6 +1,6 @@
 """Make the index cover the table before a query starts, whatever has happened to either since the last one.
 
-What is done when is in ``streaming.cover_plan``.
+What is done when is in ``tagstream.streaming.cover_plan``.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import logging
 
 from pyspark.sql import SparkSession
 
-from bootstrap.catch_up import CatchUpPlan, catch_up_index, plan_catch_up
-from bootstrap.errors import IndexCoverageError
-from state.epoch import complete_epochs
-from state.generation import next_generation
-from streaming.bootstrap_load import is_as_asked, load_index
-from streaming.context import JobContext
-from streaming.cover_plan import CoverStep, next_step
-from streaming.coverage import CheckpointState, IndexPlace
-from streaming.retire import finish_retiring, retire
-from streaming.takeover import Takeover, read_takeover, starting_offsets, write_takeover
-from streaming.timeline_guard import settle
+from tagstream.bootstrap.catch_up import CatchUpPlan, catch_up_index, plan_catch_up
+from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.state.epoch import complete_epochs
+from tagstream.state.generation import next_generation
+from tagstream.streaming.bootstrap_load import is_as_asked, load_index
+from tagstream.streaming.context import JobContext
+from tagstream.streaming.cover_plan import CoverStep, next_step
+from tagstream.streaming.coverage import CheckpointState, IndexPlace
+from tagstream.streaming.retire import finish_retiring, retire
+from tagstream.streaming.takeover import Takeover, read_takeover, starting_offsets, write_takeover
+from tagstream.streaming.timeline_guard import settle
 
 LOG = logging.getLogger("tagstream")
 _TRIES = 10

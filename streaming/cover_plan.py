@@ -14,12 +14,12 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
-from bootstrap.errors import IndexCoverageError
-from state.errors import IndexDamagedError
-from streaming.coverage import CheckpointState, Coverage, IndexPlace, assess
-from streaming.takeover import Takeover
-from table.hoodie_table import HoodieTable
-from table.timeline import Timeline
+from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.state.errors import IndexDamagedError
+from tagstream.streaming.coverage import CheckpointState, Coverage, IndexPlace, assess
+from tagstream.streaming.takeover import Takeover
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.timeline import Timeline
 
 Kind = Literal["nothing", "load", "catch up", "retire"]
 NOTHING_KNOWN = Coverage((), (), (), frozenset(), {})

@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from state.durable import batch_of
-from state.epoch import complete_epochs
-from state.errors import IndexDamagedError
-from state.generation import read_marker
-from state.layout import StateLayout
-from state.manifest import BatchManifest, manifest_names
-from streaming.commit_record import CommitRecord, digest, parse
-from streaming.epoch import newest_batch, query_id, raw_offset, read_epoch
-from table.hoodie_table import HoodieTable
-from table.timeline import Timeline
+from tagstream.state.durable import batch_of
+from tagstream.state.epoch import complete_epochs
+from tagstream.state.errors import IndexDamagedError
+from tagstream.state.generation import read_marker
+from tagstream.state.layout import StateLayout
+from tagstream.state.manifest import BatchManifest, manifest_names
+from tagstream.streaming.commit_record import CommitRecord, digest, parse
+from tagstream.streaming.epoch import newest_batch, query_id, raw_offset, read_epoch
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.timeline import Timeline
 
 RETAINED_BATCHES = 100  # Spark's default of spark.sql.streaming.minBatchesToRetain
 

@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state.layout import OrderingKind
-from state.ordering import decode_ordering, ordering_kind
-from streaming.decode.defaults import avro_defaults
-from streaming.decode.key_decoder import KeyDecoder
-from streaming.options import Options
-from table.errors import ConfigError
-from table.hoodie_table import HoodieTable
-from table.key_encoding import names_single_key
-from table.keys import KeyGenerator
-from table.schema import avro_to_arrow
+from tagstream.state.layout import OrderingKind
+from tagstream.state.ordering import decode_ordering, ordering_kind
+from tagstream.streaming.decode.defaults import avro_defaults
+from tagstream.streaming.decode.key_decoder import KeyDecoder
+from tagstream.streaming.options import Options
+from tagstream.table.errors import ConfigError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.key_encoding import names_single_key
+from tagstream.table.keys import KeyGenerator
+from tagstream.table.schema import avro_to_arrow
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streaming.errors import CheckpointError
+from tagstream.streaming.errors import CheckpointError
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from streaming.options import Options
-from table.errors import TagstreamError
+from tagstream.streaming.options import Options
+from tagstream.table.errors import TagstreamError
 
-# The last line of a Python worker's traceback, as Spark passes it on: "state.errors.StateError: text".
-_OWN = re.compile(r"^(?:table|state|bootstrap|index|streaming)\.[\w.]*errors\.(\w+): (.+)$", re.MULTILINE)
+# The last line of a Python worker's traceback, as Spark passes it on: "tagstream.state.errors.StateError: text".
+_OWN = re.compile(r"^tagstream\.[\w.]*errors\.(\w+): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 

@@ -10,36 +10,36 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from index.registry import STATE, make_index
-from state.layout import StateLayout
-from state.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
-from streaming.checkpoint_files import choose_checkpoint_files
-from streaming.connector import connector_jars
-from streaming.context import INSERT_OVERWRITE, JobContext
-from streaming.cover import cover_table
-from streaming.crash import CrashPlan
-from streaming.decode_spec import DecodeSpec
-from streaming.epoch import query_id
-from streaming.errors import CheckpointError, StopRequested
-from streaming.lease_keeper import LeaseKeeper
-from streaming.metrics import Metrics
-from streaming.monitor import Monitor
-from streaming.options import Options
-from streaming.preflight import check_source
-from streaming.progress import Progress
-from streaming.pull_start import start_index
-from streaming.query import run_to_end, start_query
-from streaming.restart import Restart, restart_after
-from streaming.session import fix_state_settings, start_session
-from streaming.shutdown import StopFlag
-from streaming.sink import BatchSink
-from streaming.small_files import SmallFiles
-from streaming.table_match import open_or_create, stream_schema
-from table.bloom import BloomParams
-from table.buckets import check_bucketed
-from table.errors import ConfigError
-from table.hoodie_table import HoodieTable
-from table.write_context import WriterOptions
+from tagstream.index.registry import STATE, make_index
+from tagstream.state.layout import StateLayout
+from tagstream.state.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
+from tagstream.streaming.checkpoint_files import choose_checkpoint_files
+from tagstream.streaming.connector import connector_jars
+from tagstream.streaming.context import INSERT_OVERWRITE, JobContext
+from tagstream.streaming.cover import cover_table
+from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.decode_spec import DecodeSpec
+from tagstream.streaming.epoch import query_id
+from tagstream.streaming.errors import CheckpointError, StopRequested
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.metrics import Metrics
+from tagstream.streaming.monitor import Monitor
+from tagstream.streaming.options import Options
+from tagstream.streaming.preflight import check_source
+from tagstream.streaming.progress import Progress
+from tagstream.streaming.pull_start import start_index
+from tagstream.streaming.query import run_to_end, start_query
+from tagstream.streaming.restart import Restart, restart_after
+from tagstream.streaming.session import fix_state_settings, start_session
+from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.sink import BatchSink
+from tagstream.streaming.small_files import SmallFiles
+from tagstream.streaming.table_match import open_or_create, stream_schema
+from tagstream.table.bloom import BloomParams
+from tagstream.table.buckets import check_bucketed
+from tagstream.table.errors import ConfigError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.write_context import WriterOptions
 
 LOG = logging.getLogger("tagstream")
 DAY_MS = 86_400_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from table.config import ConfigKey, Kind, Status
+from tagstream.table.config import ConfigKey, Kind, Status
 
 _SECTION = "HBASE index"
 _ZOOKEEPER = "Hudi's own writers find HBase by it; this one goes to the Thrift server (tagstream.hbase.thrift.host)"

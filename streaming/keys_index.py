@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from index.registry import FACTS
-from table.config import ConfigKey, Kind
+from tagstream.index.registry import FACTS
+from tagstream.table.config import ConfigKey, Kind
 
 _INDEX = "Index"
 _NO_RECORD_INDEX = (

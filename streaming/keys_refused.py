@@ -6,7 +6,7 @@ out such a default can be brought along.
 
 from __future__ import annotations
 
-from table.config import ConfigKey, Family, Kind, Status
+from tagstream.table.config import ConfigKey, Family, Kind, Status
 
 _OTHER = "Known, not supported"
 _SERVICES = "this version runs no table services; run them with Hudi beside the job and remove the key here"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from table.config import ConfigKey, Kind
+from tagstream.table.config import ConfigKey, Kind
 
 _TABLE = "Table"
 _KEYGEN = "org.apache.hudi.keygen."

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from table import lease as leases
-from table.errors import LeaseLostError
-from table.lease import Lease, LeaseOwner
-from table.storage import Storage
+from tagstream.table import lease as leases
+from tagstream.table.errors import LeaseLostError
+from tagstream.table.lease import Lease, LeaseOwner
+from tagstream.table.storage import Storage
 
 LEASE_TTL_MS = 60_000
 

@@ -6,13 +6,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from streaming.bootstrap_explain import explain_start
-from streaming.bootstrap_only import run_bootstrap
-from streaming.cli import load_options
-from streaming.clock import clock_from_env
-from streaming.failure import explain
-from streaming.job import run_job
-from table.errors import ConfigError, TagstreamError
+from tagstream.streaming.bootstrap_explain import explain_start
+from tagstream.streaming.bootstrap_only import run_bootstrap
+from tagstream.streaming.cli import load_options
+from tagstream.streaming.clock import clock_from_env
+from tagstream.streaming.failure import explain
+from tagstream.streaming.job import run_job
+from tagstream.table.errors import ConfigError, TagstreamError
 
 
 def main(argv: Sequence[str]) -> int:

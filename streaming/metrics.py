@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from streaming.report import BatchReport
-from table.errors import ConfigError
+from tagstream.streaming.report import BatchReport
+from tagstream.table.errors import ConfigError
 
 _KINDS = ("inserts", "updates", "deletes", "moves", "late", "superseded", "quarantined")
 _BUCKETS = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600)

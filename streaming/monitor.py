@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming.metrics import Metrics
-from streaming.progress import Progress
-from streaming.report import BatchReport
+from tagstream.streaming.metrics import Metrics
+from tagstream.streaming.progress import Progress
+from tagstream.streaming.report import BatchReport
 
 
 class Monitor:

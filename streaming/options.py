@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, cast
 
-from index.registry import FACTS, STATE, IndexOptions
-from streaming import kafka_keys
-from streaming.keys import REGISTRY
-from streaming.options_index import index_options, index_warnings, relevant
-from streaming.resolve import Resolved, resolve
-from table.config import Entry, Value
-from table.errors import ConfigError
+from tagstream.index.registry import FACTS, STATE, IndexOptions
+from tagstream.streaming import kafka_keys
+from tagstream.streaming.keys import REGISTRY
+from tagstream.streaming.options_index import index_options, index_warnings, relevant
+from tagstream.streaming.resolve import Resolved, resolve
+from tagstream.table.config import Entry, Value
+from tagstream.table.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Options:
     """Effective options of one run.
 
     Sizes are bytes, intervals seconds, TTL days. ``explicit`` holds the names of the keys that the user gave (the rest
-    are defaults, or are taken from an existing table by ``streaming.table_match``). ``kafka_options`` are ready for
+    are defaults, or are taken from an existing table by ``tagstream.streaming.table_match``). ``kafka_options`` are ready for
     Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself.
     """
 

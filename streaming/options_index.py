@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from index.bloom import BloomIndexOptions
-from index.hbase.options import HbaseOptions
-from index.registry import FACTS, STATE, IndexOptions, type_of_class
-from streaming.resolve import Resolved
-from table.errors import ConfigError
+from tagstream.index.bloom import BloomIndexOptions
+from tagstream.index.hbase.options import HbaseOptions
+from tagstream.index.registry import FACTS, STATE, IndexOptions, type_of_class
+from tagstream.streaming.resolve import Resolved
+from tagstream.table.errors import ConfigError
 
 _MOVES = {
     "GLOBAL_BLOOM": "hoodie.bloom.index.update.partition.path",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from streaming.errors import SourceError
-from streaming.options import Options
+from tagstream.streaming.errors import SourceError
+from tagstream.streaming.options import Options
 
 CONNECT_S = 5.0
 

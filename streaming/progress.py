@@ -17,10 +17,10 @@ from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
-from bootstrap.report import BootstrapProgress
-from streaming.bootstrap_progress import LoadLog, bar
-from streaming.options import Options
-from streaming.report import BatchReport, RunTotals, line, size, summary
+from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.streaming.bootstrap_progress import LoadLog, bar
+from tagstream.streaming.options import Options
+from tagstream.streaming.report import BatchReport, RunTotals, line, size, summary
 
 LOG = logging.getLogger("tagstream")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from table.config import Entry
-from table.errors import ConfigError
+from tagstream.table.config import Entry
+from tagstream.table.errors import ConfigError
 
 
 def read_properties(path: Path, rank: int = 0, _seen: tuple[Path, ...] = ()) -> list[Entry]:

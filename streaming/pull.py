@@ -10,18 +10,18 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from index.base import OrderingCode, TableAsOf
-from index.bucket import BucketIndex
-from state.ordering import encode_ordering
-from streaming.context import JobContext
-from streaming.located import LOCATED_SQL, packed_columns
-from streaming.packed import unpack
-from streaming.pull_tag import PullSpec, tag_pulled
-from streaming.source import key_group_label
-from streaming.state_keys import record_keys
-from streaming.tag import good_and_bad
-from table.slice_lookup import key_reader, lookup_slice
-from table.write_status import WriteStatus
+from tagstream.index.base import OrderingCode, TableAsOf
+from tagstream.index.bucket import BucketIndex
+from tagstream.state.ordering import encode_ordering
+from tagstream.streaming.context import JobContext
+from tagstream.streaming.located import LOCATED_SQL, packed_columns
+from tagstream.streaming.packed import unpack
+from tagstream.streaming.pull_tag import PullSpec, tag_pulled
+from tagstream.streaming.source import key_group_label
+from tagstream.streaming.state_keys import record_keys
+from tagstream.streaming.tag import good_and_bad
+from tagstream.table.slice_lookup import key_reader, lookup_slice
+from tagstream.table.write_status import WriteStatus
 
 _LOCATED = pa.schema([("lane", pa.int32()), ("rows", pa.binary()), ("status", pa.string())])
 
@@ -42,7 +42,7 @@ def encode_known(column: pa.Array) -> pa.Array:
 
 
 def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
-    """``rows`` (``streaming.source.keyed_records``) with their places; nothing is written before Spark needs it."""
+    """``rows`` (``tagstream.streaming.source.keyed_records``) with their places; nothing is written before Spark needs it."""
     index = job.index
     assert index is not None
     look = table_as_of(job, rows.sparkSession)

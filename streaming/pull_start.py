@@ -7,10 +7,10 @@ import time
 
 from pyspark.sql import SparkSession
 
-from bootstrap.errors import IndexCoverageError
-from index.fill import fill, unknown_keys
-from streaming.context import JobContext
-from streaming.pull import table_as_of
+from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.index.fill import fill, unknown_keys
+from tagstream.streaming.context import JobContext
+from tagstream.streaming.pull import table_as_of
 
 LOG = logging.getLogger("tagstream")
 

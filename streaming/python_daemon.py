@@ -12,7 +12,13 @@ import importlib
 
 from pyspark.daemon import manager
 
-PRELOADED = ("pandas", "pyarrow.parquet", "bootstrap.tasks", "streaming.tag", "streaming.write")
+PRELOADED = (
+    "pandas",
+    "pyarrow.parquet",
+    "tagstream.bootstrap.tasks",
+    "tagstream.streaming.tag",
+    "tagstream.streaming.write",
+)
 
 
 def main() -> None:

@@ -7,14 +7,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from streaming.context import JobContext
-from streaming.epoch import newest_batch
-from streaming.errors import StopRequested
-from streaming.located import LOCATED_SQL
-from streaming.monitor import Monitor
-from streaming.sink import BatchSink
-from streaming.source import keyed_records, raw_records
-from streaming.tag import STATE_SCHEMA, TagSpec, make_tag_function
+from tagstream.streaming.context import JobContext
+from tagstream.streaming.epoch import newest_batch
+from tagstream.streaming.errors import StopRequested
+from tagstream.streaming.located import LOCATED_SQL
+from tagstream.streaming.monitor import Monitor
+from tagstream.streaming.sink import BatchSink
+from tagstream.streaming.source import keyed_records, raw_records
+from tagstream.streaming.tag import STATE_SCHEMA, TagSpec, make_tag_function
 
 POLL_S = 0.5
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from streaming import kafka_keys
-from table.config import ConfigKey, Entry, Registry, Status, Value
-from table.errors import ConfigError
+from tagstream.streaming import kafka_keys
+from tagstream.table.config import ConfigKey, Entry, Registry, Status, Value
+from tagstream.table.errors import ConfigError
 
 _OLD, _NEW = "hoodie.deltastreamer.", "hoodie.streamer."
 _STRICT = ("index.", "tagstream.")

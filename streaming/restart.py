@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from state.errors import IndexDamagedError
-from streaming.failure import own_errors
-from streaming.sink import BatchSink
-from table.errors import ForeignCommitError, InstantConflictError
+from tagstream.state.errors import IndexDamagedError
+from tagstream.streaming.failure import own_errors
+from tagstream.streaming.sink import BatchSink
+from tagstream.table.errors import ForeignCommitError, InstantConflictError
 
 _MOST = 5
 

@@ -11,8 +11,8 @@ import json
 import os
 from pathlib import Path
 
-from streaming.errors import CheckpointError
-from table.storage import Storage
+from tagstream.streaming.errors import CheckpointError
+from tagstream.table.storage import Storage
 
 _MARKER = "retiring.json"
 _SPARK = ("metadata", ".metadata.crc", "offsets", "commits", "state", "sources")

@@ -10,10 +10,13 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from streaming.checkpoint_files import QUICK_CHECKPOINT_FILES
-from streaming.packed import ROWS_PER_BATCH
+import tagstream
+from tagstream.streaming.checkpoint_files import QUICK_CHECKPOINT_FILES
+from tagstream.streaming.packed import ROWS_PER_BATCH
 
-PROJECT = Path(__file__).resolve().parent.parent
+# The folder that holds the package, in a checkout as in site-packages: what a worker needs on its path.
+PACKAGE = Path(tagstream.__file__).parent
+PROJECT = PACKAGE.parent
 # Python workers keep the memory of a batch for the next one, up to 256 MiB: given back to the system between two batches,
 # each of its pages would be cleared and mapped again.
 _WORKER_MEMORY = {
@@ -59,11 +62,11 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
         "spark.sql.files.openCostInBytes": str(64 << 10),
     }
     if not _ships_files(env):
-        defaults["spark.python.daemon.module"] = "streaming.python_daemon"
+        defaults["spark.python.daemon.module"] = "tagstream.streaming.python_daemon"
     if not submitted:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         env.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
-        log4j = PROJECT / "conf" / "log4j2.properties"
+        log4j = PACKAGE / "conf" / "log4j2.properties"
         defaults |= {
             "spark.master": DEFAULT_MASTER,
             "spark.ui.enabled": "false",

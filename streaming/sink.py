@@ -1,6 +1,6 @@
 """The sink: one micro-batch into one commit, exactly once.
 
-The steps of a batch; each is also a crash point of ``streaming.crash``:
+The steps of a batch; each is also a crash point of ``tagstream.streaming.crash``:
 
 1. ``profile_pinned``    the write profile is in the checkpoint; no attempt of this run decides with another one
 2. ``requested``         the instant's requested file exists
@@ -32,15 +32,15 @@ from typing import Any
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from state.manifest import BatchManifest
-from streaming.commit_record import CommitRecord, extra_metadata
-from streaming.context import JobContext
-from streaming.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
-from streaming.errors import BadRecordsError, StopRequested
-from streaming.pull import located_rows, replaced_groups
-from streaming.report import BatchReport
-from streaming.timeline_guard import TimelineGuard
-from streaming.write import (
+from tagstream.state.manifest import BatchManifest
+from tagstream.streaming.commit_record import CommitRecord, extra_metadata
+from tagstream.streaming.context import JobContext
+from tagstream.streaming.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
+from tagstream.streaming.errors import BadRecordsError, StopRequested
+from tagstream.streaming.pull import located_rows, replaced_groups
+from tagstream.streaming.report import BatchReport
+from tagstream.streaming.timeline_guard import TimelineGuard
+from tagstream.streaming.write import (
     INDEX_STATUS,
     QUARANTINE_STATUS,
     RESULT_SCHEMA,
@@ -48,10 +48,10 @@ from streaming.write import (
     WRITE_STATUS,
     make_write_function,
 )
-from streaming.written import unpack_rows
-from table import commit as protocol
-from table.commit_metadata import CommitMetadata
-from table.write_status import WriteStatus
+from tagstream.streaming.written import unpack_rows
+from tagstream.table import commit as protocol
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.write_status import WriteStatus
 
 LOG = logging.getLogger("tagstream")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from table.fs_view import FileSystemView
-from table.write_profile import SmallFile
-from table.write_status import FileKind, WriteStatus
+from tagstream.table.fs_view import FileSystemView
+from tagstream.table.write_profile import SmallFile
+from tagstream.table.write_status import FileKind, WriteStatus
 
 
 class SmallFiles:

@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from state.key_group import state_key_groups
-from streaming.decode.key_decoder import FLAG_BAD
-from streaming.decode_spec import DecodeSpec, cached_decoder
-from streaming.options import Options
-from streaming.packed import pack, split
-from streaming.position import LinePositions
+from tagstream.state.key_group import state_key_groups
+from tagstream.streaming.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.decode_spec import DecodeSpec, cached_decoder
+from tagstream.streaming.options import Options
+from tagstream.streaming.packed import pack, split
+from tagstream.streaming.position import LinePositions
 
 RAW_COLUMNS = ("key", "value", "src", "pos_hi", "pos_lo")
 _BLOCK_ROWS = 1 << 16

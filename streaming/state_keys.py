@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
+from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 
 
 def state_keys(keys: pa.Array, partitions: pa.Array, *, global_index: bool) -> pa.Array:

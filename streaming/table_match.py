@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streaming.options import Options
-from table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
-from table.hoodie_table import HoodieTable
-from table.schema import arrow_to_avro, avro_json, avro_to_arrow
-from table.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
+from tagstream.streaming.options import Options
+from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import arrow_to_avro, avro_json, avro_to_arrow
+from tagstream.table.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
 
 GENERATOR_CLASSES = {
     "SIMPLE": "SimpleKeyGenerator",

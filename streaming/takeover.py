@@ -11,11 +11,11 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streaming.commit_record import STREAMER_KEY, parse
-from streaming.context import JobContext
-from streaming.errors import CheckpointError
-from table.storage import Storage
-from table.timeline import Timeline
+from tagstream.streaming.commit_record import STREAMER_KEY, parse
+from tagstream.streaming.context import JobContext
+from tagstream.streaming.errors import CheckpointError
+from tagstream.table.storage import Storage
+from tagstream.table.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
 _FILE = "takeover.json"
@@ -24,7 +24,7 @@ _VERSION = 2
 
 @dataclass(frozen=True)
 class Takeover:
-    """What the generation covers is in its own mark (``state.generation.GenerationMarker.covered``)."""
+    """What the generation covers is in its own mark (``tagstream.state.generation.GenerationMarker.covered``)."""
 
     generation: int
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 
-from streaming.commit_record import CommitRecord, digest
-from streaming.context import JobContext
-from streaming.coverage import is_archived
-from streaming.epoch import Epoch
-from streaming.errors import StopRequested
-from table.errors import ForeignCommitError, TableError
-from table.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
-from table.instant import Instant, State
-from table.names import next_instant
-from table.rollback import resume_rollbacks, rollback
-from table.sweep import sweep
-from table.timeline import Timeline
+from tagstream.streaming.commit_record import CommitRecord, digest
+from tagstream.streaming.context import JobContext
+from tagstream.streaming.coverage import is_archived
+from tagstream.streaming.epoch import Epoch
+from tagstream.streaming.errors import StopRequested
+from tagstream.table.errors import ForeignCommitError, TableError
+from tagstream.table.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
+from tagstream.table.instant import Instant, State
+from tagstream.table.names import next_instant
+from tagstream.table.rollback import resume_rollbacks, rollback
+from tagstream.table.sweep import sweep
+from tagstream.table.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
 _WAIT_S = 1.0
@@ -80,7 +80,7 @@ def _next_instant(job: JobContext) -> str:
 class TimelineGuard:
     """Knows the commits that the index covers; whatever else appears on the timeline, or goes, ends the query.
 
-    The job then brings the index up to the table (``streaming.cover``) and starts the query again.
+    The job then brings the index up to the table (``tagstream.streaming.cover``) and starts the query again.
     """
 
     def __init__(self, job: JobContext) -> None:

@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from index.base import HoodieIndex
-from state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
-from streaming.crash import CrashPlan
-from streaming.decode_spec import DecodeSpec
-from streaming.located import OP_BAD, OP_DELETE_NATURAL
-from streaming.packed import file_group_codes, unpack
-from streaming.quarantine import write_quarantine
-from streaming.state_keys import record_keys
-from streaming.written import Told, pack_rows, written_rows
-from table.file_writer import write_file_group
-from table.hoodie_table import HoodieTable
-from table.names import write_token
-from table.write_context import WriteContext, WriterOptions
+from tagstream.index.base import HoodieIndex
+from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
+from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.decode_spec import DecodeSpec
+from tagstream.streaming.located import OP_BAD, OP_DELETE_NATURAL
+from tagstream.streaming.packed import file_group_codes, unpack
+from tagstream.streaming.quarantine import write_quarantine
+from tagstream.streaming.state_keys import record_keys
+from tagstream.streaming.written import Told, pack_rows, written_rows
+from tagstream.table.file_writer import write_file_group
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.names import write_token
+from tagstream.table.write_context import WriteContext, WriterOptions
 
 RESULT_SCHEMA = "kind string, payload string"
 WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS, INDEX_STATUS = "write", "tag", "quarantine", "index"

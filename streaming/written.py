@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from index.base import WRITTEN_SCHEMA, HoodieIndex
-from state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
-from streaming.located import OP_DELETE_NATURAL
-from streaming.pull_tag import MOVED
+from tagstream.index.base import WRITTEN_SCHEMA, HoodieIndex
+from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
+from tagstream.streaming.located import OP_DELETE_NATURAL
+from tagstream.streaming.pull_tag import MOVED
 
 Told = Literal["nothing", "deleted", "all"]
 
@@ -26,7 +26,7 @@ def told(index: HoodieIndex | None) -> Told:
 
 
 def written_rows(rows: pa.Table, keys: pa.Array) -> pa.Table:
-    """``index.base.WRITTEN_SCHEMA`` of a task's located rows; ``keys`` are their record keys.
+    """``tagstream.index.base.WRITTEN_SCHEMA`` of a task's located rows; ``keys`` are their record keys.
 
     The delete that a move leaves at the old place is left out: the key comes with its new place from another task.
     """

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.data_file import begin_data_file, publish_data_file
-from table.file_group import FileSlice
-from table.hoodie_table import HoodieTable
-from table.log.block import avro_data_block, data_block
-from table.log.delete_block import delete_blocks
-from table.log.writer import write_log_file
-from table.names import log_file_name
-from table.partition_metadata import ensure_partition, join
-from table.schema import RECORD_KEY
-from table.write_context import WriteContext
-from table.write_rows import ORDERING, new_rows, split_inserts
-from table.write_status import FileKind, WriteStat, WriteStatus
+from tagstream.table.data_file import begin_data_file, publish_data_file
+from tagstream.table.file_group import FileSlice
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.log.block import avro_data_block, data_block
+from tagstream.table.log.delete_block import delete_blocks
+from tagstream.table.log.writer import write_log_file
+from tagstream.table.names import log_file_name
+from tagstream.table.partition_metadata import ensure_partition, join
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.write_context import WriteContext
+from tagstream.table.write_rows import ORDERING, new_rows, split_inserts
+from tagstream.table.write_status import FileKind, WriteStat, WriteStatus
 
 
 def append(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from table.names import new_file_id
-from table.write_profile import WriteProfile
+from tagstream.table.names import new_file_id
+from tagstream.table.write_profile import WriteProfile
 
 INT32 = npt.NDArray[np.int32]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import fastavro
 
-from table.errors import CorruptFileError
+from tagstream.table.errors import CorruptFileError
 
 MAGIC = b"Obj\x01"
 _STRING = {"type": "string", "avro.java.string": "String"}

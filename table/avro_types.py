@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from table.errors import UnsupportedTableError
+from tagstream.table.errors import UnsupportedTableError
 
 _PLAIN = {
     "int": pa.int32(),

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from table.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
-from table.errors import CorruptFileError, InvalidKeyError, TableError
-from table.parquet_options import writer_options
-from table.schema import RECORD_KEY
+from tagstream.table.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
+from tagstream.table.errors import CorruptFileError, InvalidKeyError, TableError
+from tagstream.table.parquet_options import writer_options
+from tagstream.table.schema import RECORD_KEY
 
 BLOOM_KEY = b"org.apache.hudi.bloomfilter"
 BLOOM_TYPE_KEY = b"hoodie_bloom_filter_type_code"

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.murmur import KeyHasher
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.murmur import KeyHasher
 
 SIMPLE = "SIMPLE"
 DYNAMIC_V0 = "DYNAMIC_V0"

@@ -17,14 +17,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-from table.avro_timeline import REQUESTED_REPLACE, write_record
-from table.commit_metadata import CommitMetadata
-from table.errors import InstantConflictError
-from table.hoodie_table import HoodieTable
-from table.instant import REPLACE_COMMIT, Instant, State
-from table.markers import TEMP_FOLDER, delete_markers, list_markers
-from table.storage import Storage
-from table.write_status import WriteStatus
+from tagstream.table.avro_timeline import REQUESTED_REPLACE, write_record
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import REPLACE_COMMIT, Instant, State
+from tagstream.table.markers import TEMP_FOLDER, delete_markers, list_markers
+from tagstream.table.storage import Storage
+from tagstream.table.write_status import WriteStatus
 
 
 def request(table: HoodieTable, instant: str, action: str) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from table.avro_timeline import MAGIC, read_record
-from table.errors import CorruptFileError
-from table.write_status import WriteStat, WriteStatus
+from tagstream.table.avro_timeline import MAGIC, read_record
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.write_status import WriteStat, WriteStatus
 
 SCHEMA_KEY = "schema"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
-from table.errors import ConfigError
+from tagstream.table.errors import ConfigError
 
 Value = str | int | float | bool | tuple[str, ...] | None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from table.errors import UnsupportedTableError
+from tagstream.table.errors import UnsupportedTableError
 
 
 def conform(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:

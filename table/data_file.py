@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 
-from table.errors import InstantConflictError
-from table.hoodie_table import HoodieTable
-from table.instant import Instant, State
-from table.markers import create_marker, marker_folder
-from table.partition_metadata import join
-from table.write_context import WriteContext
-from table.write_status import FileKind
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import Instant, State
+from tagstream.table.markers import create_marker, marker_folder
+from tagstream.table.partition_metadata import join
+from tagstream.table.write_context import WriteContext
+from tagstream.table.write_status import FileKind
 
 _SUFFIX = ".staged"
 

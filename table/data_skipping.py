@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from table.column_range import ColumnRange, may_match
-from table.file_group import FileSlice
-from table.filters import Comparison, Filter, bind, matching
-from table.footer_ranges import footer_ranges
-from table.hoodie_table import HoodieTable
-from table.metadata.column_stats import metadata_ranges
-from table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
-from table.partition_ranges import partition_ranges
-from table.timeline import Timeline
+from tagstream.table.column_range import ColumnRange, may_match
+from tagstream.table.file_group import FileSlice
+from tagstream.table.filters import Comparison, Filter, bind, matching
+from tagstream.table.footer_ranges import footer_ranges
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.metadata.column_stats import metadata_ranges
+from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
+from tagstream.table.partition_ranges import partition_ranges
+from tagstream.table.timeline import Timeline
 
 Ranges = dict[str, ColumnRange]
 

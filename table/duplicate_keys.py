@@ -10,12 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import TableError
-from table.fs_view import FileSystemView
-from table.hoodie_table import HoodieTable
-from table.schema import RECORD_KEY
-from table.slice_reader import SliceReader
-from table.snapshot import snapshot_schema
+from tagstream.table.errors import TableError
+from tagstream.table.fs_view import FileSystemView
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.slice_reader import SliceReader
+from tagstream.table.snapshot import snapshot_schema
 
 _Hashes = npt.NDArray[np.uint64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from table.partition_metadata import join
+from tagstream.table.partition_metadata import join
 
 
 @dataclass(frozen=True)

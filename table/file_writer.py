@@ -5,15 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.append import append
-from table.errors import ForeignCommitError
-from table.file_group import FileSlice
-from table.hoodie_table import HoodieTable
-from table.schema import RECORD_KEY
-from table.upsert import write_base_file
-from table.write_context import WriteContext
-from table.write_rows import IS_INSERT, ORDERING
-from table.write_status import WriteStatus
+from tagstream.table.append import append
+from tagstream.table.errors import ForeignCommitError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.upsert import write_base_file
+from tagstream.table.write_context import WriteContext
+from tagstream.table.write_rows import IS_INSERT, ORDERING
+from tagstream.table.write_status import WriteStatus
 
 
 def write_file_group(

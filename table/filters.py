@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import ConfigError
+from tagstream.table.errors import ConfigError
 
 
 class Op(StrEnum):

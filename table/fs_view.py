@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from table.file_group import BaseFile, FileSlice, LogFile
-from table.names import parse_base_file_name, parse_log_file_name
-from table.partition_metadata import list_partitions
-from table.storage import Storage
-from table.timeline import Timeline
+from tagstream.table.file_group import BaseFile, FileSlice, LogFile
+from tagstream.table.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.partition_metadata import list_partitions
+from tagstream.table.storage import Storage
+from tagstream.table.timeline import Timeline
 
 
 @dataclass

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.errors import InvalidKeyError
+from tagstream.table.errors import InvalidKeyError
 
 HashCodes = npt.NDArray[np.int32]
 _UInt32s = npt.NDArray[np.uint32]

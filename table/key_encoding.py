@@ -9,9 +9,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.hoodie_table import HoodieTable
-from table.schema import RECORD_KEY
-from table.snapshot import scan_snapshot
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.snapshot import scan_snapshot
 
 
 def names_single_key(table: HoodieTable) -> bool | None:

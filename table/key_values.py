@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import ConfigError
+from tagstream.table.errors import ConfigError
 
 # What the complex generator writes for a part that has no value.
 NULL_PART = "__null__"

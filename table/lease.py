@@ -14,8 +14,8 @@ import socket
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from table.errors import CorruptFileError, LeaseLostError
-from table.storage import META_FOLDER, Storage
+from tagstream.table.errors import CorruptFileError, LeaseLostError
+from tagstream.table.storage import META_FOLDER, Storage
 
 LEASE_PREFIX = ".tagstream_lease."
 

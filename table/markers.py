@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from table.partition_metadata import join
-from table.storage import META_FOLDER, Storage
-from table.write_status import FileKind
+from tagstream.table.partition_metadata import join
+from tagstream.table.storage import META_FOLDER, Storage
+from tagstream.table.write_status import FileKind
 
 TEMP_FOLDER = f"{META_FOLDER}/.temp"
 _SUFFIX = re.compile(r"^(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)$")

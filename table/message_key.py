@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from table.errors import InvalidKeyError
-from table.key_values import EMPTY_PART, NULL_PART, java_double, to_strings
+from tagstream.table.errors import InvalidKeyError
+from tagstream.table.key_values import EMPTY_PART, NULL_PART, java_double, to_strings
 
 
 class _Literal(str):

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import CorruptFileError
+from tagstream.table.errors import CorruptFileError
 
 # The root of our name-based UUIDs. Changing it changes every file id: never do.
 _FILE_ID_NAMESPACE = uuid.UUID("6f6fbb4a-2f0e-5a35-9d0f-7a4c6e1b8f21")

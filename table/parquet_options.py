@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from table.errors import ConfigError
+from tagstream.table.errors import ConfigError
 
 # Level 6 is what the JVM writes; Arrow's own default for gzip is 9, which is slower for little.
 _CODECS: dict[str, tuple[str, int | None]] = {

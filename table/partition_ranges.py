@@ -10,9 +10,9 @@ import re
 
 import pyarrow as pa
 
-from table.column_range import UNKNOWN, ColumnRange
-from table.partition_path import DEFAULT_PARTITION
-from table.table_config import TableConfig
+from tagstream.table.column_range import UNKNOWN, ColumnRange
+from tagstream.table.partition_path import DEFAULT_PARTITION
+from tagstream.table.table_config import TableConfig
 
 _GENERATORS = ("SimpleKeyGenerator", "ComplexKeyGenerator")
 _NO_VALUE = (DEFAULT_PARTITION, "default", "")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from table import avro_types
-from table.errors import UnsupportedTableError
+from tagstream.table import avro_types
+from tagstream.table.errors import UnsupportedTableError
 
 COMMIT_TIME = "_hoodie_commit_time"
 COMMIT_SEQNO = "_hoodie_commit_seqno"

@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import CorruptFileError
-from table.file_group import FileSlice
-from table.hoodie_table import HoodieTable
-from table.merge import merge_base
-from table.schema import RECORD_KEY
-from table.slice_reader import SliceReader
-from table.snapshot import snapshot_schema
-from table.timeline import Timeline
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.merge import merge_base
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.slice_reader import SliceReader
+from tagstream.table.snapshot import snapshot_schema
+from tagstream.table.timeline import Timeline
 
 
 def key_reader(table: HoodieTable, timeline: Timeline, as_of: str, ordering_type: pa.DataType | None) -> SliceReader:

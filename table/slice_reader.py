@@ -10,18 +10,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.base_file import open_base_file
-from table.conform import conform
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.file_group import FileSlice
-from table.hoodie_table import HoodieTable
-from table.log.block import LogBlock
-from table.log.format import BlockType
-from table.log.reader import scan_log_file
-from table.merge import LogBatch, MergedLog, merge_base, merge_log
-from table.schema import OPERATION, RECORD_KEY
-from table.table_config import MergeMode
-from table.timeline import Timeline
+from tagstream.table.base_file import open_base_file
+from tagstream.table.conform import conform
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.log.block import LogBlock
+from tagstream.table.log.format import BlockType
+from tagstream.table.log.reader import scan_log_file
+from tagstream.table.merge import LogBatch, MergedLog, merge_base, merge_log
+from tagstream.table.schema import OPERATION, RECORD_KEY
+from tagstream.table.table_config import MergeMode
+from tagstream.table.timeline import Timeline
 
 DELETED_FIELD = "_hoodie_is_deleted"
 _BATCH_ROWS = 65_536

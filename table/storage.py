@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from table.errors import ConfigError, InvalidPartitionPathError
+from tagstream.table.errors import ConfigError, InvalidPartitionPathError
 
 META_FOLDER = ".hoodie"
 _TEMP_PREFIX = ".tagstream_tmp_"

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from table.avro_timeline import read_record
-from table.commit_metadata import CommitMetadata
-from table.errors import CorruptFileError
-from table.instant import (
+from tagstream.table.avro_timeline import read_record
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.instant import (
     COMPACTION,
     COMPLETED_ACTION,
     LOG_COMPACTION,
@@ -21,7 +21,7 @@ from table.instant import (
     Instant,
     parse_instant,
 )
-from table.storage import Storage
+from tagstream.table.storage import Storage
 
 FileGroupId = tuple[str, str]
 

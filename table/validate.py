@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.base_file import read_footer, read_keys
-from table.duplicate_keys import DuplicateKeys
-from table.errors import TableError
-from table.fs_view import FileSystemView
-from table.hoodie_table import HoodieTable
-from table.log.block import LogBlock
-from table.log.format import BlockType
-from table.log.reader import scan_log_file
-from table.markers import TEMP_FOLDER
-from table.names import parse_base_file_name, parse_log_file_name
-from table.partition_metadata import METAFILE_NAMES, join
-from table.slice_reader import RECORD_BLOCKS
-from table.storage import META_FOLDER, Storage
-from table.timeline import Timeline
-from table.write_status import WriteStat
+from tagstream.table.base_file import read_footer, read_keys
+from tagstream.table.duplicate_keys import DuplicateKeys
+from tagstream.table.errors import TableError
+from tagstream.table.fs_view import FileSystemView
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.log.block import LogBlock
+from tagstream.table.log.format import BlockType
+from tagstream.table.log.reader import scan_log_file
+from tagstream.table.markers import TEMP_FOLDER
+from tagstream.table.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.partition_metadata import METAFILE_NAMES, join
+from tagstream.table.slice_reader import RECORD_BLOCKS
+from tagstream.table.storage import META_FOLDER, Storage
+from tagstream.table.timeline import Timeline
+from tagstream.table.write_status import WriteStat
 
 _Stats = Mapping[str, WriteStat]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from table.base_file import DEFAULT_ROW_GROUP_BYTES
-from table.bloom import BloomParams
-from table.schema import avro_json, with_meta, with_meta_avro
-from table.timeline import Timeline
+from tagstream.table.base_file import DEFAULT_ROW_GROUP_BYTES
+from tagstream.table.bloom import BloomParams
+from tagstream.table.schema import avro_json, with_meta, with_meta_avro
+from tagstream.table.timeline import Timeline
 
 MIB = 1024 * 1024
 

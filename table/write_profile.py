@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from table.errors import TableError
+from tagstream.table.errors import TableError
 
 WRITE_PROFILE_VERSION = 1
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.conform import conform
-from table.names import seqnos
-from table.schema import FILE_NAME, META_COLUMNS, RECORD_KEY
-from table.write_context import WriteContext
+from tagstream.table.conform import conform
+from tagstream.table.names import seqnos
+from tagstream.table.schema import FILE_NAME, META_COLUMNS, RECORD_KEY
+from tagstream.table.write_context import WriteContext
 
 IS_INSERT = "_is_insert"
 ORDERING = "_ordering"

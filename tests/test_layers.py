@@ -84,15 +84,15 @@ def test_imports_go_one_way() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("table/x.py", "from state.codec import decode"),
+        ("table/x.py", "from tagstream.state.codec import decode"),
         ("table/x.py", "import rocksdict"),
         ("table/x.py", "def f():\n    from pyspark.sql import Row"),
         ("index/x.py", "import state"),
-        ("state/x.py", "import index.bloom"),
-        ("state/x.py", "if TYPE_CHECKING:\n    from streaming.tag import tag"),
-        ("bootstrap/x.py", "import importlib\nimportlib.import_module('streaming.query')"),
+        ("state/x.py", "import tagstream.index.bloom"),
+        ("state/x.py", "if TYPE_CHECKING:\n    from tagstream.streaming.tag import tag"),
+        ("bootstrap/x.py", "import importlib\nimportlib.import_module('tagstream.streaming.query')"),
         ("streaming/x.py", "import run_stream"),
-        ("streaming/x.py", "from admin.cli import parser"),
+        ("streaming/x.py", "from tagstream.admin.cli import parser"),
         ("admin/x.py", "from pyspark.sql import SparkSession"),
         ("admin/x.py", "import rocksdict"),
         ("streaming/x.py", "from kafka import KafkaConsumer"),
@@ -108,11 +108,14 @@ def test_an_upward_import_is_found(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("index/x.py", "from table.keys import KeyGenerator"),
+        ("index/x.py", "from tagstream.table.keys import KeyGenerator"),
         ("state/x.py", "import rocksdict"),
-        ("bootstrap/x.py", "from state.snapshot import ingest"),
-        ("streaming/x.py", "from pyspark.sql import DataFrame\nfrom state.tag_group import tag_key_group"),
-        ("admin/x.py", "from state.bulk_load import bulk_load\nfrom streaming.takeover import Takeover"),
+        ("bootstrap/x.py", "from tagstream.state.snapshot import ingest"),
+        ("streaming/x.py", "from pyspark.sql import DataFrame\nfrom tagstream.state.tag_group import tag_key_group"),
+        (
+            "admin/x.py",
+            "from tagstream.state.bulk_load import bulk_load\nfrom tagstream.streaming.takeover import Takeover",
+        ),
         ("bench/x.py", "import streaming, tests.support.events, kafka"),
     ],
 )

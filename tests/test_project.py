@@ -17,13 +17,11 @@ def requirements() -> list[str]:
     return [*PROJECT["project"]["dependencies"], *(each for extra in extras for each in extra)]
 
 
-def test_every_package_is_listed() -> None:
-    found = {
-        init.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for top in TOP_LEVEL
-        for init in (ROOT / top).rglob("__init__.py")
-    }
-    assert set(PROJECT["tool"]["setuptools"]["packages"]) == found
+def test_the_package_links_every_folder_of_the_product() -> None:
+    """One import name: `tagstream.state` is `state/`, in a checkout and in a wheel, and nothing else is installed."""
+    links = {path.name: path.readlink() for path in (ROOT / "tagstream").iterdir() if path.is_symlink()}
+    assert links == {name: Path("..") / name for name in (*TOP_LEVEL, "conf") if name != "bench"}
+    assert PROJECT["tool"]["setuptools"]["packages"]["find"]["include"] == ["tagstream*"]
 
 
 def test_every_folder_of_sources_is_a_package() -> None:

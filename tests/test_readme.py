@@ -15,7 +15,7 @@ from tests.support.process import Process
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK_SECONDS = 400.0
 # What a reader's clone holds; everything else (out/ above all) is the test's own.
-SHARED = [".venv", ".jars", "Makefile", "README.md", "conf", "run_stream.py", "tagstream.py", "pyproject.toml"]
+SHARED = [".venv", ".jars", "Makefile", "README.md", "conf", "run_stream.py", "tagstream", "pyproject.toml"]
 SHARED += ["admin", "bench", "bootstrap", "index", "state", "streaming", "table", "tests"]
 
 

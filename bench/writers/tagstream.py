@@ -23,13 +23,13 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from bootstrap.report import BootstrapProgress
-from streaming.cli import load_options
-from streaming.crash import CrashPlan
-from streaming.job import open_table, stream
-from streaming.report import BatchReport
-from streaming.session import start_session
-from streaming.shutdown import StopFlag
+from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.streaming.cli import load_options
+from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.job import open_table, stream
+from tagstream.streaming.report import BatchReport
+from tagstream.streaming.session import start_session
+from tagstream.streaming.shutdown import StopFlag
 
 _LISTENER_S = 60.0
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from index.hbase.errors import HbaseRowError
+from tagstream.index.hbase.errors import HbaseRowError
 
 FAMILY = b"_s"
 COMMIT_TS = b"_s:commit_ts"

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from Hbase_thrift import IllegalArgument
 from thriftpy2.thrift import TException
 
-from index.hbase.cells import COLUMNS, FAMILY, LOCATIONS, to_locations
-from index.hbase.errors import HbaseTableError, HbaseUnavailableError
-from index.hbase.options import HbaseOptions
+from tagstream.index.hbase.cells import COLUMNS, FAMILY, LOCATIONS, to_locations
+from tagstream.index.hbase.errors import HbaseTableError, HbaseUnavailableError
+from tagstream.index.hbase.options import HbaseOptions
 
 log = logging.getLogger(__name__)
 

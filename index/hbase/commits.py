@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from index.base import TableAsOf
-from index.hbase.errors import HbaseRowError
-from table.avro_timeline import read_record
-from table.hoodie_table import HoodieTable
-from table.instant import REPLACE_COMMIT, ROLLBACK
-from table.timeline import Timeline
+from tagstream.index.base import TableAsOf
+from tagstream.index.hbase.errors import HbaseRowError
+from tagstream.table.avro_timeline import read_record
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import REPLACE_COMMIT, ROLLBACK
+from tagstream.table.timeline import Timeline
 
 _CLUSTER = "CLUSTER"
 

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from index.base import HoodieIndex, TableAsOf, location_schema
-from index.hbase.cells import LOCATIONS, to_cells
-from index.hbase.client import SHELL, HbaseClient, HbaseTable
-from index.hbase.commits import Commits
-from index.hbase.errors import HbaseError, HbaseTableError
-from index.hbase.options import HbaseOptions
-from index.hbase.rate_limit import RateLimiter
-from index.hbase.row_keys import plain_row_keys, rebalanced_row_keys
+from tagstream.index.base import HoodieIndex, TableAsOf, location_schema
+from tagstream.index.hbase.cells import LOCATIONS, to_cells
+from tagstream.index.hbase.client import SHELL, HbaseClient, HbaseTable
+from tagstream.index.hbase.commits import Commits
+from tagstream.index.hbase.errors import HbaseError, HbaseTableError
+from tagstream.index.hbase.options import HbaseOptions
+from tagstream.index.hbase.rate_limit import RateLimiter
+from tagstream.index.hbase.row_keys import plain_row_keys, rebalanced_row_keys
 
 log = logging.getLogger(__name__)
 

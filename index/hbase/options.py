@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from table.errors import ConfigError
+from tagstream.table.errors import ConfigError
 
 SIMPLE = "simple"
 # Hudi lets a task do ten batches of gets a second (`SparkHoodieHBaseIndex.locationTagFunction`).

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state.ordering import encode_ordering, ordering_kind
-from state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
-from streaming.decode.json_decoder import JsonDecoder
-from streaming.state_keys import state_keys
-from table.errors import ConfigError, InvalidKeyError
-from table.keys import KeyGenerator, check_partition_path, record_key_from_message
-from table.partition_path import DEFAULT_PARTITION
+from tagstream.state.ordering import encode_ordering, ordering_kind
+from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
+from tagstream.streaming.decode.json_decoder import JsonDecoder
+from tagstream.streaming.state_keys import state_keys
+from tagstream.table.errors import ConfigError, InvalidKeyError
+from tagstream.table.keys import KeyGenerator, check_partition_path, record_key_from_message
+from tagstream.table.partition_path import DEFAULT_PARTITION
 
 FLAG_BAD = 8
 DELETED = "_hoodie_is_deleted"

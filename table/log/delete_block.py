@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.log import ordering_wrapper
-from table.log.format import I32, BlockType, HeaderKey, encode_block
-from table.log.varint import joined, prefixed, zigzag, zigzags
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.log import ordering_wrapper
+from tagstream.table.log.format import I32, BlockType, HeaderKey, encode_block
+from tagstream.table.log.varint import joined, prefixed, zigzag, zigzags
 
 _VERSION = 3
 _NULLABLE_TEXT = ["null", "string"]

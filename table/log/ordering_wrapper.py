@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from table.errors import UnsupportedTableError
-from table.log.varint import binary_array, prefixed, zigzags
+from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.log.varint import binary_array, prefixed, zigzags
 
 INT, LONG, ARRAY = 2, 3, 12
 _NAMESPACE = "org.apache.hudi.avro.model"

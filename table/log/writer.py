@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from table.errors import TableError
-from table.log.format import ROLLBACK_COMMAND, BlockType, HeaderKey, encode_block
+from tagstream.table.errors import TableError
+from tagstream.table.log.format import ROLLBACK_COMMAND, BlockType, HeaderKey, encode_block
 
 
 def write_log_file(path: str, blocks: Iterable[bytes]) -> int:

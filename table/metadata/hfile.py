@@ -19,10 +19,18 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import UnsupportedTableError
-from table.log.block import LogBlock
-from table.metadata.hfile_block import DATA, FILE_INFO, INNER_INDEXES, ROOT_INDEX, Block, FileRange, read_block
-from table.metadata.hfile_trailer import Trailer, read_info, read_trailer
+from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.log.block import LogBlock
+from tagstream.table.metadata.hfile_block import (
+    DATA,
+    FILE_INFO,
+    INNER_INDEXES,
+    ROOT_INDEX,
+    Block,
+    FileRange,
+    read_block,
+)
+from tagstream.table.metadata.hfile_trailer import Trailer, read_info, read_trailer
 
 SCHEMA: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 

@@ -23,8 +23,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.metadata.crc32c import crc32c_of_pieces
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.metadata.crc32c import crc32c_of_pieces
 
 DATA: Final = b"DATABLK*"
 ROOT_INDEX: Final = b"IDXROOT2"

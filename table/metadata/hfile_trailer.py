@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from table.errors import UnsupportedTableError
-from table.metadata.hfile_block import Codec, FileRange
+from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.metadata.hfile_block import Codec, FileRange
 
 _TRAILER_SIZE: Final = 4096
 _MAGIC: Final = b'TRABLK"$'

@@ -13,20 +13,20 @@ from typing import Final
 
 import pyarrow as pa
 
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.file_group import FileSlice
-from table.fs_view import FileSystemView
-from table.hoodie_table import HoodieTable
-from table.log.block import LogBlock
-from table.log.format import BlockType
-from table.log.reader import scan_log_file
-from table.metadata.hfile import HFile
-from table.metadata.name_hash import partition_name
-from table.metadata.records import FILES, Record, decode, merged
-from table.properties import read_properties
-from table.storage import META_FOLDER, Storage
-from table.table_config import TableConfig
-from table.timeline import Timeline
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.fs_view import FileSystemView
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.log.block import LogBlock
+from tagstream.table.log.format import BlockType
+from tagstream.table.log.reader import scan_log_file
+from tagstream.table.metadata.hfile import HFile
+from tagstream.table.metadata.name_hash import partition_name
+from tagstream.table.metadata.records import FILES, Record, decode, merged
+from tagstream.table.properties import read_properties
+from tagstream.table.storage import META_FOLDER, Storage
+from tagstream.table.table_config import TableConfig
+from tagstream.table.timeline import Timeline
 
 FOLDER: Final = f"{META_FOLDER}/metadata"
 FILES_PARTITION, COLUMN_STATS_PARTITION, RECORD_INDEX_PARTITION = "files", "column_stats", "record_index"

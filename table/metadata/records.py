@@ -17,8 +17,8 @@ from typing import Any, Final
 import fastavro
 import fastavro.schema
 
-from table.errors import CorruptFileError
-from table.log.varint import zigzag
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.log.varint import zigzag
 
 Record = dict[str, Any]
 

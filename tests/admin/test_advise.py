@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from admin.advise import run_advise
-from admin.advise_choice import INDEXES
-from admin.advise_measures import Measures
-from admin.cli import parser
-from admin.main import main
-from admin.text import TerminalOutput
-from table.hoodie_table import HoodieTable
-from table.schema import META_COLUMNS
-from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.admin.advise import run_advise
+from tagstream.admin.advise_choice import INDEXES
+from tagstream.admin.advise_measures import Measures
+from tagstream.admin.cli import parser
+from tagstream.admin.main import main
+from tagstream.admin.text import TerminalOutput
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import META_COLUMNS
+from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.admin.command import run, run_json, state_of
 from tests.table.reference import FOLDER, unpack
 from tests.table.writer import SCHEMA, START_MS, Row, Writer, row

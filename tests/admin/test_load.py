@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from admin.entries import Entries, entries_of, key_groups_of, record_keys, state_keys
-from admin.errors import AdminError
-from admin.load import Carrier
-from state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
-from state.generation import newest_generation, starting_pointer
-from state.key_group import balanced_labels, key_group
-from state.layout import OrderingKind, StateLayout
-from state.view import open_view
+from tagstream.admin.entries import Entries, entries_of, key_groups_of, record_keys, state_keys
+from tagstream.admin.errors import AdminError
+from tagstream.admin.load import Carrier
+from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.generation import newest_generation, starting_pointer
+from tagstream.state.key_group import balanced_labels, key_group
+from tagstream.state.layout import OrderingKind, StateLayout
+from tagstream.state.view import open_view
 
 LABELS = balanced_labels(5, 2)
 PLACES = [("p0", "f0-0"), ("p1", "f1-0"), ("", "f2-0")]
@@ -68,7 +68,7 @@ def make_layout(folder: Path, kind: OrderingKind, global_index: bool) -> StateLa
 def test_records_come_out_as_they_went_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: OrderingKind, global_index: bool, run_rows: int
 ) -> None:
-    monkeypatch.setattr("admin.load.RUN_ROWS", run_rows)
+    monkeypatch.setattr("tagstream.admin.load.RUN_ROWS", run_rows)
     layout = make_layout(tmp_path, kind, global_index)
     pieces = [made(layout, 300), made(layout, 200, 300)]
     said: list[str] = []

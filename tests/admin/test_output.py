@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from admin.output import Column, Fact, JsonOutput
-from admin.text import PlainOutput
-from table.errors import TableError
+from tagstream.admin.output import Column, Fact, JsonOutput
+from tagstream.admin.text import PlainOutput
+from tagstream.table.errors import TableError
 from tests.table.reference import unpack
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from index.registry import FACTS
-from table.hoodie_table import HoodieTable
-from table.snapshot import read_snapshot
-from table.validate import validate
+from tagstream.index.registry import FACTS
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.snapshot import read_snapshot
+from tagstream.table.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare

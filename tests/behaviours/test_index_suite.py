@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from index.registry import FACTS
-from state.errors import StateError
-from streaming import sink
-from streaming.report import BatchReport
-from table.commit import complete
-from table.errors import ConfigError, TableConfigMismatchError, UnsupportedTableError
-from table.hoodie_table import HoodieTable
-from table.snapshot import read_snapshot
+from tagstream.index.registry import FACTS
+from tagstream.state.errors import StateError
+from tagstream.streaming import sink
+from tagstream.streaming.report import BatchReport
+from tagstream.table.commit import complete
+from tagstream.table.errors import ConfigError, TableConfigMismatchError, UnsupportedTableError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.snapshot import read_snapshot
 from tests.behaviours.index_cases import (
     LAYOUTS,
     SCHEMA,

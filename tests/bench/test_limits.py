@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import limits
-from table.names import parse_base_file_name
-from table.schema import META_COLUMNS
+from tagstream.table.names import parse_base_file_name
+from tagstream.table.schema import META_COLUMNS
 
 
 def test_parquet_is_written_as_base_files_with_the_meta_columns(tmp_path: Path) -> None:

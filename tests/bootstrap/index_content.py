@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bootstrap.report import BootstrapReport
-from bootstrap.run import bootstrap_index
-from state import codec
-from state.codec import ORDERING_UNKNOWN, TOMBSTONE
-from state.dictionary import places_of
-from state.generation import starting_pointer
-from state.key_group import balanced_labels
-from state.layout import StateLayout
-from state.ordering import ordering_kind
-from state.restore import open_at
-from table.hoodie_table import HoodieTable
-from table.schema import avro_to_arrow
+from tagstream.bootstrap.report import BootstrapReport
+from tagstream.bootstrap.run import bootstrap_index
+from tagstream.state import codec
+from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE
+from tagstream.state.dictionary import places_of
+from tagstream.state.generation import starting_pointer
+from tagstream.state.key_group import balanced_labels
+from tagstream.state.layout import StateLayout
+from tagstream.state.ordering import ordering_kind
+from tagstream.state.restore import open_at
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import avro_to_arrow
 
 LABELS = balanced_labels(3, 2)
 NOW_MS = 1_767_225_600_000

@@ -14,17 +14,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bootstrap import tasks
-from bootstrap.errors import BootstrapError
-from bootstrap.plan import plan_bootstrap
-from bootstrap.report import BootstrapProgress
-from bootstrap.tasks import TWICE_SUFFIX
-from state.errors import StateError
-from state.generation import newest_generation, start_path, starting_pointer
-from state.restore import open_at
-from table.errors import ConfigError, CorruptFileError
-from table.hoodie_table import HoodieTable
-from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.bootstrap import tasks
+from tagstream.bootstrap.errors import BootstrapError
+from tagstream.bootstrap.plan import plan_bootstrap
+from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.bootstrap.tasks import TWICE_SUFFIX
+from tagstream.state.errors import StateError
+from tagstream.state.generation import newest_generation, start_path, starting_pointer
+from tagstream.state.restore import open_at
+from tagstream.table.errors import ConfigError, CorruptFileError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.bootstrap.index_content import LABELS, content, live, load, make_layout
 from tests.table.writer import START_MS, Writer, row
 
@@ -76,7 +76,7 @@ def test_a_killed_run_goes_on_where_it_stopped(kill_at: int, writer: Writer, tmp
 PROGRAM = """
 import sys
 from pathlib import Path
-from table.hoodie_table import HoodieTable
+from tagstream.table.hoodie_table import HoodieTable
 from tests.bootstrap.index_content import load, make_layout
 
 def tell(progress):

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from state.layout import StateLayout
-from state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
-from state.tag_group import tag_key_group
-from table.errors import CorruptFileError
-from table.hoodie_table import HoodieTable
-from table.key_encoding import names_single_key
-from table.keys import KeyGenerator
-from table.table_config import COMMIT_TIME_PAYLOAD, COPY_ON_WRITE, MERGE_ON_READ, MergeMode
+from tagstream.state.layout import StateLayout
+from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
+from tagstream.state.tag_group import tag_key_group
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.key_encoding import names_single_key
+from tagstream.table.keys import KeyGenerator
+from tagstream.table.table_config import COMMIT_TIME_PAYLOAD, COPY_ON_WRITE, MERGE_ON_READ, MergeMode
 from tests.bootstrap.index_content import LABELS, content, load, make_layout
 from tests.state.tagging import Event, make_batch, make_profile
 from tests.table.reference import expected, unpack

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from streaming.crash import CRASH_POINTS
+from tagstream.streaming.crash import CRASH_POINTS
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.report import Drill

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.hoodie_table import HoodieTable
-from table.rollback import rollback
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.rollback import rollback
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.stream_job import DEADLINE_S

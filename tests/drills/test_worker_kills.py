@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from table.hoodie_table import HoodieTable
-from table.validate import validate
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.validate import validate
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.stream_job import DEADLINE_S
 from tests.support.events import Mix, generate

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from index.base import RECORD_SCHEMA
-from index.batch_keys import BatchKeys, KeyRanges, collect_keys
+from tagstream.index.base import RECORD_SCHEMA
+from tagstream.index.batch_keys import BatchKeys, KeyRanges, collect_keys
 
 texts = st.text(alphabet="aébZ\x7f😀\ue001", max_size=4)
 

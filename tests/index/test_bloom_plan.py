@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from index.bloom import BloomIndex, BloomIndexOptions
-from index.lookup import SliceTask
-from table.file_group import BaseFile, FileSlice, LogFile
+from tagstream.index.bloom import BloomIndex, BloomIndexOptions
+from tagstream.index.lookup import SliceTask
+from tagstream.table.file_group import BaseFile, FileSlice, LogFile
 
 
 def task(name: str, comparisons: int, *, log: bool = False) -> SliceTask:

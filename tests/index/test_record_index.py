@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from index.base import RECORD_SCHEMA, OrderingCode, TableAsOf
-from index.record_index import RecordLevelIndex
-from table.errors import UnsupportedTableError
-from table.hoodie_table import HoodieTable
-from table.metadata.metadata_table import MetadataTable
-from table.metadata.record_index import RecordIndex
-from table.names import parse_base_file_name
-from table.snapshot import read_snapshot
+from tagstream.index.base import RECORD_SCHEMA, OrderingCode, TableAsOf
+from tagstream.index.record_index import RecordLevelIndex
+from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.metadata.record_index import RecordIndex
+from tagstream.table.names import parse_base_file_name
+from tagstream.table.snapshot import read_snapshot
 from tests.table.reference import unpack
 
 pytestmark = pytest.mark.spark

@@ -15,17 +15,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.avro_timeline import MAGIC
-from table.conform import conform
-from table.hoodie_table import HoodieTable
-from table.instant import Instant, parse_instant
-from table.log.block import LogBlock
-from table.log.format import BlockType
-from table.log.reader import scan_log_file
-from table.names import parse_base_file_name, parse_log_file_name
-from table.partition_metadata import PARTITION_METAFILE
-from table.properties import parse
-from table.schema import COMMIT_SEQNO, META_COLUMNS, avro_to_arrow, with_meta
+from tagstream.table.avro_timeline import MAGIC
+from tagstream.table.conform import conform
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import Instant, parse_instant
+from tagstream.table.log.block import LogBlock
+from tagstream.table.log.format import BlockType
+from tagstream.table.log.reader import scan_log_file
+from tagstream.table.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.partition_metadata import PARTITION_METAFILE
+from tagstream.table.properties import parse
+from tagstream.table.schema import COMMIT_SEQNO, META_COLUMNS, avro_to_arrow, with_meta
 
 Fields = dict[str, Any]
 Named = Iterator[tuple[str, Any]]

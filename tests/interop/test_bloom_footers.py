@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.base_file import read_footer, read_keys
-from table.hoodie_table import HoodieTable
-from table.table_config import COPY_ON_WRITE, TableConfig
+from tagstream.table.base_file import read_footer, read_keys
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.table_config import COPY_ON_WRITE, TableConfig
 from tests.interop.hudi_spark import HudiSpark
 
 pytestmark = pytest.mark.hudi_jar

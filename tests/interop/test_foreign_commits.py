@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.report import BatchReport
-from table.hoodie_table import HoodieTable
-from table.validate import validate
+from tagstream.streaming.report import BatchReport
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.validate import validate
 from tests.interop.hudi_spark import HudiSpark
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from table.hoodie_table import HoodieTable
-from table.validate import validate
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.validate import validate
 from tests.interop.hudi_spark import HudiError, HudiSpark
 from tests.interop.typed_streams import KINDS, ORDERINGS, Streamed, stream
 from tests.support.compare import compare

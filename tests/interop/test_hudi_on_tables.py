@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from table.hoodie_table import HoodieTable
-from table.instant import ROLLBACK
-from table.markers import list_markers
-from table.snapshot import read_snapshot
-from table.validate import validate
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.instant import ROLLBACK
+from tagstream.table.markers import list_markers
+from tagstream.table.snapshot import read_snapshot
+from tagstream.table.validate import validate
 from tests.interop.histories import KINDS, ORDERINGS, create, event, live_rows, write_history
 from tests.interop.hudi_spark import HudiError, HudiSpark
 from tests.support.compare import compare

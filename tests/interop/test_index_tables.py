@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from index.registry import FACTS
-from table.hoodie_table import HoodieTable
-from table.validate import validate
+from tagstream.index.registry import FACTS
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.validate import validate
 from tests.behaviours.conftest import conf_of as conf_of  # the fixture
 from tests.behaviours.test_index_streams import mixed_events
 from tests.interop.hudi_spark import HudiSpark

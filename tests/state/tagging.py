@@ -7,9 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from state.layout import StateLayout
-from state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, OP_DELETE, OP_INSERT, TagBatch, TagResult
-from table.write_profile import WriteProfile
+from tagstream.state.layout import StateLayout
+from tagstream.state.tag_batch import (
+    FLAG_DELETE,
+    FLAG_NO_ORDERING,
+    FLAG_NO_PARTITION,
+    OP_DELETE,
+    OP_INSERT,
+    TagBatch,
+    TagResult,
+)
+from tagstream.table.write_profile import WriteProfile
 
 LABEL = 3
 

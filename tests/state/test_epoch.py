@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state.codec import ORDERING_UNKNOWN, TOMBSTONE
-from state.epoch import EpochMarker, SideRows, Touched, complete_epoch, complete_epochs, side_path, write_side
-from state.errors import IndexDamagedError
-from state.gc import collect_garbage
-from state.layout import StateLayout
-from state.manifest import BatchManifest, DeltaRef
-from state.pointer import Pointer
-from state.tag_group import tag_key_group
-from state.view import open_view, records_of
+from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE
+from tagstream.state.epoch import EpochMarker, SideRows, Touched, complete_epoch, complete_epochs, side_path, write_side
+from tagstream.state.errors import IndexDamagedError
+from tagstream.state.gc import collect_garbage
+from tagstream.state.layout import StateLayout
+from tagstream.state.manifest import BatchManifest, DeltaRef
+from tagstream.state.pointer import Pointer
+from tagstream.state.tag_group import tag_key_group
+from tagstream.state.view import open_view, records_of
 from tests.state.tagging import LABEL, Event, make_batch, make_profile, objects
 from tests.state.test_generation import content, make_layout
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from state.errors import StateError
-from state.gc import collect_garbage
-from state.layout import StateLayout
-from state.manifest import BatchManifest, manifest_names
-from state.pointer import Pointer
-from state.restore import open_at
-from state.tag_group import tag_key_group
+from tagstream.state.errors import StateError
+from tagstream.state.gc import collect_garbage
+from tagstream.state.layout import StateLayout
+from tagstream.state.manifest import BatchManifest, manifest_names
+from tagstream.state.pointer import Pointer
+from tagstream.state.restore import open_at
+from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 
 

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state import codec
-from state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
-from state.codec import ORDERING_UNKNOWN, TOMBSTONE
-from state.dictionary import places_of
-from state.errors import StateError
-from state.gc import collect_garbage
-from state.generation import (
+from tagstream.state import codec
+from tagstream.state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
+from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE
+from tagstream.state.dictionary import places_of
+from tagstream.state.errors import StateError
+from tagstream.state.gc import collect_garbage
+from tagstream.state.generation import (
     GenerationMarker,
     GroupStart,
     complete_generation,
@@ -29,13 +29,13 @@ from state.generation import (
     start_path,
     starting_pointer,
 )
-from state.layout import StateLayout
-from state.manifest import BatchManifest, DeltaRef
-from state.pointer import Pointer
-from state.restore import open_at
-from state.snapshot import snapshot_files
-from state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
-from state.tag_group import tag_key_group
+from tagstream.state.layout import StateLayout
+from tagstream.state.manifest import BatchManifest, DeltaRef
+from tagstream.state.pointer import Pointer
+from tagstream.state.restore import open_at
+from tagstream.state.snapshot import snapshot_files
+from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
+from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile, objects
 
 PLACES = LoadPlaces([("p0", "f0"), ("p1", "f1"), ("p2", "f2")], np.array([30, 10, 20], np.int64))

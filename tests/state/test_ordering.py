@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.errors import StateError
-from state.ordering import decode_ordering, encode_ordering, ordering_kind
+from tagstream.state.errors import StateError
+from tagstream.state.ordering import decode_ordering, encode_ordering, ordering_kind
 
 CASES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int32(), [-(2**31), -1, 0, 5]),

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from state.errors import StateError
-from state.layout import StateLayout
-from state.manifest import DeltaRef
-from state.pointer import Pointer
-from state.restore import open_at
-from state.snapshot import snapshot_files, take_snapshot
-from state.tag_group import tag_key_group
+from tagstream.state.errors import StateError
+from tagstream.state.layout import StateLayout
+from tagstream.state.manifest import DeltaRef
+from tagstream.state.pointer import Pointer
+from tagstream.state.restore import open_at
+from tagstream.state.snapshot import snapshot_files, take_snapshot
+from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 
 
@@ -84,7 +84,7 @@ def test_other_lineage_is_not_used(layout: StateLayout, tmp_path: Path) -> None:
 
 HOLDER = """
 import sys
-from state.rocks_store import RocksStore
+from tagstream.state.rocks_store import RocksStore
 store = RocksStore(sys.argv[1])
 print("open", flush=True)
 sys.stdin.read()

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from state.layout import OrderingKind, StateLayout
-from state.manifest import DeltaRef
-from state.pointer import FileRef
-from state.tag_group import tag_key_group
+from tagstream.state.layout import OrderingKind, StateLayout
+from tagstream.state.manifest import DeltaRef
+from tagstream.state.pointer import FileRef
+from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile
 
 KEYS = st.sampled_from(["a", "ab", "a\x00", "b", "key-0001", "key-0002", "ä", "long" * 40])

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from table.hoodie_table import HoodieTable
-from table.snapshot import read_snapshot
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.snapshot import read_snapshot
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.hudi_rs import keys_found_twice

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bootstrap.report import BootstrapProgress
-from streaming.bootstrap_only import load_only, open_existing
-from streaming.cli import load_options
-from streaming.crash import CrashPlan
-from streaming.job import open_table, stream
-from streaming.preflight import check_source
-from streaming.report import BatchReport
-from streaming.shutdown import StopFlag
+from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.streaming.bootstrap_only import load_only, open_existing
+from tagstream.streaming.cli import load_options
+from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.job import open_table, stream
+from tagstream.streaming.preflight import check_source
+from tagstream.streaming.report import BatchReport
+from tagstream.streaming.shutdown import StopFlag
 from tests.support import events as ev
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bootstrap.errors import IndexCoverageError
-from streaming.cli import load_options
-from streaming.errors import BadRecordsError
-from streaming.failure import explain
+from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.streaming.cli import load_options
+from tagstream.streaming.errors import BadRecordsError
+from tagstream.streaming.failure import explain
 from tests.streaming.stream_case import StreamCase
 from tests.support.events import write_event_file
 from tests.support.hudi_rs import read_table

@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bootstrap.errors import IndexCoverageError
-from bootstrap.report import BootstrapReport
-from state.epoch import complete_epochs
-from state.errors import StateError
-from state.generation import read_marker
-from state.layout import StateLayout
-from streaming.bootstrap_explain import explain_start
-from streaming.cli import load_options
-from streaming.errors import StopRequested
-from streaming.main import main
-from streaming.shutdown import StopFlag
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.hoodie_table import HoodieTable
+from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.bootstrap.report import BootstrapReport
+from tagstream.state.epoch import complete_epochs
+from tagstream.state.errors import StateError
+from tagstream.state.generation import read_marker
+from tagstream.state.layout import StateLayout
+from tagstream.streaming.bootstrap_explain import explain_start
+from tagstream.streaming.cli import load_options
+from tagstream.streaming.errors import StopRequested
+from tagstream.streaming.main import main
+from tagstream.streaming.shutdown import StopFlag
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.hoodie_table import HoodieTable
 from tests.drills.stream_job import DEADLINE_S
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit

@@ -12,9 +12,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from streaming.main import main
-from table.hoodie_table import HoodieTable
-from table.table_config import TableConfig
+from tagstream.streaming.main import main
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.table_config import TableConfig
 from tests.drills.stream_job import DEADLINE_S, PROJECT, StreamJob, chunks_of
 from tests.support import events as ev
 from tests.support.process import Process

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.connector import connector_jars, fetch_jars
-from streaming.errors import SourceError
+from tagstream.streaming.connector import connector_jars, fetch_jars
+from tagstream.streaming.errors import SourceError
 
 
 @pytest.fixture

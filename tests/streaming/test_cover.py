@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bootstrap.errors import IndexCoverageError
-from streaming.report import BatchReport
-from table.hoodie_table import HoodieTable
-from table.rollback import rollback
-from table.validate import validate
+from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.streaming.report import BatchReport
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.rollback import rollback
+from tagstream.table.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
@@ -130,7 +130,7 @@ def test_another_writer_commits_while_a_batch_is_written(
 ) -> None:
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
     foreign = [ev.Event("mid-batch", "p-mid", 1, name="mid", amount=3.0)]
-    from streaming import sink as module
+    from tagstream.streaming import sink as module
 
     real = module.protocol.reconcile
     done: list[str] = []

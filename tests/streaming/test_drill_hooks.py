@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from streaming.clock import clock_from_env
-from streaming.crash import CRASH_POINTS, CrashPlan
+from tagstream.streaming.clock import clock_from_env
+from tagstream.streaming.crash import CRASH_POINTS, CrashPlan
 from tests.support.process import Process
 
 REACH = """
 import os
-from streaming.crash import CrashPlan
+from tagstream.streaming.crash import CrashPlan
 plan = CrashPlan.from_env(os.environ, os.getpgrp())
 plan.reach("requested", 3)
 plan.reach("inflight", 2)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from streaming.dry_run_page import Page
-from streaming.main import main
-from table.hoodie_table import HoodieTable
-from table.table_config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from tagstream.streaming.dry_run_page import Page
+from tagstream.streaming.main import main
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from tests.support import events as ev
 from tests.table.reference import expected, unpack
 from tests.table.writer import Writer, row

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bootstrap.errors import IndexCoverageError
-from streaming.errors import CheckpointError
-from table import commit as protocol
-from table import lease
-from table.commit_metadata import CommitMetadata
-from table.errors import ConfigError, LeaseLostError
-from table.hoodie_table import HoodieTable
-from table.storage import Storage
+from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.streaming.errors import CheckpointError
+from tagstream.table import commit as protocol
+from tagstream.table import lease
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.errors import ConfigError, LeaseLostError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.storage import Storage
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.hudi_rs import read_table

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.metrics import Metrics
-from table.errors import ConfigError
+from tagstream.streaming.metrics import Metrics
+from tagstream.table.errors import ConfigError
 from tests.streaming.test_progress import REPORT
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli import load_options, parser
-from streaming.keys import REGISTRY
-from streaming.options import Options
-from table.config import Kind, Status
-from table.errors import ConfigError
+from tagstream.streaming.cli import load_options, parser
+from tagstream.streaming.keys import REGISTRY
+from tagstream.streaming.options import Options
+from tagstream.table.config import Kind, Status
+from tagstream.table.errors import ConfigError
 
 PATHS = ["--target-base-path", "/data/t", "--checkpoint-dir", "/data/c"]
 KAFKA = ["--hoodie-conf", "hoodie.streamer.source.kafka.topic=orders", "--hoodie-conf", "bootstrap.servers=h:9092"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.props_file import read_properties
-from table.errors import ConfigError
+from tagstream.streaming.props_file import read_properties
+from tagstream.table.errors import ConfigError
 
 
 def write(folder: Path, name: str, text: str) -> Path:

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from bootstrap.plan import plan_bootstrap
-from bootstrap.scan import key_reader
-from table.hoodie_table import HoodieTable
-from table.schema import RECORD_KEY
-from table.slice_reader import SliceReader
-from table.snapshot import read_snapshot
-from table.validate import validate
+from tagstream.bootstrap.plan import plan_bootstrap
+from tagstream.bootstrap.scan import key_reader
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import RECORD_KEY
+from tagstream.table.slice_reader import SliceReader
+from tagstream.table.snapshot import read_snapshot
+from tagstream.table.validate import validate
 from tests.streaming.real_tables import CONTINUED, NOT_BY_HUDI_RS, continue_table, send
 from tests.streaming.stream_case import StreamCase
 from tests.support.compare import compare

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from table.hoodie_table import HoodieTable
-from table.snapshot import read_snapshot
-from table.validate import validate
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.snapshot import read_snapshot
+from tagstream.table.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bootstrap.errors import IndexCoverageError
-from table.hoodie_table import HoodieTable
-from table.validate import validate
+from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from table import commit as protocol
-from table.commit_metadata import CommitMetadata
-from table.file_writer import write_file_group
-from table.hoodie_table import HoodieTable
-from table.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
-from table.snapshot import read_snapshot
-from table.write_context import WriteContext
-from table.write_status import WriteStatus
+from tagstream.table import commit as protocol
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.file_writer import write_file_group
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
+from tagstream.table.snapshot import read_snapshot
+from tagstream.table.write_context import WriteContext
+from tagstream.table.write_status import WriteStatus
 from tests.support import events as ev
 
 AVRO = avro_json(ev.AVRO_SCHEMA)

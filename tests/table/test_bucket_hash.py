@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.bucket_hash import BucketHash
-from table.hoodie_table import HoodieTable
-from table.snapshot import read_snapshot
+from tagstream.table.bucket_hash import BucketHash
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.snapshot import read_snapshot
 from tests.table.reference import unpack
 
 VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/vectors/hashes.json").read_text("utf-8"))

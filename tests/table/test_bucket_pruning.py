@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.bucket_hash import BucketHash
-from table.bucket_pruning import bucket_pruner
-from table.data_skipping import SkipReport
-from table.filters import Comparison, Op, bind
-from table.hoodie_table import HoodieTable
-from table.snapshot import read_snapshot
+from tagstream.table.bucket_hash import BucketHash
+from tagstream.table.bucket_pruning import bucket_pruner
+from tagstream.table.data_skipping import SkipReport
+from tagstream.table.filters import Comparison, Op, bind
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.snapshot import read_snapshot
 from tests.table.reference import unpack
 
 ID = BucketHash(4, ("id",), ("id",))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from table.config import ConfigKey, Family, Kind, Registry
-from table.errors import ConfigError
+from tagstream.table.config import ConfigKey, Family, Kind, Registry
+from tagstream.table.errors import ConfigError
 
 
 @pytest.mark.parametrize(

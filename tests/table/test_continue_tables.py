@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from table import commit
-from table.commit_metadata import CommitMetadata
-from table.file_writer import write_file_group
-from table.hoodie_table import HoodieTable
-from table.names import new_file_id, next_instant
-from table.rollback import rollback
-from table.schema import META_COLUMNS, avro_to_arrow
-from table.snapshot import read_snapshot
-from table.validate import validate
-from table.write_context import WriteContext, WriterOptions
+from tagstream.table import commit
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.file_writer import write_file_group
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.names import new_file_id, next_instant
+from tagstream.table.rollback import rollback
+from tagstream.table.schema import META_COLUMNS, avro_to_arrow
+from tagstream.table.snapshot import read_snapshot
+from tagstream.table.validate import validate
+from tagstream.table.write_context import WriteContext, WriterOptions
 from tests.support.hudi_rs import read_table
 from tests.table.reference import NAMES, unpack
 from tests.table.writer import SMALL_BLOOM

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from table.data_skipping import SkipReport
-from table.errors import ConfigError
-from table.filters import Comparison, Op
-from table.hoodie_table import HoodieTable
-from table.properties import update_properties
-from table.schema import META_COLUMNS
-from table.snapshot import read_snapshot
-from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.data_skipping import SkipReport
+from tagstream.table.errors import ConfigError
+from tagstream.table.filters import Comparison, Op
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.properties import update_properties
+from tagstream.table.schema import META_COLUMNS
+from tagstream.table.snapshot import read_snapshot
+from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.table.reference import NAMES, unpack
 from tests.table.writer import Writer, row
 

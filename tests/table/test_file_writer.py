@@ -10,22 +10,22 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table import commit
-from table.append import append
-from table.commit_metadata import CommitMetadata
-from table.data_file import begin_data_file, publish_data_file
-from table.errors import ForeignCommitError, InstantConflictError
-from table.file_writer import write_file_group
-from table.hoodie_table import HoodieTable
-from table.log.format import BlockType
-from table.log.reader import scan_log_file
-from table.names import next_instant
-from table.rollback import rollback
-from table.schema import arrow_to_avro, avro_to_arrow
-from table.snapshot import read_snapshot
-from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from table.write_context import WriteContext
-from table.write_status import FileKind
+from tagstream.table import commit
+from tagstream.table.append import append
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.data_file import begin_data_file, publish_data_file
+from tagstream.table.errors import ForeignCommitError, InstantConflictError
+from tagstream.table.file_writer import write_file_group
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.log.format import BlockType
+from tagstream.table.log.reader import scan_log_file
+from tagstream.table.names import next_instant
+from tagstream.table.rollback import rollback
+from tagstream.table.schema import arrow_to_avro, avro_to_arrow
+from tagstream.table.snapshot import read_snapshot
+from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.write_context import WriteContext
+from tagstream.table.write_status import FileKind
 from tests.table.reference import unpack
 from tests.table.writer import SCHEMA, Writer, delete_rows, row
 

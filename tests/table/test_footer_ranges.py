@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange, may_match
-from table.filters import Comparison, Op, bind
-from table.footer_ranges import footer_ranges
-from table.partition_ranges import partition_ranges
-from table.table_config import TableConfig
+from tagstream.table.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange, may_match
+from tagstream.table.filters import Comparison, Op, bind
+from tagstream.table.footer_ranges import footer_ranges
+from tagstream.table.partition_ranges import partition_ranges
+from tagstream.table.table_config import TableConfig
 
 D = decimal.Decimal
 

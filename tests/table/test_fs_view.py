@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from table.hoodie_table import HoodieTable
-from table.partition_metadata import ensure_partition, list_partitions
-from table.properties import parse
-from table.storage import Storage
-from table.table_config import MERGE_ON_READ, TableConfig
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.partition_metadata import ensure_partition, list_partitions
+from tagstream.table.properties import parse
+from tagstream.table.storage import Storage
+from tagstream.table.table_config import MERGE_ON_READ, TableConfig
 from tests.table.reference import NAMES, expected, expected_records, unpack
 
 F = "f-0"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table import properties
-from table.errors import CorruptFileError, TableNotFoundError
-from table.storage import Storage
+from tagstream.table import properties
+from tagstream.table.errors import CorruptFileError, TableNotFoundError
+from tagstream.table.storage import Storage
 
 VALID = {"hoodie.table.name": "t", "hoodie.table.checksum": properties.table_checksum("", "t")}
 

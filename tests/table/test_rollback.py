@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from table import commit, rollback_plan
-from table.avro_timeline import read_record
-from table.errors import InstantConflictError, UnsupportedTableError
-from table.hoodie_table import HoodieTable
-from table.log.writer import write_log_file
-from table.names import next_instant
-from table.rollback import RollbackResult, resume_rollbacks, rollback
-from table.snapshot import read_snapshot
-from table.storage import Storage
-from table.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from table.validate import validate
+from tagstream.table import commit, rollback_plan
+from tagstream.table.avro_timeline import read_record
+from tagstream.table.errors import InstantConflictError, UnsupportedTableError
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.log.writer import write_log_file
+from tagstream.table.names import next_instant
+from tagstream.table.rollback import RollbackResult, resume_rollbacks, rollback
+from tagstream.table.snapshot import read_snapshot
+from tagstream.table.storage import Storage
+from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.validate import validate
 from tests.support.hudi_rs import read_table
 from tests.table.reference import expected_records, records, unpack
 from tests.table.writer import SCHEMA, CrashError, Writer, row
@@ -127,7 +127,7 @@ def test_a_commit_published_in_the_last_moment_is_not_taken_apart(
     def publish(table: HoodieTable, instant: str, action: str) -> None:
         table.storage.write_new(f".hoodie/{instant}.{action}", b"{}")
 
-    monkeypatch.setattr("table.rollback.unstage", publish)
+    monkeypatch.setattr("tagstream.table.rollback.unstage", publish)
     with pytest.raises(InstantConflictError, match="is completed"):
         rollback(writer.table, failed, writer.instant())
     assert not writer.table.timeline().pending_rollbacks

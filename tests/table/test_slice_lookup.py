@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.hoodie_table import HoodieTable
-from table.slice_lookup import key_reader, lookup_slice
-from table.slice_reader import SliceReader
-from table.snapshot import snapshot_schema
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.slice_lookup import key_reader, lookup_slice
+from tagstream.table.slice_reader import SliceReader
+from tagstream.table.snapshot import snapshot_schema
 from tests.table.reference import unpack
 
 NAMES = ["cow_v6_global_bloom_moves", "mor_v6_avro_log_deletes", "mor_v6_compaction_pending", "mor_v6_parquet_log",

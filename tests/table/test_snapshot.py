@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.errors import UnsupportedTableError
-from table.file_group import FileSlice
-from table.hoodie_table import HoodieTable
-from table.properties import update_properties
-from table.slice_reader import SliceReader
-from table.snapshot import read_snapshot, scan_snapshot, snapshot_schema
-from table.validate import validate
+from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.file_group import FileSlice
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.properties import update_properties
+from tagstream.table.slice_reader import SliceReader
+from tagstream.table.snapshot import read_snapshot, scan_snapshot, snapshot_schema
+from tagstream.table.validate import validate
 from tests.table.reference import NAMES, expected, expected_records, records, unpack
 
 # The Flink tables come without the answer of the read-optimized query.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from table.instant import Instant, State, parse_instant
-from table.storage import Storage
-from table.timeline import Timeline
+from tagstream.table.instant import Instant, State, parse_instant
+from tagstream.table.storage import Storage
+from tagstream.table.timeline import Timeline
 
 T = "2026010100000{}000"
 

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from index.base import RECORD_SCHEMA, WRITTEN_SCHEMA, OrderingCode, TableAsOf
-from index.hbase.commits import Commits
-from index.hbase.index import HbaseIndex
-from index.hbase.options import HbaseOptions
-from table.table_config import COPY_ON_WRITE
+from tagstream.index.base import RECORD_SCHEMA, WRITTEN_SCHEMA, OrderingCode, TableAsOf
+from tagstream.index.hbase.commits import Commits
+from tagstream.index.hbase.index import HbaseIndex
+from tagstream.index.hbase.options import HbaseOptions
+from tagstream.table.table_config import COPY_ON_WRITE
 from tests.support.hbase import LOOPBACK, HbaseServer
 from tests.table.writer import CrashError, Row, Writer
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from index.hbase.cells import COMMIT_TS, FILE_NAME, PARTITION_PATH
-from index.hbase.errors import HbaseRowError
-from index.hbase.index import RebalancedHbaseIndex
-from index.hbase.row_keys import plain_row_keys, rebalanced_row_keys
-from table.errors import InvalidKeyError
+from tagstream.index.hbase.cells import COMMIT_TS, FILE_NAME, PARTITION_PATH
+from tagstream.index.hbase.errors import HbaseRowError
+from tagstream.index.hbase.index import RebalancedHbaseIndex
+from tagstream.index.hbase.row_keys import plain_row_keys, rebalanced_row_keys
+from tagstream.table.errors import InvalidKeyError
 from tests.index.hbase.case import Case
 
 TIME = "20260102030405678"

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from index.hbase.commits import Commits
-from index.hbase.errors import HbaseUnavailableError
-from index.hbase.index import HbaseIndex
+from tagstream.index.hbase.commits import Commits
+from tagstream.index.hbase.errors import HbaseUnavailableError
+from tagstream.index.hbase.index import HbaseIndex
 from tests.index.hbase.case import Case
 from tests.support.hbase import HbaseServer
 from tests.table.writer import row

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from index.hbase.errors import HbaseTableError
-from index.hbase.index import HbaseIndex
+from tagstream.index.hbase.errors import HbaseTableError
+from tagstream.index.hbase.index import HbaseIndex
 from tests.index.hbase.case import Case, options
 from tests.support.hbase import HbaseServer
 from tests.table.writer import row

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from index.hbase.options import HbaseOptions
-from index.hbase.rate_limit import RateLimiter
-from table.errors import ConfigError
+from tagstream.index.hbase.options import HbaseOptions
+from tagstream.index.hbase.rate_limit import RateLimiter
+from tagstream.table.errors import ConfigError
 from tests.index.hbase.fake_clock import FakeClock
 
 

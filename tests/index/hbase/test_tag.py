@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from index.hbase.commits import Commits
-from index.hbase.errors import HbaseRowError
-from index.hbase.index import HbaseIndex
-from table.commit_metadata import CommitMetadata
-from table.instant import State
+from tagstream.index.hbase.commits import Commits
+from tagstream.index.hbase.errors import HbaseRowError
+from tagstream.index.hbase.index import HbaseIndex
+from tagstream.table.commit_metadata import CommitMetadata
+from tagstream.table.instant import State
 from tests.index.hbase.case import Case, options
 from tests.index.hbase.fake_clock import FakeClock
 from tests.support.hbase import HbaseServer

@@ -7,18 +7,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.base_file import open_base_file
-from table.column_range import UNKNOWN, ColumnRange
-from table.conform import conform
-from table.file_group import FileSlice
-from table.filters import Comparison, Op, bind
-from table.footer_ranges import footer_ranges
-from table.hoodie_table import HoodieTable
-from table.log.format import BlockType
-from table.log.reader import scan_log_file
-from table.metadata.column_stats import _value, column_stats, metadata_ranges
-from table.metadata.metadata_table import MetadataTable
-from table.snapshot import snapshot_schema
+from tagstream.table.base_file import open_base_file
+from tagstream.table.column_range import UNKNOWN, ColumnRange
+from tagstream.table.conform import conform
+from tagstream.table.file_group import FileSlice
+from tagstream.table.filters import Comparison, Op, bind
+from tagstream.table.footer_ranges import footer_ranges
+from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.log.format import BlockType
+from tagstream.table.log.reader import scan_log_file
+from tagstream.table.metadata.column_stats import _value, column_stats, metadata_ranges
+from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.snapshot import snapshot_schema
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
 from tests.table.reference import NAMES, unpack
 

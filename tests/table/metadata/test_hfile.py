@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptFileError, UnsupportedTableError
-from table.log.format import BlockType
-from table.log.reader import scan_log_file
-from table.metadata.hfile import HFile
-from table.metadata.hfile_block import FileRange
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.log.format import BlockType
+from tagstream.table.log.reader import scan_log_file
+from tagstream.table.metadata.hfile import HFile
+from tagstream.table.metadata.hfile_block import FileRange
 from tests.table.metadata import hfiles
 from tests.table.metadata.hfiles import NAMES, Rows
 from tests.table.reference import NAMES as TABLES
