@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tagstream.index.base import TableAsOf
 from tagstream.table.base_file import comparable_range, open_base_file, range_of
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 
 _SCHEMA = "path string, low string, high string"
 _FILES_A_TASK = 64

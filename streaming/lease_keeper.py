@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tagstream.table import lease as leases
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.lease import Lease, LeaseOwner
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 
 LEASE_TTL_MS = 60_000
 

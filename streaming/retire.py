@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from tagstream.streaming.errors import CheckpointError
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 
 _MARKER = "retiring.json"
 _SPARK = ("metadata", ".metadata.crc", "offsets", "commits", "state", "sources")

@@ -14,7 +14,7 @@ from typing import Any
 from tagstream.streaming.commit_record import STREAMER_KEY, parse
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.errors import CheckpointError
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")

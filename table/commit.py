@@ -23,7 +23,7 @@ from tagstream.table.errors import InstantConflictError
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.instant import REPLACE_COMMIT, Instant, State
 from tagstream.table.markers import TEMP_FOLDER, delete_markers, list_markers
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 from tagstream.table.write_status import WriteStatus
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tagstream.table.file_group import BaseFile, FileSlice, LogFile
 from tagstream.table.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.partition_metadata import list_partitions
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline import Timeline
 
 

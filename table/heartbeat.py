@@ -5,7 +5,7 @@ Hudi's writers with the lazy clean policy touch it each minute and count as dead
 
 from __future__ import annotations
 
-from tagstream.table.storage import META_FOLDER, Storage
+from tagstream.table.storage.storage import META_FOLDER, Storage
 
 HEARTBEAT_FOLDER = f"{META_FOLDER}/.heartbeat"
 DEFAULT_TIMEOUT_MS = 180_000

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError, LeaseLostError
-from tagstream.table.storage import META_FOLDER, Storage
+from tagstream.table.storage.storage import META_FOLDER, Storage
 
 LEASE_PREFIX = ".tagstream_lease."
 

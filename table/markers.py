@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from tagstream.table.partition_metadata import join
-from tagstream.table.storage import META_FOLDER, Storage
+from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.write_status import FileKind
 
 TEMP_FOLDER = f"{META_FOLDER}/.temp"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tagstream.table.storage import META_FOLDER, Storage
+from tagstream.table.storage.storage import META_FOLDER, Storage
 
 PARTITION_METAFILE = ".hoodie_partition_metadata"
 METAFILE_NAMES = frozenset({PARTITION_METAFILE, f"{PARTITION_METAFILE}.parquet", f"{PARTITION_METAFILE}.orc"})

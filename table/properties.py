@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import javaproperties
 
 from tagstream.table.errors import CorruptFileError, TableNotFoundError
-from tagstream.table.storage import META_FOLDER, Storage
+from tagstream.table.storage.storage import META_FOLDER, Storage
 
 PROPERTIES_FILE = f"{META_FOLDER}/hoodie.properties"
 BACKUP_FILE = f"{META_FOLDER}/hoodie.properties.backup"

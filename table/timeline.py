@@ -21,7 +21,7 @@ from tagstream.table.instant import (
     Instant,
     parse_instant,
 )
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 
 FileGroupId = tuple[str, str]
 

@@ -24,7 +24,7 @@ from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.name_hash import partition_name
 from tagstream.table.metadata.records import FILES, Record, decode, merged
 from tagstream.table.properties import read_properties
-from tagstream.table.storage import META_FOLDER, Storage
+from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.table_config import TableConfig
 from tagstream.table.timeline import Timeline
 

@@ -16,7 +16,7 @@ from tagstream.table import lease
 from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.errors import ConfigError, LeaseLostError
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.hudi_rs import read_table

@@ -9,7 +9,7 @@ import pytest
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.partition_metadata import ensure_partition, list_partitions
 from tagstream.table.properties import parse
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 from tagstream.table.table_config import MERGE_ON_READ, TableConfig
 from tests.table.reference import NAMES, expected, expected_records, unpack
 

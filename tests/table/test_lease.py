@@ -14,7 +14,7 @@ import pytest
 from tagstream.table import lease
 from tagstream.table.errors import CorruptFileError, LeaseLostError
 from tagstream.table.lease import LeaseOwner
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 
 ME = LeaseOwner.this_process("query a")
 ELSEWHERE = replace(ME, host="another-host", label="query b")

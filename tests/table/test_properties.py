@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tagstream.table import properties
 from tagstream.table.errors import CorruptFileError, TableNotFoundError
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 
 VALID = {"hoodie.table.name": "t", "hoodie.table.checksum": properties.table_checksum("", "t")}
 

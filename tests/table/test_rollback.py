@@ -15,7 +15,7 @@ from tagstream.table.log.writer import write_log_file
 from tagstream.table.names import next_instant
 from tagstream.table.rollback import RollbackResult, resume_rollbacks, rollback
 from tagstream.table.snapshot import read_snapshot
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.validate import validate
 from tests.support.hudi_rs import read_table

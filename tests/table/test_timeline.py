@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.instant import Instant, State, parse_instant
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline import Timeline
 
 T = "2026010100000{}000"

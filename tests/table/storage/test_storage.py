@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import ConfigError, InvalidPartitionPathError
-from tagstream.table.storage import Storage
+from tagstream.table.storage.storage import Storage
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/t", "hdfs://host:9000/t", "gs://b/t", "abfss://x@y/t"])
