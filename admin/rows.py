@@ -21,7 +21,7 @@ from tagstream.table.file_group import FileSlice
 from tagstream.table.filters import Comparison, Op
 from tagstream.table.fs_view import FileSystemView
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.schema import META_COLUMNS, RECORD_KEY
+from tagstream.table.schema.schema import META_COLUMNS, RECORD_KEY
 from tagstream.table.slice_reader import SliceReader
 from tagstream.table.snapshot import read_slices, snapshot_schema
 from tagstream.table.timeline import Timeline

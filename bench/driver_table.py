@@ -27,7 +27,7 @@ from tagstream.table.log.block import data_block
 from tagstream.table.markers import create_marker
 from tagstream.table.names import base_file_name, instant_from_ms, log_file_name, new_file_id
 from tagstream.table.partition_metadata import ensure_partition
-from tagstream.table.schema import arrow_to_avro, with_meta, with_meta_avro
+from tagstream.table.schema.schema import arrow_to_avro, with_meta, with_meta_avro
 from tagstream.table.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.write_status import FileKind, WriteStat, WriteStatus
 

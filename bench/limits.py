@@ -42,7 +42,7 @@ from tagstream.streaming.connector import connector_jars
 from tagstream.streaming.session import start_session
 from tagstream.table.names import base_file_name, new_file_id, seqnos
 from tagstream.table.parquet_options import writer_options
-from tagstream.table.schema import META_COLUMNS
+from tagstream.table.schema.schema import META_COLUMNS
 from tests.support.kafka_broker import KafkaBroker
 
 NAMES = ("multi-get", "parquet", "kafka", "files")

@@ -16,7 +16,7 @@ from tagstream.table.file_group import FileSlice
 from tagstream.table.log.format import BlockType
 from tagstream.table.log.reader import scan_log_file
 from tagstream.table.merge import MergedLog, merge_base, merge_log
-from tagstream.table.schema import RECORD_KEY
+from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_lookup import key_reader as table_key_reader
 from tagstream.table.slice_reader import SliceReader
 

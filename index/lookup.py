@@ -19,7 +19,7 @@ from tagstream.table.base_file import read_footer
 from tagstream.table.bloom import BloomFilter
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group import FileSlice
-from tagstream.table.schema import RECORD_KEY
+from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_lookup import key_reader, lookup_slice
 from tagstream.table.slice_reader import SliceReader
 

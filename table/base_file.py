@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tagstream.table.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
 from tagstream.table.errors import CorruptFileError, InvalidKeyError, TableError
 from tagstream.table.parquet_options import writer_options
-from tagstream.table.schema import RECORD_KEY
+from tagstream.table.schema.schema import RECORD_KEY
 
 BLOOM_KEY = b"org.apache.hudi.bloomfilter"
 BLOOM_TYPE_KEY = b"hoodie_bloom_filter_type_code"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.schema import RECORD_KEY
+from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.snapshot import scan_snapshot
 
 

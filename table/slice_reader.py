@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.base_file import open_base_file
-from tagstream.table.conform import conform
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group import FileSlice
 from tagstream.table.hoodie_table import HoodieTable
@@ -19,7 +18,8 @@ from tagstream.table.log.block import LogBlock
 from tagstream.table.log.format import BlockType
 from tagstream.table.log.reader import scan_log_file
 from tagstream.table.merge import LogBatch, MergedLog, merge_base, merge_log
-from tagstream.table.schema import OPERATION, RECORD_KEY
+from tagstream.table.schema.conform import conform
+from tagstream.table.schema.schema import OPERATION, RECORD_KEY
 from tagstream.table.table_config import MergeMode
 from tagstream.table.timeline import Timeline
 

@@ -14,7 +14,7 @@ from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.filters import Comparison
 from tagstream.table.fs_view import FileSystemView
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta
+from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta
 from tagstream.table.slice_reader import SliceReader
 from tagstream.table.timeline import Timeline
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tagstream.table.base_file import DEFAULT_ROW_GROUP_BYTES
 from tagstream.table.bloom import BloomParams
-from tagstream.table.schema import avro_json, with_meta, with_meta_avro
+from tagstream.table.schema.schema import avro_json, with_meta, with_meta_avro
 from tagstream.table.timeline import Timeline
 
 MIB = 1024 * 1024

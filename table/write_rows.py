@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.conform import conform
 from tagstream.table.names import seqnos
-from tagstream.table.schema import FILE_NAME, META_COLUMNS, RECORD_KEY
+from tagstream.table.schema.conform import conform
+from tagstream.table.schema.schema import FILE_NAME, META_COLUMNS, RECORD_KEY
 from tagstream.table.write_context import WriteContext
 
 IS_INSERT = "_is_insert"

@@ -11,11 +11,11 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from tagstream.table.conform import conform
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.log.format import I32
 from tagstream.table.log.varint import zigzag
-from tagstream.table.schema import avro_to_arrow
+from tagstream.table.schema.conform import conform
+from tagstream.table.schema.schema import avro_to_arrow
 
 _VERSION = 3
 _CHUNK = 4096  # records that are Python objects at one time

@@ -17,7 +17,7 @@ from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.names import instant_from_ms, new_file_id
-from tagstream.table.schema import arrow_to_avro
+from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.table_config import TableConfig
 from tagstream.table.write_context import WriteContext, WriterOptions
 

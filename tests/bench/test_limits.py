@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from bench import limits
 from tagstream.table.names import parse_base_file_name
-from tagstream.table.schema import META_COLUMNS
+from tagstream.table.schema.schema import META_COLUMNS
 
 
 def test_parquet_is_written_as_base_files_with_the_meta_columns(tmp_path: Path) -> None:

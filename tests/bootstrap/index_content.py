@@ -20,7 +20,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import ordering_kind
 from tagstream.state.restore import open_at
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.schema import avro_to_arrow
+from tagstream.table.schema.schema import avro_to_arrow
 
 LABELS = balanced_labels(3, 2)
 NOW_MS = 1_767_225_600_000

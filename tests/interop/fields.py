@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tagstream.table.avro_timeline import MAGIC
-from tagstream.table.conform import conform
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.instant import Instant, parse_instant
 from tagstream.table.log.block import LogBlock
@@ -25,7 +24,8 @@ from tagstream.table.log.reader import scan_log_file
 from tagstream.table.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.partition_metadata import PARTITION_METAFILE
 from tagstream.table.properties import parse
-from tagstream.table.schema import COMMIT_SEQNO, META_COLUMNS, avro_to_arrow, with_meta
+from tagstream.table.schema.conform import conform
+from tagstream.table.schema.schema import COMMIT_SEQNO, META_COLUMNS, avro_to_arrow, with_meta
 
 Fields = dict[str, Any]
 Named = Iterator[tuple[str, Any]]

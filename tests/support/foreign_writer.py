@@ -13,7 +13,7 @@ from tagstream.table import commit as protocol
 from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
+from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.write_context import WriteContext
 from tagstream.table.write_status import WriteStatus

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tagstream.table.schema import META_COLUMNS
+from tagstream.table.schema.schema import META_COLUMNS
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "tables"
 NAMES = sorted(path.name.removesuffix(".tar.gz") for path in FOLDER.glob("*.tar.gz"))

@@ -16,7 +16,7 @@ from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.names import new_file_id, next_instant
 from tagstream.table.rollback import rollback
-from tagstream.table.schema import META_COLUMNS, avro_to_arrow
+from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.validate import validate
 from tagstream.table.write_context import WriteContext, WriterOptions

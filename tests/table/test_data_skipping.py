@@ -20,7 +20,7 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.filters import Comparison, Op
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.properties import update_properties
-from tagstream.table.schema import META_COLUMNS
+from tagstream.table.schema.schema import META_COLUMNS
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.table.reference import NAMES, unpack

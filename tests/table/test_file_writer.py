@@ -21,7 +21,7 @@ from tagstream.table.log.format import BlockType
 from tagstream.table.log.reader import scan_log_file
 from tagstream.table.names import next_instant
 from tagstream.table.rollback import rollback
-from tagstream.table.schema import arrow_to_avro, avro_to_arrow
+from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.write_context import WriteContext

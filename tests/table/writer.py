@@ -17,7 +17,7 @@ from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.names import new_file_id, next_instant
 from tagstream.table.rollback import rollback
-from tagstream.table.schema import arrow_to_avro
+from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.write_context import WriteContext, WriterOptions
 from tagstream.table.write_status import WriteStatus

@@ -9,7 +9,6 @@ import pytest
 
 from tagstream.table.base_file import open_base_file
 from tagstream.table.column_range import UNKNOWN, ColumnRange
-from tagstream.table.conform import conform
 from tagstream.table.file_group import FileSlice
 from tagstream.table.filters import Comparison, Op, bind
 from tagstream.table.footer_ranges import footer_ranges
@@ -18,6 +17,7 @@ from tagstream.table.log.format import BlockType
 from tagstream.table.log.reader import scan_log_file
 from tagstream.table.metadata.column_stats import _value, column_stats, metadata_ranges
 from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.schema.conform import conform
 from tagstream.table.snapshot import snapshot_schema
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
 from tests.table.reference import NAMES, unpack

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tagstream.table import avro_types
 from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.schema import avro_types
 
 COMMIT_TIME = "_hoodie_commit_time"
 COMMIT_SEQNO = "_hoodie_commit_seqno"

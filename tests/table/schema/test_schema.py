@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table import schema
-from tagstream.table.avro_types import decimal_size
-from tagstream.table.conform import conform
 from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.schema import schema
+from tagstream.table.schema.avro_types import decimal_size
+from tagstream.table.schema.conform import conform
 
 # The schema text of a footer that Hudi's Spark writer wrote, for a table with every column type.
 HUDI_NS = "hoodie.trips.trips_record"

@@ -1,0 +1,1 @@
+"""Avro and Arrow schemas of a table, and rows brought to them."""
