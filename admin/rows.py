@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from tagstream.admin.output import Column, Fact, Output
 from tagstream.table.base_file import read_footer
-from tagstream.table.bucket_hash import BucketHash
 from tagstream.table.bucket_pruning import bucket_pruner
 from tagstream.table.data_skipping import DataSkipping, Pruner, SkipReport
 from tagstream.table.errors import ConfigError
@@ -21,6 +20,7 @@ from tagstream.table.file_group import FileSlice
 from tagstream.table.filters import Comparison, Op
 from tagstream.table.fs_view import FileSystemView
 from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.schema.schema import META_COLUMNS, RECORD_KEY
 from tagstream.table.slice_reader import SliceReader
 from tagstream.table.snapshot import read_slices, snapshot_schema

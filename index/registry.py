@@ -11,8 +11,8 @@ from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
 from tagstream.index.hbase.options import HbaseOptions
 from tagstream.index.memory import InMemoryIndex
 from tagstream.index.simple import GlobalSimpleIndex, SimpleIndex
-from tagstream.table.bucket_hash import BucketHash
 from tagstream.table.errors import ConfigError
+from tagstream.table.keys.bucket_hash import BucketHash
 
 STATE = "STATE"
 

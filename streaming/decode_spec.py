@@ -17,7 +17,7 @@ from tagstream.streaming.options import Options
 from tagstream.table.errors import ConfigError
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.key_encoding import names_single_key
-from tagstream.table.keys import KeyGenerator
+from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.schema.schema import avro_to_arrow
 
 

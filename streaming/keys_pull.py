@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tagstream.table.bucket_hash import RELEASES
 from tagstream.table.config import ConfigKey, Kind, Status
+from tagstream.table.keys.bucket_hash import RELEASES
 
 _SECTION = "Pull-type indexes"
 _SPARK = "the batch's records are kept by Spark in memory and on disk while it is tagged"

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.murmur import KeyHasher
+from tagstream.table.keys.murmur import KeyHasher
 
 SIMPLE = "SIMPLE"
 DYNAMIC_V0 = "DYNAMIC_V0"

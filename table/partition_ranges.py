@@ -11,7 +11,7 @@ import re
 import pyarrow as pa
 
 from tagstream.table.column_range import UNKNOWN, ColumnRange
-from tagstream.table.partition_path import DEFAULT_PARTITION
+from tagstream.table.keys.partition_path import DEFAULT_PARTITION
 from tagstream.table.table_config import TableConfig
 
 _GENERATORS = ("SimpleKeyGenerator", "ComplexKeyGenerator")

@@ -108,7 +108,7 @@ def test_an_upward_import_is_found(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("index/x.py", "from tagstream.table.keys import KeyGenerator"),
+        ("index/x.py", "from tagstream.table.keys.keys import KeyGenerator"),
         ("state/x.py", "import rocksdict"),
         ("bootstrap/x.py", "from tagstream.state.snapshot import ingest"),
         ("streaming/x.py", "from pyspark.sql import DataFrame\nfrom tagstream.state.tag_group import tag_key_group"),

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import InvalidKeyError
-from tagstream.table.java_hash import string_hash_codes
+from tagstream.table.keys.java_hash import string_hash_codes
 
 # `HConstants.MAX_ROW_LENGTH`: HBase keeps the length of a row key in two bytes with a sign.
 MAX_ROW_BYTES = 32_767

@@ -18,8 +18,8 @@ from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PAR
 from tagstream.streaming.decode.json_decoder import JsonDecoder
 from tagstream.streaming.state_keys import state_keys
 from tagstream.table.errors import ConfigError, InvalidKeyError
-from tagstream.table.keys import KeyGenerator, check_partition_path, record_key_from_message
-from tagstream.table.partition_path import DEFAULT_PARTITION
+from tagstream.table.keys.keys import KeyGenerator, check_partition_path, record_key_from_message
+from tagstream.table.keys.partition_path import DEFAULT_PARTITION
 
 FLAG_BAD = 8
 DELETED = "_hoodie_is_deleted"

@@ -10,7 +10,7 @@ import pytest
 from tagstream.state.ordering import encode_ordering
 from tagstream.streaming.decode.key_decoder import KeyDecoder
 from tagstream.table.errors import ConfigError
-from tagstream.table.keys import KeyGenerator
+from tagstream.table.keys.keys import KeyGenerator
 
 SCHEMA = pa.schema([
     ("id", pa.string()), ("day", pa.string()), ("ts", pa.int64()), ("v", pa.float64()), ("_hoodie_is_deleted", pa.bool_()),

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.key_values import EMPTY_PART, NULL_PART, check_type, to_strings
-from tagstream.table.message_key import record_key_from_message
-from tagstream.table.partition_path import DEFAULT_PARTITION, check_partition_path, url_encode
+from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, check_type, to_strings
+from tagstream.table.keys.message_key import record_key_from_message
+from tagstream.table.keys.partition_path import DEFAULT_PARTITION, check_partition_path, url_encode
 
 __all__ = ["KeyGenerator", "KeyKind", "check_partition_path", "record_key_from_message"]
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.java_hash import list_hash_codes
+from tagstream.table.keys.java_hash import list_hash_codes
 
 NULL, EMPTY = "__null__", "__empty__"
 RELEASES = ("0.x", "1.x")

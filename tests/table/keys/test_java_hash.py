@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.errors import InvalidKeyError
-from tagstream.table.java_hash import list_hash_codes, string_hash_codes
+from tagstream.table.keys.java_hash import list_hash_codes, string_hash_codes
 
 VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/vectors/hashes.json").read_text())
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)

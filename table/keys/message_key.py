@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from tagstream.table.errors import InvalidKeyError
-from tagstream.table.key_values import EMPTY_PART, NULL_PART, java_double, to_strings
+from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, java_double, to_strings
 
 
 class _Literal(str):
