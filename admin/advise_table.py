@@ -19,7 +19,7 @@ from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_lookup import key_reader, lookup_slice
 from tagstream.table.slice_reader import SliceReader
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 _Ints = npt.NDArray[np.int64]
 

@@ -34,8 +34,8 @@ from tagstream.streaming.coverage import RETAINED_BATCHES, CheckpointState, Inde
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.takeover import Takeover, read_takeover, write_takeover
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import Instant
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.timeline import Timeline
 
 
 def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:

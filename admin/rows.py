@@ -24,7 +24,7 @@ from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.schema.schema import META_COLUMNS, RECORD_KEY
 from tagstream.table.slice_reader import SliceReader
 from tagstream.table.snapshot import read_slices, snapshot_schema
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 
 def wanted_partitions(view: FileSystemView, table: HoodieTable, partition: str | None) -> list[str]:

@@ -30,7 +30,7 @@ from tagstream.state.dictionary import Place
 from tagstream.streaming.commit_record import parse
 from tagstream.streaming.epoch import query_id
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 KINDS = {
     "not_in_index": "not in the index",

@@ -34,12 +34,12 @@ from tagstream.state.layout import StateLayout
 from tagstream.streaming.session import start_session
 from tagstream.table import commit
 from tagstream.table.bloom import SIMPLE, BloomParams
-from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.names import instant_from_ms, new_file_id
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.table_config import COPY_ON_WRITE, TableConfig
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write_context import WriteContext, WriterOptions
 
 _START_MS = 1_767_225_600_000

@@ -20,16 +20,16 @@ from tagstream.state.manifest import BatchManifest, DeltaRef
 from tagstream.state.pointer import FileRef, Pointer
 from tagstream.state.snapshot import MANIFEST_SUFFIX, SNAPSHOT_VERSION
 from tagstream.streaming.commit_record import CommitRecord, digest, extra_metadata
-from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import Instant, State
 from tagstream.table.log.block import data_block
 from tagstream.table.markers import create_marker
 from tagstream.table.names import base_file_name, instant_from_ms, log_file_name, new_file_id
 from tagstream.table.partition_metadata import ensure_partition
 from tagstream.table.schema.schema import arrow_to_avro, with_meta, with_meta_avro
 from tagstream.table.table_config import MERGE_ON_READ, TableConfig
-from tagstream.table.write_status import FileKind, WriteStat, WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import Instant, State
+from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 
 START_MS = 1_767_225_600_000
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("amount", pa.float64())])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tagstream.table.file_group import FileSlice
 from tagstream.table.names import parse_base_file_name, parse_log_file_name
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 
 def missing_files(

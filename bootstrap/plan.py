@@ -16,7 +16,7 @@ from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.file_group import FileSlice
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.names import parse_base_file_name, parse_log_file_name
-from tagstream.table.timeline import FileGroupId, Timeline
+from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 _TASK_BYTES = 64 << 20
 _OPEN_BYTES = 128 << 10  # reading a slice costs at least as much as so many bytes

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tagstream.table.file_group import FileSlice
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.timeline import Timeline
-from tagstream.table.write_status import WriteStatus
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.write_status import WriteStatus
 
 # What records bring to an index. `partition_path` is null for a delete that names none (global indexes only).
 RECORD_SCHEMA = "record_key string, partition_path string"

@@ -15,7 +15,7 @@ from tagstream.table.errors import TableConfigMismatchError, UnsupportedTableErr
 from tagstream.table.file_group import FileSlice
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.names import bucket_of, new_file_id
-from tagstream.table.write_status import WriteStatus
+from tagstream.table.timeline.write_status import WriteStatus
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from tagstream.streaming.table_match import check_options, new_config, stream_sc
 from tagstream.streaming.takeover import read_takeover
 from tagstream.table.errors import TableNotFoundError
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import Instant
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.timeline import Timeline
 
 
 def explain_start(options: Options, out: TextIO) -> bool:

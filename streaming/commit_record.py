@@ -14,8 +14,8 @@ from typing import Any
 
 from tagstream.streaming.epoch import Epoch
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import Instant
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.timeline import Timeline
 
 SINK_KEY = "_hudi_streaming_sink_checkpoint"
 STREAMER_KEY = "deltastreamer.checkpoint.key"

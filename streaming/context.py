@@ -26,8 +26,8 @@ from tagstream.streaming.tag import profile_path
 from tagstream.streaming.write import WriteSpec
 from tagstream.streaming.written import told
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import REPLACE_COMMIT
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.instant import REPLACE_COMMIT
 from tagstream.table.write_context import WriterOptions
 from tagstream.table.write_profile import WriteProfile
 

@@ -19,7 +19,7 @@ from tagstream.state.errors import IndexDamagedError
 from tagstream.streaming.coverage import CheckpointState, Coverage, IndexPlace, assess
 from tagstream.streaming.takeover import Takeover
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 Kind = Literal["nothing", "load", "catch up", "retire"]
 NOTHING_KNOWN = Coverage((), (), (), frozenset(), {})

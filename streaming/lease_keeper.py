@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tagstream.table import lease as leases
 from tagstream.table.errors import LeaseLostError
-from tagstream.table.lease import Lease, LeaseOwner
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline import lease as leases
+from tagstream.table.timeline.lease import Lease, LeaseOwner
 
 LEASE_TTL_MS = 60_000
 

@@ -50,8 +50,8 @@ from tagstream.streaming.write import (
 )
 from tagstream.streaming.written import unpack_rows
 from tagstream.table import commit as protocol
-from tagstream.table.commit_metadata import CommitMetadata
-from tagstream.table.write_status import WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.write_status import WriteStatus
 
 LOG = logging.getLogger("tagstream")
 

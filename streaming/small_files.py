@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tagstream.table.fs_view import FileSystemView
+from tagstream.table.timeline.write_status import FileKind, WriteStatus
 from tagstream.table.write_profile import SmallFile
-from tagstream.table.write_status import FileKind, WriteStatus
 
 
 class SmallFiles:

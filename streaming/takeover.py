@@ -15,7 +15,7 @@ from tagstream.streaming.commit_record import STREAMER_KEY, parse
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.errors import CheckpointError
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
 _FILE = "takeover.json"

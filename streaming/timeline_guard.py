@@ -10,12 +10,12 @@ from tagstream.streaming.coverage import is_archived
 from tagstream.streaming.epoch import Epoch
 from tagstream.streaming.errors import StopRequested
 from tagstream.table.errors import ForeignCommitError, TableError
-from tagstream.table.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
-from tagstream.table.instant import Instant, State
 from tagstream.table.names import next_instant
 from tagstream.table.rollback import resume_rollbacks, rollback
 from tagstream.table.sweep import sweep
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
+from tagstream.table.timeline.instant import Instant, State
+from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
 _WAIT_S = 1.0

@@ -16,9 +16,9 @@ from tagstream.table.log.writer import write_log_file
 from tagstream.table.names import log_file_name
 from tagstream.table.partition_metadata import ensure_partition, join
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tagstream.table.write_context import WriteContext
 from tagstream.table.write_rows import ORDERING, new_rows, split_inserts
-from tagstream.table.write_status import FileKind, WriteStat, WriteStatus
 
 
 def append(

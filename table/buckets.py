@@ -13,7 +13,7 @@ from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.storage.storage import META_FOLDER
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 _BUCKET_ID = re.compile(r"0000\d{4}-")
 _CONSISTENT = ".bucket_index"

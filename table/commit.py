@@ -17,14 +17,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-from tagstream.table.avro_timeline import REQUESTED_REPLACE, write_record
-from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import REPLACE_COMMIT, Instant, State
 from tagstream.table.markers import TEMP_FOLDER, delete_markers, list_markers
 from tagstream.table.storage.storage import Storage
-from tagstream.table.write_status import WriteStatus
+from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
+from tagstream.table.timeline.write_status import WriteStatus
 
 
 def request(table: HoodieTable, instant: str, action: str) -> None:

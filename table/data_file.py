@@ -11,11 +11,11 @@ import os
 
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import Instant, State
 from tagstream.table.markers import create_marker, marker_folder
 from tagstream.table.partition_metadata import join
+from tagstream.table.timeline.instant import Instant, State
+from tagstream.table.timeline.write_status import FileKind
 from tagstream.table.write_context import WriteContext
-from tagstream.table.write_status import FileKind
 
 _SUFFIX = ".staged"
 

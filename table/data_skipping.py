@@ -19,7 +19,7 @@ from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.metadata.column_stats import metadata_ranges
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
 from tagstream.table.partition_ranges import partition_ranges
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 Ranges = dict[str, ColumnRange]
 

@@ -10,10 +10,10 @@ from tagstream.table.errors import ForeignCommitError
 from tagstream.table.file_group import FileSlice
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.upsert import write_base_file
 from tagstream.table.write_context import WriteContext
 from tagstream.table.write_rows import IS_INSERT, ORDERING
-from tagstream.table.write_status import WriteStatus
 
 
 def write_file_group(

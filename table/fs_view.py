@@ -12,7 +12,7 @@ from tagstream.table.file_group import BaseFile, FileSlice, LogFile
 from tagstream.table.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.partition_metadata import list_partitions
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 
 @dataclass

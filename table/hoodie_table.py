@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from tagstream.table.commit_metadata import SCHEMA_KEY
 from tagstream.table.errors import CorruptFileError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.fs_view import FileSystemView
 from tagstream.table.properties import create_properties, read_properties, update_properties
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ, MergeMode, TableConfig, default_key_generator
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
+from tagstream.table.timeline.timeline import Timeline
 
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (6,)

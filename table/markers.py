@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tagstream.table.partition_metadata import join
 from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.write_status import FileKind
+from tagstream.table.timeline.write_status import FileKind
 
 TEMP_FOLDER = f"{META_FOLDER}/.temp"
 _SUFFIX = re.compile(r"^(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)$")

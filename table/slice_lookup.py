@@ -13,7 +13,7 @@ from tagstream.table.merge import merge_base
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_reader import SliceReader
 from tagstream.table.snapshot import snapshot_schema
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 
 def key_reader(table: HoodieTable, timeline: Timeline, as_of: str, ordering_type: pa.DataType | None) -> SliceReader:

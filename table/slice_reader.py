@@ -21,7 +21,7 @@ from tagstream.table.merge import LogBatch, MergedLog, merge_base, merge_log
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import OPERATION, RECORD_KEY
 from tagstream.table.table_config import MergeMode
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 DELETED_FIELD = "_hoodie_is_deleted"
 _BATCH_ROWS = 65_536

@@ -16,7 +16,7 @@ from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta
 from tagstream.table.slice_reader import SliceReader
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 _ASKED_TOGETHER = 64  # partitions
 

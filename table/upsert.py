@@ -24,9 +24,9 @@ from tagstream.table.names import base_file_name
 from tagstream.table.partition_metadata import ensure_partition, join
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
 from tagstream.table.write_context import WriteContext
 from tagstream.table.write_rows import ORDERING, copied_rows, new_rows
-from tagstream.table.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
 
 BATCH_ROWS = 65_536
 

@@ -20,8 +20,8 @@ from tagstream.table.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.partition_metadata import METAFILE_NAMES, join
 from tagstream.table.slice_reader import RECORD_BLOCKS
 from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.timeline import Timeline
-from tagstream.table.write_status import WriteStat
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.write_status import WriteStat
 
 _Stats = Mapping[str, WriteStat]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tagstream.table.base_file import DEFAULT_ROW_GROUP_BYTES
 from tagstream.table.bloom import BloomParams
 from tagstream.table.schema.schema import avro_json, with_meta, with_meta_avro
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 MIB = 1024 * 1024
 

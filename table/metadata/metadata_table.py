@@ -26,7 +26,7 @@ from tagstream.table.metadata.records import FILES, Record, decode, merged
 from tagstream.table.properties import read_properties
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.table_config import TableConfig
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.timeline import Timeline
 
 FOLDER: Final = f"{META_FOLDER}/metadata"
 FILES_PARTITION, COLUMN_STATS_PARTITION, RECORD_INDEX_PARTITION = "files", "column_stats", "record_index"

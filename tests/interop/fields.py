@@ -15,9 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tagstream.table.avro_timeline import MAGIC
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import Instant, parse_instant
 from tagstream.table.log.block import LogBlock
 from tagstream.table.log.format import BlockType
 from tagstream.table.log.reader import scan_log_file
@@ -26,6 +24,8 @@ from tagstream.table.partition_metadata import PARTITION_METAFILE
 from tagstream.table.properties import parse
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_SEQNO, META_COLUMNS, avro_to_arrow, with_meta
+from tagstream.table.timeline.avro_timeline import MAGIC
+from tagstream.table.timeline.instant import Instant, parse_instant
 
 Fields = dict[str, Any]
 Named = Iterator[tuple[str, Any]]

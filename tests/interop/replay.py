@@ -18,19 +18,19 @@ import pyarrow.parquet as pq
 from tagstream.table import commit
 from tagstream.table.base_file import BLOOM_KEY, BLOOM_TYPE_KEY
 from tagstream.table.bloom import SIMPLE, BloomParams
-from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import Instant
 from tagstream.table.log.format import BlockType
 from tagstream.table.log.reader import scan_log_file
 from tagstream.table.names import new_file_id, next_instant, parse_base_file_name, parse_log_file_name
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_TIME, RECORD_KEY, avro_to_arrow, with_meta
 from tagstream.table.table_config import TableConfig
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 from tagstream.table.write_context import WriteContext, WriterOptions
-from tagstream.table.write_status import WriteStat, WriteStatus
 
 NOW_MS = 1_798_761_600_000  # 2027
 SIMPLE_ENTRIES = 1000  # of the one table with SIMPLE filters; such a filter does not tell

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.instant import ROLLBACK
 from tagstream.table.markers import list_markers
 from tagstream.table.snapshot import read_snapshot
+from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.validate import validate
 from tests.interop.histories import KINDS, ORDERINGS, create, event, live_rows, write_history
 from tests.interop.hudi_spark import HudiError, HudiSpark

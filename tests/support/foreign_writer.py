@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from tagstream.table import commit as protocol
-from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
 from tagstream.table.snapshot import read_snapshot
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write_context import WriteContext
-from tagstream.table.write_status import WriteStatus
 from tests.support import events as ev
 
 AVRO = avro_json(ev.AVRO_SCHEMA)

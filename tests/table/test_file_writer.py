@@ -12,7 +12,6 @@ import pytest
 
 from tagstream.table import commit
 from tagstream.table.append import append
-from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.data_file import begin_data_file, publish_data_file
 from tagstream.table.errors import ForeignCommitError, InstantConflictError
 from tagstream.table.file_writer import write_file_group
@@ -24,8 +23,9 @@ from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.write_status import FileKind
 from tagstream.table.write_context import WriteContext
-from tagstream.table.write_status import FileKind
 from tests.table.reference import unpack
 from tests.table.writer import SCHEMA, Writer, delete_rows, row
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tagstream.table import commit, rollback_plan
-from tagstream.table.avro_timeline import read_record
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.log.writer import write_log_file
@@ -17,6 +16,7 @@ from tagstream.table.rollback import RollbackResult, resume_rollbacks, rollback
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.storage.storage import Storage
 from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.validate import validate
 from tests.support.hudi_rs import read_table
 from tests.table.reference import expected_records, records, unpack

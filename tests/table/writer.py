@@ -12,15 +12,15 @@ import pyarrow as pa
 
 from tagstream.table import commit
 from tagstream.table.bloom import BloomParams
-from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.names import new_file_id, next_instant
 from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.table_config import MERGE_ON_READ, TableConfig
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write_context import WriteContext, WriterOptions
-from tagstream.table.write_status import WriteStatus
 
 SCHEMA = pa.schema([
     pa.field("id", pa.string()), pa.field("part", pa.string()), pa.field("ver", pa.int64()),

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from tagstream.index.hbase.commits import Commits
 from tagstream.index.hbase.errors import HbaseRowError
 from tagstream.index.hbase.index import HbaseIndex
-from tagstream.table.commit_metadata import CommitMetadata
-from tagstream.table.instant import State
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import State
 from tests.index.hbase.case import Case, options
 from tests.index.hbase.fake_clock import FakeClock
 from tests.support.hbase import HbaseServer

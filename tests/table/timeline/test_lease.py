@@ -11,10 +11,10 @@ from threading import Barrier, Thread
 
 import pytest
 
-from tagstream.table import lease
 from tagstream.table.errors import CorruptFileError, LeaseLostError
-from tagstream.table.lease import LeaseOwner
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline import lease
+from tagstream.table.timeline.lease import LeaseOwner
 
 ME = LeaseOwner.this_process("query a")
 ELSEWHERE = replace(ME, host="another-host", label="query b")
@@ -57,7 +57,7 @@ def test_released_is_free_at_once(storage: Storage) -> None:
 
 def test_a_dead_process_of_this_host_is_taken_over_at_once(storage: Storage) -> None:
     script = (
-        "import dataclasses, json; from tagstream.table.lease import LeaseOwner; "
+        "import dataclasses, json; from tagstream.table.timeline.lease import LeaseOwner; "
         "print(json.dumps(dataclasses.asdict(LeaseOwner.this_process())))"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as process:

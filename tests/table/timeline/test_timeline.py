@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.instant import Instant, State, parse_instant
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline import Timeline
+from tagstream.table.timeline.instant import Instant, State, parse_instant
+from tagstream.table.timeline.timeline import Timeline
 
 T = "2026010100000{}000"
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tagstream.table.avro_timeline import read_record
-from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.instant import (
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.avro_timeline import read_record
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import (
     COMPACTION,
     COMPLETED_ACTION,
     LOG_COMPACTION,
@@ -21,7 +22,6 @@ from tagstream.table.instant import (
     Instant,
     parse_instant,
 )
-from tagstream.table.storage.storage import Storage
 
 FileGroupId = tuple[str, str]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.commit_metadata import CommitMetadata
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.write_status import FileKind, WriteStat, WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tests.table.reference import NAMES, unpack
 
 BASE = WriteStat("f-0", "p/f-0_1-2-3_20260101000000000.parquet", "p", "null", 5, 3, 2, 1, 1234, 1234)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tagstream.table.avro_timeline import MAGIC, read_record
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.write_status import WriteStat, WriteStatus
+from tagstream.table.timeline.avro_timeline import MAGIC, read_record
+from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 
 SCHEMA_KEY = "schema"
 
