@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from tagstream.admin.output import Column, Fact, Output
-from tagstream.table.base_file import read_footer
 from tagstream.table.bucket_pruning import bucket_pruner
 from tagstream.table.data_skipping import DataSkipping, Pruner, SkipReport
 from tagstream.table.errors import ConfigError
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.base_file import read_footer
+from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.filters import Comparison, Op
-from tagstream.table.fs_view import FileSystemView
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.schema.schema import META_COLUMNS, RECORD_KEY

@@ -33,10 +33,10 @@ from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.session import start_session
 from tagstream.table import commit
-from tagstream.table.bloom import SIMPLE, BloomParams
+from tagstream.table.file_group.bloom import SIMPLE, BloomParams
+from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.names import instant_from_ms, new_file_id
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.timeline.commit_metadata import CommitMetadata

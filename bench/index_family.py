@@ -47,11 +47,11 @@ from tagstream.streaming.session import start_session
 from tagstream.streaming.source import pack_by_group
 from tagstream.streaming.tag import good_and_bad, located, packed_result, tag_batch
 from tagstream.table import commit
-from tagstream.table.bloom import DYNAMIC_V0, BloomParams
+from tagstream.table.file_group.bloom import DYNAMIC_V0, BloomParams
+from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.keys.bucket_hash import BucketHash
-from tagstream.table.names import instant_from_ms, new_file_id
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.timeline.commit_metadata import CommitMetadata

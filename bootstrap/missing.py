@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from tagstream.table.file_group import FileSlice
-from tagstream.table.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.timeline.timeline import Timeline
 
 

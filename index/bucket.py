@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tagstream.index.base import HoodieIndex, TableAsOf, location_schema
-from tagstream.table.base_file import open_base_file, range_of
 from tagstream.table.errors import TableConfigMismatchError, UnsupportedTableError
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.base_file import open_base_file, range_of
+from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.names import bucket_of, new_file_id
 from tagstream.table.keys.bucket_hash import BucketHash
-from tagstream.table.names import bucket_of, new_file_id
 from tagstream.table.timeline.write_status import WriteStatus
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import Broadcast
 
 from tagstream.index.base import RECORD_SCHEMA, WRITTEN_SCHEMA, HoodieIndex, TableAsOf
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_lookup import key_reader
 from tagstream.table.slice_reader import SliceReader

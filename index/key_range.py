@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from tagstream.index.base import TableAsOf
-from tagstream.table.base_file import comparable_range, open_base_file, range_of
 from tagstream.table.errors import CorruptFileError
+from tagstream.table.file_group.base_file import comparable_range, open_base_file, range_of
 from tagstream.table.storage.storage import Storage
 
 _SCHEMA = "path string, low string, high string"

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tagstream.index.base import TableAsOf, location_schema
 from tagstream.index.batch_keys import BatchKeys
-from tagstream.table.base_file import read_footer
-from tagstream.table.bloom import BloomFilter
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.base_file import read_footer
+from tagstream.table.file_group.bloom import BloomFilter
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_lookup import key_reader, lookup_slice
 from tagstream.table.slice_reader import SliceReader

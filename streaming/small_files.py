@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tagstream.table.fs_view import FileSystemView
+from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.timeline.write_status import FileKind, WriteStatus
 from tagstream.table.write_profile import SmallFile
 

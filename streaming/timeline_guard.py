@@ -10,7 +10,7 @@ from tagstream.streaming.coverage import is_archived
 from tagstream.streaming.epoch import Epoch
 from tagstream.streaming.errors import StopRequested
 from tagstream.table.errors import ForeignCommitError, TableError
-from tagstream.table.names import next_instant
+from tagstream.table.file_group.names import next_instant
 from tagstream.table.rollback import resume_rollbacks, rollback
 from tagstream.table.sweep import sweep
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS, is_alive

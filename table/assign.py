@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.table.names import new_file_id
+from tagstream.table.file_group.names import new_file_id
 from tagstream.table.write_profile import WriteProfile
 
 INT32 = npt.NDArray[np.int32]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tagstream.table.column_range import ColumnRange, may_match
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.filters import Comparison, Filter, bind, matching
 from tagstream.table.footer_ranges import footer_ranges
 from tagstream.table.hoodie_table import HoodieTable

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import TableError
-from tagstream.table.fs_view import FileSystemView
+from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_reader import SliceReader

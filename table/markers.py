@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tagstream.table.partition_metadata import join
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.write_status import FileKind
 

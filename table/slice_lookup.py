@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.merge import merge_base
 from tagstream.table.schema.schema import RECORD_KEY

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.base_file import open_base_file
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.base_file import open_base_file
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.log.block import LogBlock
 from tagstream.table.log.format import BlockType

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from tagstream.table.base_file import open_base_file
 from tagstream.table.bucket_pruning import bucket_pruner
 from tagstream.table.data_skipping import DataSkipping, SkipReport
 from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.file_group.base_file import open_base_file
+from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.filters import Comparison
-from tagstream.table.fs_view import FileSystemView
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.base_file import BaseFileWriter, open_base_file
 from tagstream.table.data_file import begin_data_file, publish_data_file
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
+from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.names import base_file_name
+from tagstream.table.file_group.partition_metadata import ensure_partition, join
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.names import base_file_name
-from tagstream.table.partition_metadata import ensure_partition, join
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tagstream.table.base_file import DEFAULT_ROW_GROUP_BYTES
-from tagstream.table.bloom import BloomParams
+from tagstream.table.file_group.base_file import DEFAULT_ROW_GROUP_BYTES
+from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.schema.schema import avro_json, with_meta, with_meta_avro
 from tagstream.table.timeline.timeline import Timeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.names import seqnos
+from tagstream.table.file_group.names import seqnos
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import FILE_NAME, META_COLUMNS, RECORD_KEY
 from tagstream.table.write_context import WriteContext

@@ -14,8 +14,8 @@ from typing import Final
 import pyarrow as pa
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group import FileSlice
-from tagstream.table.fs_view import FileSystemView
+from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.log.block import LogBlock
 from tagstream.table.log.format import BlockType

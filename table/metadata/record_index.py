@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.names import instant_from_ms
 from tagstream.table.keys.java_hash import string_hash_codes
 from tagstream.table.metadata.avro_columns import AvroColumns
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION, Entries, MetadataTable
-from tagstream.table.names import instant_from_ms
 
 LOCATIONS: Final = pa.schema([
     ("record_key", pa.string()), ("partition_path", pa.string()), ("file_id", pa.string()), ("instant", pa.string())

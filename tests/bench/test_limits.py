@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import limits
-from tagstream.table.names import parse_base_file_name
+from tagstream.table.file_group.names import parse_base_file_name
 from tagstream.table.schema.schema import META_COLUMNS
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tagstream.index.bloom import BloomIndex, BloomIndexOptions
 from tagstream.index.lookup import SliceTask
-from tagstream.table.file_group import BaseFile, FileSlice, LogFile
+from tagstream.table.file_group.file_group import BaseFile, FileSlice, LogFile
 
 
 def task(name: str, comparisons: int, *, log: bool = False) -> SliceTask:

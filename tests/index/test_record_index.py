@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from tagstream.index.base import RECORD_SCHEMA, OrderingCode, TableAsOf
 from tagstream.index.record_index import RecordLevelIndex
 from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.file_group.names import parse_base_file_name
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
-from tagstream.table.names import parse_base_file_name
 from tagstream.table.snapshot import read_snapshot
 from tests.table.reference import unpack
 

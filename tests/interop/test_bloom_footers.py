@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tagstream.table.base_file import read_footer, read_keys
+from tagstream.table.file_group.base_file import read_footer, read_keys
 from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.table_config import COPY_ON_WRITE, TableConfig
 from tests.interop.hudi_spark import HudiSpark

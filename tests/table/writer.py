@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from tagstream.table import commit
-from tagstream.table.bloom import BloomParams
+from tagstream.table.file_group.bloom import BloomParams
+from tagstream.table.file_group.names import new_file_id, next_instant
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.names import new_file_id, next_instant
 from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.table_config import MERGE_ON_READ, TableConfig

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tagstream.table.base_file import open_base_file
 from tagstream.table.column_range import UNKNOWN, ColumnRange
-from tagstream.table.file_group import FileSlice
+from tagstream.table.file_group.base_file import open_base_file
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.filters import Comparison, Op, bind
 from tagstream.table.footer_ranges import footer_ranges
 from tagstream.table.hoodie_table import HoodieTable

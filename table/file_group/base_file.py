@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tagstream.table.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
 from tagstream.table.errors import CorruptFileError, InvalidKeyError, TableError
-from tagstream.table.parquet_options import writer_options
+from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
+from tagstream.table.file_group.parquet_options import writer_options
 from tagstream.table.schema.schema import RECORD_KEY
 
 BLOOM_KEY = b"org.apache.hudi.bloomfilter"

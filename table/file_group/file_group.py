@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tagstream.table.partition_metadata import join
+from tagstream.table.file_group.partition_metadata import join
 
 
 @dataclass(frozen=True)

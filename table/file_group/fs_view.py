@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tagstream.table.file_group import BaseFile, FileSlice, LogFile
-from tagstream.table.names import parse_base_file_name, parse_log_file_name
-from tagstream.table.partition_metadata import list_partitions
+from tagstream.table.file_group.file_group import BaseFile, FileSlice, LogFile
+from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.file_group.partition_metadata import list_partitions
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tagstream.table.file_group.partition_metadata import ensure_partition, list_partitions
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.partition_metadata import ensure_partition, list_partitions
 from tagstream.table.properties import parse
 from tagstream.table.storage.storage import Storage
 from tagstream.table.table_config import MERGE_ON_READ, TableConfig

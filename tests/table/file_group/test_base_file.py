@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tagstream.table.base_file import BaseFileResult, BaseFileWriter, open_base_file, read_footer, read_keys
-from tagstream.table.bloom import SIMPLE, BloomBuilder, BloomParams
 from tagstream.table.errors import ConfigError, CorruptFileError, InvalidKeyError, TableError
+from tagstream.table.file_group.base_file import BaseFileResult, BaseFileWriter, open_base_file, read_footer, read_keys
+from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomParams
 from tagstream.table.schema import schema
 
 USER = pa.schema(

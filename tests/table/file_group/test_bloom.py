@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table.bloom import DYNAMIC_V0, SIMPLE, BloomBuilder, BloomFilter, BloomParams
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.file_group.bloom import DYNAMIC_V0, SIMPLE, BloomBuilder, BloomFilter, BloomParams
 from tagstream.table.keys.murmur import murmur2
 
 VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/vectors/bloom.json").read_text())

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table import names
 from tagstream.table.errors import CorruptFileError
+from tagstream.table.file_group import names
 
 FILE_ID = "6d3d1d6e-2298-4080-a0c1-494877d6f40a-0"
 
