@@ -20,10 +20,10 @@ from tagstream.state.manifest import BatchManifest, DeltaRef
 from tagstream.state.pointer import FileRef, Pointer
 from tagstream.state.snapshot import MANIFEST_SUFFIX, SNAPSHOT_VERSION
 from tagstream.streaming.commit_record import CommitRecord, digest, extra_metadata
+from tagstream.table.file_group.log.block import data_block
 from tagstream.table.file_group.names import base_file_name, instant_from_ms, log_file_name, new_file_id
 from tagstream.table.file_group.partition_metadata import ensure_partition
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.block import data_block
 from tagstream.table.markers import create_marker
 from tagstream.table.schema.schema import arrow_to_avro, with_meta, with_meta_avro
 from tagstream.table.table_config import MERGE_ON_READ, TableConfig

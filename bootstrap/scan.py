@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.log.format import BlockType
-from tagstream.table.log.reader import scan_log_file
+from tagstream.table.file_group.log.format import BlockType
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.merge import MergedLog, merge_base, merge_log
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_lookup import key_reader as table_key_reader

@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 
 from tagstream.table.data_file import begin_data_file, publish_data_file
 from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.log.block import avro_data_block, data_block
+from tagstream.table.file_group.log.delete_block import delete_blocks
+from tagstream.table.file_group.log.writer import write_log_file
 from tagstream.table.file_group.names import log_file_name
 from tagstream.table.file_group.partition_metadata import ensure_partition, join
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.block import avro_data_block, data_block
-from tagstream.table.log.delete_block import delete_blocks
-from tagstream.table.log.writer import write_log_file
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tagstream.table.write_context import WriteContext

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from tagstream.table.commit import unstage
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
+from tagstream.table.file_group.log.writer import rollback_block
 from tagstream.table.file_group.names import log_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.writer import rollback_block
 from tagstream.table.markers import delete_markers
 from tagstream.table.rollback_plan import RollbackRequest, plan_record, plan_rollback, requests_of
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.log.block import LogBlock
+from tagstream.table.file_group.log.format import BlockType
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.block import LogBlock
-from tagstream.table.log.format import BlockType
-from tagstream.table.log.reader import scan_log_file
 from tagstream.table.merge import LogBatch, MergedLog, merge_base, merge_log
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import OPERATION, RECORD_KEY

@@ -11,12 +11,12 @@ from tagstream.table.duplicate_keys import DuplicateKeys
 from tagstream.table.errors import TableError
 from tagstream.table.file_group.base_file import read_footer, read_keys
 from tagstream.table.file_group.fs_view import FileSystemView
+from tagstream.table.file_group.log.block import LogBlock
+from tagstream.table.file_group.log.format import BlockType
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import METAFILE_NAMES, join
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.block import LogBlock
-from tagstream.table.log.format import BlockType
-from tagstream.table.log.reader import scan_log_file
 from tagstream.table.markers import TEMP_FOLDER
 from tagstream.table.slice_reader import RECORD_BLOCKS
 from tagstream.table.storage.storage import META_FOLDER, Storage

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tagstream.table.log.varint import binary_array
+from tagstream.table.file_group.log.varint import binary_array
 
 _Int64s = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]

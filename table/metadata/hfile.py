@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import UnsupportedTableError
-from tagstream.table.log.block import LogBlock
+from tagstream.table.file_group.log.block import LogBlock
 from tagstream.table.metadata.hfile_block import (
     DATA,
     FILE_INFO,

@@ -16,10 +16,10 @@ import pyarrow as pa
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
+from tagstream.table.file_group.log.block import LogBlock
+from tagstream.table.file_group.log.format import BlockType
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.block import LogBlock
-from tagstream.table.log.format import BlockType
-from tagstream.table.log.reader import scan_log_file
 from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.name_hash import partition_name
 from tagstream.table.metadata.records import FILES, Record, decode, merged

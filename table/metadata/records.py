@@ -18,7 +18,7 @@ import fastavro
 import fastavro.schema
 
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.log.varint import zigzag
+from tagstream.table.file_group.log.varint import zigzag
 
 Record = dict[str, Any]
 

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tagstream.table.file_group.log.block import LogBlock
+from tagstream.table.file_group.log.format import BlockType
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import PARTITION_METAFILE
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.block import LogBlock
-from tagstream.table.log.format import BlockType
-from tagstream.table.log.reader import scan_log_file
 from tagstream.table.properties import parse
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_SEQNO, META_COLUMNS, avro_to_arrow, with_meta

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from tagstream.table import commit
 from tagstream.table.file_group.base_file import BLOOM_KEY, BLOOM_TYPE_KEY
 from tagstream.table.file_group.bloom import SIMPLE, BloomParams
+from tagstream.table.file_group.log.format import BlockType
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import new_file_id, next_instant, parse_base_file_name, parse_log_file_name
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.format import BlockType
-from tagstream.table.log.reader import scan_log_file
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_TIME, RECORD_KEY, avro_to_arrow, with_meta
 from tagstream.table.table_config import TableConfig

@@ -14,11 +14,11 @@ from tagstream.table import commit
 from tagstream.table.append import append
 from tagstream.table.data_file import begin_data_file, publish_data_file
 from tagstream.table.errors import ForeignCommitError, InstantConflictError
+from tagstream.table.file_group.log.format import BlockType
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.format import BlockType
-from tagstream.table.log.reader import scan_log_file
 from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
 from tagstream.table.snapshot import read_snapshot

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.log import delete_block, ordering_wrapper
-from tagstream.table.log.delete_block import decode, delete_blocks, encode_content
-from tagstream.table.log.format import I32, decode_header
-from tagstream.table.log.varint import prefixed, zigzag, zigzags
+from tagstream.table.file_group.log import delete_block, ordering_wrapper
+from tagstream.table.file_group.log.delete_block import decode, delete_blocks, encode_content
+from tagstream.table.file_group.log.format import I32, decode_header
+from tagstream.table.file_group.log.varint import prefixed, zigzag, zigzags
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "fixtures/vectors/log-blocks.json").read_text())[
     "files"

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.log.block import LogBlock
-from tagstream.table.log.format import I32, BlockType, HeaderKey, encode_block
-from tagstream.table.log.reader import scan_log_file
-from tagstream.table.log.writer import rollback_block
+from tagstream.table.file_group.log.block import LogBlock
+from tagstream.table.file_group.log.format import I32, BlockType, HeaderKey, encode_block
+from tagstream.table.file_group.log.reader import scan_log_file
+from tagstream.table.file_group.log.writer import rollback_block
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "fixtures/vectors/log-blocks.json").read_text())[
     "files"
@@ -108,7 +108,7 @@ def test_a_wrong_size_and_a_wrong_end_are_corrupt(tmp_path: Path) -> None:
 
 
 def test_a_magic_across_two_reads_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tagstream.table.log.reader._SCAN_CHUNK", 16)
+    monkeypatch.setattr("tagstream.table.file_group.log.reader._SCAN_CHUNK", 16)
     for filler in range(16):
         path = put(tmp_path, b"#HUDI#", b"x" * (20 + filler), vector("command"))
         assert [b.type for b in scan_log_file(path)] == [BlockType.CORRUPT, BlockType.COMMAND]
@@ -163,7 +163,7 @@ def avro_block_of(tmp_path: Path, content: bytes, schema: str | None = SCHEMA) -
 
 
 def test_many_avro_records_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tagstream.table.log.avro_block._CHUNK", 3)
+    monkeypatch.setattr("tagstream.table.file_group.log.avro_block._CHUNK", 3)
     content = only_block(tmp_path, "avro").content()
     for times in (0, 1, 2, 3, 5):
         block = avro_block_of(tmp_path, I32.pack(3) + I32.pack(2 * times) + content[8:] * times)

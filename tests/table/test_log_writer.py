@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tagstream.table.errors import TableError
-from tagstream.table.log.block import data_block
-from tagstream.table.log.delete_block import delete_blocks
-from tagstream.table.log.format import BlockType, HeaderKey, encode_block
-from tagstream.table.log.reader import scan_log_file
-from tagstream.table.log.writer import rollback_block, write_log_file
+from tagstream.table.file_group.log.block import data_block
+from tagstream.table.file_group.log.delete_block import delete_blocks
+from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
+from tagstream.table.file_group.log.reader import scan_log_file
+from tagstream.table.file_group.log.writer import rollback_block, write_log_file
 from tagstream.table.schema import schema
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "fixtures/vectors/log-blocks.json").read_text())[

@@ -9,9 +9,9 @@ import pytest
 
 from tagstream.table import commit, rollback_plan
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
+from tagstream.table.file_group.log.writer import write_log_file
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.writer import write_log_file
 from tagstream.table.rollback import RollbackResult, resume_rollbacks, rollback
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.storage.storage import Storage

@@ -10,11 +10,11 @@ import pytest
 from tagstream.table.column_range import UNKNOWN, ColumnRange
 from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.log.format import BlockType
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.filters import Comparison, Op, bind
 from tagstream.table.footer_ranges import footer_ranges
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.format import BlockType
-from tagstream.table.log.reader import scan_log_file
 from tagstream.table.metadata.column_stats import _value, column_stats, metadata_ranges
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.schema.conform import conform

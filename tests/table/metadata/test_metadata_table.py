@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
+from tagstream.table.file_group.log.writer import rollback_block, write_log_file
 from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.log.format import BlockType, HeaderKey, encode_block
-from tagstream.table.log.writer import rollback_block, write_log_file
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, FILES_PARTITION, MetadataTable
 from tagstream.table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id, xxhash64
 from tagstream.table.metadata.records import COLUMN_STATS, merged

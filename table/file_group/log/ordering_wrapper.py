@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tagstream.table.errors import UnsupportedTableError
-from tagstream.table.log.varint import binary_array, prefixed, zigzags
+from tagstream.table.file_group.log.varint import binary_array, prefixed, zigzags
 
 INT, LONG, ARRAY = 2, 3, 12
 _NAMESPACE = "org.apache.hudi.avro.model"

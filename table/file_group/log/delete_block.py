@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.log import ordering_wrapper
-from tagstream.table.log.format import I32, BlockType, HeaderKey, encode_block
-from tagstream.table.log.varint import joined, prefixed, zigzag, zigzags
+from tagstream.table.file_group.log import ordering_wrapper
+from tagstream.table.file_group.log.format import I32, BlockType, HeaderKey, encode_block
+from tagstream.table.file_group.log.varint import joined, prefixed, zigzag, zigzags
 
 _VERSION = 3
 _NULLABLE_TEXT = ["null", "string"]

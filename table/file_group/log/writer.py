@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from tagstream.table.errors import TableError
-from tagstream.table.log.format import ROLLBACK_COMMAND, BlockType, HeaderKey, encode_block
+from tagstream.table.file_group.log.format import ROLLBACK_COMMAND, BlockType, HeaderKey, encode_block
 
 
 def write_log_file(path: str, blocks: Iterable[bytes]) -> int:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.log.block import LogBlock
-from tagstream.table.log.format import I32, I64, MAGIC, SMALLEST_SIZE, VERSION, BlockType, decode_header
+from tagstream.table.file_group.log.block import LogBlock
+from tagstream.table.file_group.log.format import I32, I64, MAGIC, SMALLEST_SIZE, VERSION, BlockType, decode_header
 
 _HEAD_CHUNK = 64 * 1024
 _SCAN_CHUNK = 1024 * 1024

@@ -12,8 +12,8 @@ import fastavro
 import pyarrow as pa
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.log.format import I32
-from tagstream.table.log.varint import zigzag
+from tagstream.table.file_group.log.format import I32
+from tagstream.table.file_group.log.varint import zigzag
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import avro_to_arrow
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.file_group.log import avro_block, delete_block
+from tagstream.table.file_group.log.delete_block import DeleteRecords
+from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
 from tagstream.table.file_group.parquet_options import writer_options
-from tagstream.table.log import avro_block, delete_block
-from tagstream.table.log.delete_block import DeleteRecords
-from tagstream.table.log.format import BlockType, HeaderKey, encode_block
 from tagstream.table.schema.conform import conform
 
 
