@@ -18,7 +18,7 @@ from tagstream.streaming.decode_spec import DecodeSpec
 from tagstream.streaming.keys import REGISTRY
 from tagstream.table.config import Value
 from tagstream.table.errors import ConfigError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 
 _GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"
 _SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"

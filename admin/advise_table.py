@@ -15,7 +15,7 @@ from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import BLOOM_KEY, comparable_range, open_base_file, range_of, read_footer
 from tagstream.table.file_group.bloom import BloomFilter
 from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_lookup import key_reader, lookup_slice
 from tagstream.table.slice_reader import SliceReader

@@ -33,7 +33,7 @@ from tagstream.streaming.cover_plan import next_step
 from tagstream.streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.takeover import Takeover, read_takeover, write_takeover
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 

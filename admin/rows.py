@@ -19,8 +19,8 @@ from tagstream.table.file_group.base_file import read_footer
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.filters import Comparison, Op
-from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.keys.bucket_hash import BucketHash
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import META_COLUMNS, RECORD_KEY
 from tagstream.table.slice_reader import SliceReader
 from tagstream.table.snapshot import read_slices, snapshot_schema

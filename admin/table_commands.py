@@ -10,7 +10,7 @@ from tagstream.admin.output import Column, Fact, Output
 from tagstream.admin.rows import show_rows, wanted_partitions
 from tagstream.streaming.commit_record import parse
 from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.validate import Validation

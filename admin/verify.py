@@ -29,7 +29,7 @@ from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
 from tagstream.state.dictionary import Place
 from tagstream.streaming.commit_record import parse
 from tagstream.streaming.epoch import query_id
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import Timeline
 
 KINDS = {

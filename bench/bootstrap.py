@@ -36,9 +36,9 @@ from tagstream.table import commit
 from tagstream.table.file_group.bloom import SIMPLE, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.file_writer import write_file_group
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro
-from tagstream.table.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write_context import WriteContext, WriterOptions
 

@@ -14,9 +14,9 @@ from bench.kafka_feed import keyed_lines
 from tagstream.table import commit
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.file_writer import write_file_group
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.schema import avro_to_arrow
-from tagstream.table.table_config import TableConfig
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write_context import WriteContext, WriterOptions
 

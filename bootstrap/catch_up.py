@@ -30,7 +30,7 @@ from tagstream.state.epoch import EpochMarker, SideRows, Touched, complete_epoch
 from tagstream.state.layout import StateLayout
 from tagstream.state.ttl import minutes_of
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import FileGroupId
 
 # Operations that only add keys to the file groups they touch. A compaction changes no key at all and is passed over.

@@ -15,7 +15,7 @@ from tagstream.bootstrap.missing import missing_files
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 _TASK_BYTES = 64 << 20

@@ -31,7 +31,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import ordering_kind
 from tagstream.state.ttl import minutes_of
 from tagstream.table.errors import CorruptFileError, TagstreamError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 
 LOG = logging.getLogger("tagstream")
 _PLAN = "plan.json"

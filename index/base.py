@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStatus
 

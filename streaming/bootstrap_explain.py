@@ -25,7 +25,7 @@ from tagstream.streaming.report import size
 from tagstream.streaming.table_match import check_options, new_config, stream_schema
 from tagstream.streaming.takeover import read_takeover
 from tagstream.table.errors import TableNotFoundError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 

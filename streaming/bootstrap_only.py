@@ -24,7 +24,7 @@ from tagstream.streaming.table_match import check_options, stream_schema
 from tagstream.streaming.takeover import read_takeover
 from tagstream.table.buckets import check_bucketed
 from tagstream.table.errors import UnsupportedTableError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 
 LOG = logging.getLogger("tagstream")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tagstream.streaming.epoch import Epoch
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 

@@ -25,7 +25,7 @@ from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.tag import profile_path
 from tagstream.streaming.write import WriteSpec
 from tagstream.streaming.written import told
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import REPLACE_COMMIT
 from tagstream.table.write_context import WriterOptions

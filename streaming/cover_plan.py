@@ -18,7 +18,7 @@ from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.errors import IndexDamagedError
 from tagstream.streaming.coverage import CheckpointState, Coverage, IndexPlace, assess
 from tagstream.streaming.takeover import Takeover
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import Timeline
 
 Kind = Literal["nothing", "load", "catch up", "retire"]

@@ -18,7 +18,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.manifest import BatchManifest, manifest_names
 from tagstream.streaming.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.epoch import newest_batch, query_id, raw_offset, read_epoch
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import Timeline
 
 RETAINED_BATCHES = 100  # Spark's default of spark.sql.streaming.minBatchesToRetain

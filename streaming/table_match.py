@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from tagstream.streaming.options import Options
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
-from tagstream.table.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
 
 GENERATOR_CLASSES = {
     "SIMPLE": "SimpleKeyGenerator",

@@ -14,7 +14,7 @@ from tagstream.table.file_group.log.delete_block import delete_blocks
 from tagstream.table.file_group.log.writer import write_log_file
 from tagstream.table.file_group.names import log_file_name
 from tagstream.table.file_group.partition_metadata import ensure_partition, join
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tagstream.table.write_context import WriteContext

@@ -11,7 +11,7 @@ import re
 
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import META_FOLDER
 from tagstream.table.timeline.timeline import Timeline
 

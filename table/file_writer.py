@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from tagstream.table.append import append
 from tagstream.table.errors import ForeignCommitError
 from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.upsert import write_base_file

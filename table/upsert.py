@@ -21,7 +21,7 @@ from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import base_file_name
 from tagstream.table.file_group.partition_metadata import ensure_partition, join
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from tagstream.index.base import TableAsOf
 from tagstream.index.hbase.errors import HbaseRowError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.instant import REPLACE_COMMIT, ROLLBACK
 from tagstream.table.timeline.timeline import Timeline

@@ -19,13 +19,13 @@ from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.log.block import LogBlock
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.properties import read_properties
+from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.name_hash import partition_name
 from tagstream.table.metadata.records import FILES, Record, decode, merged
-from tagstream.table.properties import read_properties
 from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.table_config import TableConfig
 from tagstream.table.timeline.timeline import Timeline
 
 FOLDER: Final = f"{META_FOLDER}/metadata"

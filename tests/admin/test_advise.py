@@ -21,9 +21,9 @@ from tagstream.admin.advise_measures import Measures
 from tagstream.admin.cli import parser
 from tagstream.admin.main import main
 from tagstream.admin.text import TerminalOutput
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.schema.schema import META_COLUMNS
-from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.admin.command import run, run_json, state_of
 from tests.table.reference import FOLDER, unpack
 from tests.table.writer import SCHEMA, START_MS, Row, Writer, row

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.index.registry import FACTS
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.validate import validate
 from tests.streaming.stream_case import StreamCase

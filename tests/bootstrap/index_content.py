@@ -19,7 +19,7 @@ from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import ordering_kind
 from tagstream.state.restore import open_at
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import avro_to_arrow
 
 LABELS = balanced_labels(3, 2)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.bootstrap.index_content import content, load, make_layout
 from tests.table.writer import CrashError, Writer, row
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.bootstrap.plan import plan_bootstrap
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.bootstrap.index_content import content, live, load, make_layout
 from tests.table.reference import NAMES, expected, unpack
 

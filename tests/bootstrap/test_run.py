@@ -23,8 +23,8 @@ from tagstream.state.errors import StateError
 from tagstream.state.generation import newest_generation, start_path, starting_pointer
 from tagstream.state.restore import open_at
 from tagstream.table.errors import ConfigError, CorruptFileError
-from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.bootstrap.index_content import LABELS, content, live, load, make_layout
 from tests.table.writer import START_MS, Writer, row
 
@@ -76,7 +76,7 @@ def test_a_killed_run_goes_on_where_it_stopped(kill_at: int, writer: Writer, tmp
 PROGRAM = """
 import sys
 from pathlib import Path
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.bootstrap.index_content import load, make_layout
 
 def tell(progress):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.validate import validate
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob

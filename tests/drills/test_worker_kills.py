@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.validate import validate
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.stream_job import DEADLINE_S

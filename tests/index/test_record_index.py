@@ -12,7 +12,7 @@ from tagstream.index.base import RECORD_SCHEMA, OrderingCode, TableAsOf
 from tagstream.index.record_index import RecordLevelIndex
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.names import parse_base_file_name
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.snapshot import read_snapshot

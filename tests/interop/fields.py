@@ -20,8 +20,8 @@ from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import PARTITION_METAFILE
-from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.properties import parse
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.properties import parse
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_SEQNO, META_COLUMNS, avro_to_arrow, with_meta
 from tagstream.table.timeline.avro_timeline import MAGIC

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.table.writer import SCHEMA, Row, Writer
 
 EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.peers import home as peers
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.interop.hudi_program import ANSWER
 
 PROGRAM = Path(__file__).with_name("hudi_program.py")

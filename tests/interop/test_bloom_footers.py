@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.file_group.base_file import read_footer, read_keys
-from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.table_config import COPY_ON_WRITE, TableConfig
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tests.interop.hudi_spark import HudiSpark
 
 pytestmark = pytest.mark.hudi_jar

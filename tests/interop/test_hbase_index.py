@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from bench.peers import home as peers
 from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
-from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.index.hbase.case import Case, Place
 from tests.interop.hudi_spark import HudiSpark
 from tests.support.hbase import LOOPBACK, HbaseServer

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.validate import validate
 from tests.interop.hudi_spark import HudiError, HudiSpark
 from tests.interop.typed_streams import KINDS, ORDERINGS, Streamed, stream

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.markers import list_markers
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.validate import validate

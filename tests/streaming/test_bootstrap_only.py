@@ -27,7 +27,7 @@ from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.main import main
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.drills.stream_job import DEADLINE_S
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit

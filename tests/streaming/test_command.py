@@ -13,8 +13,8 @@ from urllib.request import urlopen
 import pytest
 
 from tagstream.streaming.main import main
-from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.table_config import TableConfig
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import TableConfig
 from tests.drills.stream_job import DEADLINE_S, PROJECT, StreamJob, chunks_of
 from tests.support import events as ev
 from tests.support.process import Process

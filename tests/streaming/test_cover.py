@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.report import BatchReport
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.rollback import rollback
 from tagstream.table.validate import validate
 from tests.streaming.stream_case import StreamCase

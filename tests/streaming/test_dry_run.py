@@ -13,8 +13,8 @@ from pyspark import SparkContext
 
 from tagstream.streaming.dry_run_page import Page
 from tagstream.streaming.main import main
-from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from tests.support import events as ev
 from tests.table.reference import expected, unpack
 from tests.table.writer import Writer, row

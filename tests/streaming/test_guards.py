@@ -13,7 +13,7 @@ from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.errors import CheckpointError
 from tagstream.table import commit as protocol
 from tagstream.table.errors import ConfigError, LeaseLostError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline import lease
 from tagstream.table.timeline.commit_metadata import CommitMetadata

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.bootstrap.scan import key_reader
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.slice_reader import SliceReader
 from tagstream.table.snapshot import read_snapshot

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit

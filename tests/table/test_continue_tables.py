@@ -13,7 +13,7 @@ import pytest
 from tagstream.table import commit
 from tagstream.table.file_group.names import new_file_id, next_instant
 from tagstream.table.file_writer import write_file_group
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow
 from tagstream.table.snapshot import read_snapshot

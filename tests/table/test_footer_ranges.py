@@ -14,8 +14,8 @@ import pytest
 from tagstream.table.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange, may_match
 from tagstream.table.filters import Comparison, Op, bind
 from tagstream.table.footer_ranges import footer_ranges
+from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.partition_ranges import partition_ranges
-from tagstream.table.table_config import TableConfig
 
 D = decimal.Decimal
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.slice_lookup import key_reader, lookup_slice
 from tagstream.table.slice_reader import SliceReader
 from tagstream.table.snapshot import snapshot_schema

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.markers import create_marker
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.snapshot import read_snapshot
 from tagstream.table.sweep import sweep
-from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.timeline.heartbeat import delete_heartbeat, is_alive
 from tagstream.table.timeline.write_status import FileKind
 from tagstream.table.validate import validate

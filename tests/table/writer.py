@@ -14,10 +14,10 @@ from tagstream.table import commit
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.file_group.names import new_file_id, next_instant
 from tagstream.table.file_writer import write_file_group
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import arrow_to_avro
-from tagstream.table.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write_context import WriteContext, WriterOptions

@@ -16,7 +16,7 @@ from tagstream.index.base import RECORD_SCHEMA, WRITTEN_SCHEMA, OrderingCode, Ta
 from tagstream.index.hbase.commits import Commits
 from tagstream.index.hbase.index import HbaseIndex
 from tagstream.index.hbase.options import HbaseOptions
-from tagstream.table.table_config import COPY_ON_WRITE
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tests.support.hbase import LOOPBACK, HbaseServer
 from tests.table.writer import CrashError, Row, Writer
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.file_group.partition_metadata import ensure_partition, list_partitions
-from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.properties import parse
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.properties import parse
+from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.storage.storage import Storage
-from tagstream.table.table_config import MERGE_ON_READ, TableConfig
 from tests.table.reference import NAMES, expected, expected_records, unpack
 
 F = "f-0"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table.hoodie_table import HoodieTable
 from tagstream.table.keys.bucket_hash import BucketHash
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.snapshot import read_snapshot
 from tests.table.reference import unpack
 

@@ -14,7 +14,7 @@ from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.filters import Comparison, Op, bind
 from tagstream.table.footer_ranges import footer_ranges
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.column_stats import _value, column_stats, metadata_ranges
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.schema.conform import conform

@@ -12,11 +12,11 @@ import pytest
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
 from tagstream.table.file_group.log.writer import rollback_block, write_log_file
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.properties import update_properties
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, FILES_PARTITION, MetadataTable
 from tagstream.table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id, xxhash64
 from tagstream.table.metadata.records import COLUMN_STATS, merged
-from tagstream.table.properties import update_properties
 from tests.table.metadata.hfiles import FIXTURES
 from tests.table.reference import NAMES, unpack
 

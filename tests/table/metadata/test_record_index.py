@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.properties import update_properties
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import LOCATIONS, RecordIndex, shards_of
-from tagstream.table.properties import update_properties
 from tests.table.metadata.hfiles import FIXTURES
 from tests.table.reference import expected, expected_records, unpack
 

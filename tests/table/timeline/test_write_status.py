@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tests.table.reference import NAMES, unpack

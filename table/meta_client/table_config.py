@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tagstream.table.properties import CHECKSUM_KEY, table_checksum
+from tagstream.table.meta_client.properties import CHECKSUM_KEY, table_checksum
 
 COPY_ON_WRITE = "COPY_ON_WRITE"
 MERGE_ON_READ = "MERGE_ON_READ"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table import properties
 from tagstream.table.errors import CorruptFileError, TableNotFoundError
+from tagstream.table.meta_client import properties
 from tagstream.table.storage.storage import Storage
 
 VALID = {"hoodie.table.name": "t", "hoodie.table.checksum": properties.table_checksum("", "t")}

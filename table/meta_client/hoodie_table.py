@@ -7,9 +7,15 @@ from dataclasses import dataclass, replace
 
 from tagstream.table.errors import CorruptFileError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSystemView
-from tagstream.table.properties import create_properties, read_properties, update_properties
+from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
+from tagstream.table.meta_client.table_config import (
+    COPY_ON_WRITE,
+    MERGE_ON_READ,
+    MergeMode,
+    TableConfig,
+    default_key_generator,
+)
 from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ, MergeMode, TableConfig, default_key_generator
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.timeline import Timeline
 

@@ -10,10 +10,16 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
-from tagstream.table.hoodie_table import HoodieTable
-from tagstream.table.properties import update_properties
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.properties import update_properties
+from tagstream.table.meta_client.table_config import (
+    COPY_ON_WRITE,
+    MERGE_ON_READ,
+    MergeMode,
+    TableConfig,
+    default_key_generator,
+)
 from tagstream.table.snapshot import read_snapshot
-from tagstream.table.table_config import COPY_ON_WRITE, MERGE_ON_READ, MergeMode, TableConfig, default_key_generator
 from tests.support.hudi_rs import read_table
 from tests.table.reference import NAMES, expected, unpack
 
