@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow as pa
 
 from tagstream.admin.output import Column, Fact, Output
-from tagstream.table.bucket_pruning import bucket_pruner
-from tagstream.table.data_skipping import DataSkipping, Pruner, SkipReport
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.base_file import read_footer
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
-from tagstream.table.filters import Comparison, Op
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import META_COLUMNS, RECORD_KEY
+from tagstream.table.skipping.bucket_pruning import bucket_pruner
+from tagstream.table.skipping.data_skipping import DataSkipping, Pruner, SkipReport
+from tagstream.table.skipping.filters import Comparison, Op
 from tagstream.table.slice_reader import SliceReader
 from tagstream.table.snapshot import read_slices, snapshot_schema
 from tagstream.table.timeline.timeline import Timeline

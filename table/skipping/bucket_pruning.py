@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tagstream.table.data_skipping import Pruner
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import bucket_of
-from tagstream.table.filters import Filter, Op
 from tagstream.table.keys.bucket_hash import EMPTY, BucketHash
+from tagstream.table.skipping.data_skipping import Pruner
+from tagstream.table.skipping.filters import Filter, Op
 
 _MOST = 10_000  # combinations of values worth hashing
 

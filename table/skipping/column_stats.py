@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tagstream.table.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange
 from tagstream.table.file_group.log.ordering_wrapper import TYPES, convert
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
 from tagstream.table.metadata.name_hash import column_stats_key
 from tagstream.table.metadata.records import COLUMN_STATS, Record
+from tagstream.table.skipping.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange
 
 File = tuple[str, str]  # partition path, file name
 

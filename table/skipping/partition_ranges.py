@@ -10,9 +10,9 @@ import re
 
 import pyarrow as pa
 
-from tagstream.table.column_range import UNKNOWN, ColumnRange
 from tagstream.table.keys.partition_path import DEFAULT_PARTITION
 from tagstream.table.meta_client.table_config import TableConfig
+from tagstream.table.skipping.column_range import UNKNOWN, ColumnRange
 
 _GENERATORS = ("SimpleKeyGenerator", "ComplexKeyGenerator")
 _NO_VALUE = (DEFAULT_PARTITION, "default", "")

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tagstream.table.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange
 from tagstream.table.file_group.base_file import open_base_file
+from tagstream.table.skipping.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange
 
 
 def footer_ranges(path: str, fields: Iterable[pa.Field]) -> dict[str, ColumnRange]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.filters import Comparison, Op, bind
+from tagstream.table.skipping.filters import Comparison, Op, bind
 
 SCHEMA = pa.schema([
     ("name", pa.string()), ("n", pa.int32()), ("amount", pa.float64()), ("price", pa.decimal128(8, 2)),

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tagstream.table.column_range import ColumnRange, may_match
 from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.filters import Comparison, Filter, bind, matching
-from tagstream.table.footer_ranges import footer_ranges
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.column_stats import metadata_ranges
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
-from tagstream.table.partition_ranges import partition_ranges
+from tagstream.table.skipping.column_range import ColumnRange, may_match
+from tagstream.table.skipping.column_stats import metadata_ranges
+from tagstream.table.skipping.filters import Comparison, Filter, bind, matching
+from tagstream.table.skipping.footer_ranges import footer_ranges
+from tagstream.table.skipping.partition_ranges import partition_ranges
 from tagstream.table.timeline.timeline import Timeline
 
 Ranges = dict[str, ColumnRange]

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tagstream.table.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange, may_match
-from tagstream.table.filters import Comparison, Op, bind
-from tagstream.table.footer_ranges import footer_ranges
 from tagstream.table.meta_client.table_config import TableConfig
-from tagstream.table.partition_ranges import partition_ranges
+from tagstream.table.skipping.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange, may_match
+from tagstream.table.skipping.filters import Comparison, Op, bind
+from tagstream.table.skipping.footer_ranges import footer_ranges
+from tagstream.table.skipping.partition_ranges import partition_ranges
 
 D = decimal.Decimal
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.filters import Filter, Op
+from tagstream.table.skipping.filters import Filter, Op
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Which files a query need not open: filters against partitions, ranges, buckets and statistics."""
