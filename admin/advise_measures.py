@@ -18,10 +18,10 @@ from tagstream.state.decide import Keys, Known, choose_winners, decide, distinct
 from tagstream.state.ordering import encode_ordering
 from tagstream.state.tag_batch import TagBatch
 from tagstream.streaming.decode_spec import DecodeSpec
-from tagstream.table.buckets import bucket_evidence
 from tagstream.table.file_group.names import bucket_of
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.buckets import bucket_evidence
 
 STATE_BYTES_BESIDE_KEY = 8  # docs/performance.md: 13.7 to 15.5 bytes a key with keys of eight bytes
 BUCKET_ROOM = 2  # the number of buckets is fixed, a table grows

@@ -16,9 +16,9 @@ from tagstream.table.file_group.base_file import BLOOM_KEY, comparable_range, op
 from tagstream.table.file_group.bloom import BloomFilter
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.slice_lookup import key_reader, lookup_slice
+from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.slice_lookup import key_reader, lookup_slice
-from tagstream.table.slice_reader import SliceReader
 from tagstream.table.timeline.timeline import Timeline
 
 _Ints = npt.NDArray[np.int64]

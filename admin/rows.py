@@ -18,12 +18,12 @@ from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.read.snapshot import read_slices, snapshot_schema
 from tagstream.table.schema.schema import META_COLUMNS, RECORD_KEY
 from tagstream.table.skipping.bucket_pruning import bucket_pruner
 from tagstream.table.skipping.data_skipping import DataSkipping, Pruner, SkipReport
 from tagstream.table.skipping.filters import Comparison, Op
-from tagstream.table.slice_reader import SliceReader
-from tagstream.table.snapshot import read_slices, snapshot_schema
 from tagstream.table.timeline.timeline import Timeline
 
 

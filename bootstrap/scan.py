@@ -15,10 +15,10 @@ from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
-from tagstream.table.merge import MergedLog, merge_base, merge_log
+from tagstream.table.read.merge import MergedLog, merge_base, merge_log
+from tagstream.table.read.slice_lookup import key_reader as table_key_reader
+from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.slice_lookup import key_reader as table_key_reader
-from tagstream.table.slice_reader import SliceReader
 
 
 @dataclass(frozen=True)

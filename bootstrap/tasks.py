@@ -30,7 +30,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import encode_ordering
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.table.errors import CorruptFileError, TagstreamError
-from tagstream.table.slice_reader import SliceReader
+from tagstream.table.read.slice_reader import SliceReader
 
 CorruptPolicy = Literal["fail", "skip"]
 RUN_ROWS = 2_000_000  # 250 bytes each while they are sorted

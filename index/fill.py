@@ -14,9 +14,9 @@ from pyspark import Broadcast
 
 from tagstream.index.base import RECORD_SCHEMA, WRITTEN_SCHEMA, HoodieIndex, TableAsOf
 from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.read.slice_lookup import key_reader
+from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.slice_lookup import key_reader
-from tagstream.table.slice_reader import SliceReader
 
 LOG = logging.getLogger("tagstream")
 _SLICES = 8

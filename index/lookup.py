@@ -19,9 +19,9 @@ from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import read_footer
 from tagstream.table.file_group.bloom import BloomFilter
 from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.read.slice_lookup import key_reader, lookup_slice
+from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.slice_lookup import key_reader, lookup_slice
-from tagstream.table.slice_reader import SliceReader
 
 
 @dataclass(frozen=True)

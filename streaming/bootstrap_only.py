@@ -22,9 +22,9 @@ from tagstream.streaming.session import start_session
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.table_match import check_options, stream_schema
 from tagstream.streaming.takeover import read_takeover
-from tagstream.table.buckets import check_bucketed
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.buckets import check_bucketed
 
 LOG = logging.getLogger("tagstream")
 

@@ -15,9 +15,9 @@ from tagstream.streaming.decode.defaults import avro_defaults
 from tagstream.streaming.decode.key_decoder import KeyDecoder
 from tagstream.streaming.options import Options
 from tagstream.table.errors import ConfigError
-from tagstream.table.key_encoding import names_single_key
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.key_encoding import names_single_key
 from tagstream.table.schema.schema import avro_to_arrow
 
 

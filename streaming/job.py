@@ -35,10 +35,10 @@ from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.sink import BatchSink
 from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.table_match import open_or_create, stream_schema
-from tagstream.table.buckets import check_bucketed
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.buckets import check_bucketed
 from tagstream.table.write_context import WriterOptions
 
 LOG = logging.getLogger("tagstream")

@@ -20,7 +20,7 @@ from tagstream.streaming.pull_tag import PullSpec, tag_pulled
 from tagstream.streaming.source import key_group_label
 from tagstream.streaming.state_keys import record_keys
 from tagstream.streaming.tag import good_and_bad
-from tagstream.table.slice_lookup import key_reader, lookup_slice
+from tagstream.table.read.slice_lookup import key_reader, lookup_slice
 from tagstream.table.timeline.write_status import WriteStatus
 
 _LOCATED = pa.schema([("lane", pa.int32()), ("rows", pa.binary()), ("status", pa.string())])

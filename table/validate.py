@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.duplicate_keys import DuplicateKeys
 from tagstream.table.errors import TableError
 from tagstream.table.file_group.base_file import read_footer, read_keys
 from tagstream.table.file_group.fs_view import FileSystemView
@@ -18,7 +17,8 @@ from tagstream.table.file_group.names import parse_base_file_name, parse_log_fil
 from tagstream.table.file_group.partition_metadata import METAFILE_NAMES, join
 from tagstream.table.markers import TEMP_FOLDER
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.slice_reader import RECORD_BLOCKS
+from tagstream.table.read.duplicate_keys import DuplicateKeys
+from tagstream.table.read.slice_reader import RECORD_BLOCKS
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStat

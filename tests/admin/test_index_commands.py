@@ -16,7 +16,7 @@ from tagstream.admin.main import main
 from tagstream.state.meta import TABLE_INDEX, open_or_create_meta
 from tagstream.streaming.report import BatchReport
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tests.admin.command import run, run_json, state_of
 from tests.admin.stream import copied, deleted_keys, streamed
 from tests.streaming.stream_case import StreamCase

@@ -17,7 +17,7 @@ from tagstream.streaming.report import BatchReport
 from tagstream.table.commit import complete
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tests.behaviours.index_cases import (
     LAYOUTS,
     SCHEMA,

@@ -15,7 +15,7 @@ from tagstream.table.file_group.names import parse_base_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tests.table.reference import unpack
 
 pytestmark = pytest.mark.spark

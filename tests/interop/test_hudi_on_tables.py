@@ -13,7 +13,7 @@ import pytest
 
 from tagstream.table.markers import list_markers
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.validate import validate
 from tests.interop.histories import KINDS, ORDERINGS, create, event, live_rows, write_history

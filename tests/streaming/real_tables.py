@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.hudi_rs import keys_found_twice

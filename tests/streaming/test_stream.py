@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev

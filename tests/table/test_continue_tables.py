@@ -14,9 +14,9 @@ from tagstream.table import commit
 from tagstream.table.file_group.names import new_file_id, next_instant
 from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow
-from tagstream.table.snapshot import read_snapshot
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.validate import validate
 from tagstream.table.write_context import WriteContext, WriterOptions

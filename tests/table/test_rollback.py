@@ -13,8 +13,8 @@ from tagstream.table.file_group.log.writer import write_log_file
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.rollback import RollbackResult, resume_rollbacks, rollback
-from tagstream.table.snapshot import read_snapshot
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.validate import validate

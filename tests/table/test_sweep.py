@@ -8,7 +8,7 @@ import pytest
 
 from tagstream.table.markers import create_marker
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.sweep import sweep
 from tagstream.table.timeline.heartbeat import delete_heartbeat, is_alive
 from tagstream.table.timeline.write_status import FileKind

@@ -15,7 +15,7 @@ from tagstream.table import upsert
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import read_footer, read_keys
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.upsert import MergeCounts, merge_batches
 from tests.table.writer import SCHEMA, Writer, row
 

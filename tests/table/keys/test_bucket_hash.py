@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tests.table.reference import unpack
 
 VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/vectors/hashes.json").read_text("utf-8"))

@@ -19,7 +19,7 @@ from tagstream.table.meta_client.table_config import (
     TableConfig,
     default_key_generator,
 )
-from tagstream.table.snapshot import read_snapshot
+from tagstream.table.read.snapshot import read_snapshot
 from tests.support.hudi_rs import read_table
 from tests.table.reference import NAMES, expected, unpack
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.skipping.bucket_pruning import bucket_pruner
 from tagstream.table.skipping.data_skipping import SkipReport
 from tagstream.table.skipping.filters import Comparison, Op, bind
-from tagstream.table.snapshot import read_snapshot
 from tests.table.reference import unpack
 
 ID = BucketHash(4, ("id",), ("id",))

@@ -13,12 +13,12 @@ from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.read.snapshot import snapshot_schema
 from tagstream.table.schema.conform import conform
 from tagstream.table.skipping.column_range import UNKNOWN, ColumnRange
 from tagstream.table.skipping.column_stats import _value, column_stats, metadata_ranges
 from tagstream.table.skipping.filters import Comparison, Op, bind
 from tagstream.table.skipping.footer_ranges import footer_ranges
-from tagstream.table.snapshot import snapshot_schema
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
 from tests.table.reference import NAMES, unpack
 

@@ -19,10 +19,10 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import update_properties
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import META_COLUMNS
 from tagstream.table.skipping.data_skipping import SkipReport
 from tagstream.table.skipping.filters import Comparison, Op
-from tagstream.table.snapshot import read_snapshot
 from tests.table.reference import NAMES, unpack
 from tests.table.writer import Writer, row
 

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.merge import merge_base
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.merge import merge_base
+from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.read.snapshot import snapshot_schema
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.slice_reader import SliceReader
-from tagstream.table.snapshot import snapshot_schema
 from tagstream.table.timeline.timeline import Timeline
 
 

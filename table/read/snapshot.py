@@ -11,11 +11,11 @@ from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta
 from tagstream.table.skipping.bucket_pruning import bucket_pruner
 from tagstream.table.skipping.data_skipping import DataSkipping, SkipReport
 from tagstream.table.skipping.filters import Comparison
-from tagstream.table.slice_reader import SliceReader
 from tagstream.table.timeline.timeline import Timeline
 
 _ASKED_TOGETHER = 64  # partitions

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from tagstream.table.errors import TableError
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.read.snapshot import snapshot_schema
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.slice_reader import SliceReader
-from tagstream.table.snapshot import snapshot_schema
 
 _Hashes = npt.NDArray[np.uint64]
 

@@ -11,8 +11,8 @@ from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import update_properties
-from tagstream.table.slice_reader import SliceReader
-from tagstream.table.snapshot import read_snapshot, scan_snapshot, snapshot_schema
+from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.read.snapshot import read_snapshot, scan_snapshot, snapshot_schema
 from tagstream.table.validate import validate
 from tests.table.reference import NAMES, expected, expected_records, records, unpack
 

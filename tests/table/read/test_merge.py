@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table.merge import LogBatch, merge_base, merge_log
+from tagstream.table.read.merge import LogBatch, merge_base, merge_log
 
 KEYS = [f"k{n}" for n in range(5)]
 ordering = st.one_of(st.none(), st.integers(-3, 3))

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.snapshot import scan_snapshot
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.snapshot import scan_snapshot
 
 
 def names_single_key(table: HoodieTable) -> bool | None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tagstream.table.key_encoding import names_single_key
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
+from tagstream.table.read.key_encoding import names_single_key
 from tests.table.writer import START_MS, Writer, row
 
 

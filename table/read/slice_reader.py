@@ -16,9 +16,9 @@ from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.block import LogBlock
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
-from tagstream.table.merge import LogBatch, MergedLog, merge_base, merge_log
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MergeMode
+from tagstream.table.read.merge import LogBatch, MergedLog, merge_base, merge_log
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import OPERATION, RECORD_KEY
 from tagstream.table.timeline.timeline import Timeline
