@@ -32,15 +32,15 @@ from tagstream.bootstrap.run import bootstrap_index
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.session import start_session
-from tagstream.table import commit
 from tagstream.table.file_group.bloom import SIMPLE, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.write_context import WriteContext, WriterOptions
+from tagstream.table.write import commit
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 _START_MS = 1_767_225_600_000
 _SCHEMA = pa.schema([

@@ -42,14 +42,14 @@ from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.tag import profile_path
 from tagstream.streaming.timeline_guard import TimelineGuard
-from tagstream.table import commit as protocol
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.rollback_plan import plan_rollback
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import DELTA_COMMIT, Instant, State
 from tagstream.table.timeline.write_status import WriteStatus
-from tagstream.table.write_context import WriterOptions
-from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write import commit as protocol
+from tagstream.table.write.write_context import WriterOptions
+from tagstream.table.write.write_profile import WriteProfile
 
 RETAINED = 100  # batches whose state Spark may ask for again, its default
 BATCH = RETAINED + RETAINED // 10  # the one that is measured: one of those that collect garbage

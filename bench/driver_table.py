@@ -23,13 +23,13 @@ from tagstream.streaming.commit_record import CommitRecord, digest, extra_metada
 from tagstream.table.file_group.log.block import data_block
 from tagstream.table.file_group.names import base_file_name, instant_from_ms, log_file_name, new_file_id
 from tagstream.table.file_group.partition_metadata import ensure_partition
-from tagstream.table.markers import create_marker
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro, with_meta, with_meta_avro
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
+from tagstream.table.write.markers import create_marker
 
 START_MS = 1_767_225_600_000
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("amount", pa.float64())])

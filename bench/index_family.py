@@ -46,17 +46,17 @@ from tagstream.streaming.pull import located_rows, table_as_of
 from tagstream.streaming.session import start_session
 from tagstream.streaming.source import pack_by_group
 from tagstream.streaming.tag import good_and_bad, located, packed_result, tag_batch
-from tagstream.table import commit
 from tagstream.table.file_group.bloom import DYNAMIC_V0, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.write_context import WriteContext, WriterOptions
-from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write import commit
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext, WriterOptions
+from tagstream.table.write.write_profile import WriteProfile
 
 _START_MS = 1_767_225_600_000
 _PARTITIONS, _GROUPS, _LANES = 10, 8, 2

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from bench.event_rows import avro_schema, event_rows, json_lines, keys_of, partitions_of
 from bench.kafka_feed import keyed_lines
-from tagstream.table import commit
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.write_context import WriteContext, WriterOptions
+from tagstream.table.write import commit
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 FIRST_MS = 1_700_000_000_000
 COLUMNS = 8

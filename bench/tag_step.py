@@ -27,7 +27,7 @@ from tagstream.state.pointer import Pointer
 from tagstream.state.restore import open_at
 from tagstream.state.tag_batch import TagBatch
 from tagstream.state.tag_group import tag_key_group
-from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write.write_profile import WriteProfile
 
 _MOVE_SHARE = _INSERT_SHARE = 0.2
 _LOAD_BATCH = 500_000

@@ -28,8 +28,8 @@ from tagstream.state.snapshot import take_snapshot
 from tagstream.state.store_meta import StoreMeta
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
 from tagstream.state.ttl import expired, minutes_of
-from tagstream.table.assign import assign
-from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write.assign import assign
+from tagstream.table.write.write_profile import WriteProfile
 
 
 def tag_key_group(

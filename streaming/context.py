@@ -28,8 +28,8 @@ from tagstream.streaming.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import REPLACE_COMMIT
-from tagstream.table.write_context import WriterOptions
-from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriterOptions
+from tagstream.table.write.write_profile import WriteProfile
 
 INSERT_OVERWRITE = "INSERT_OVERWRITE"
 SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs more than it saves

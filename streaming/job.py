@@ -39,7 +39,7 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.buckets import check_bucketed
-from tagstream.table.write_context import WriterOptions
+from tagstream.table.write.write_context import WriterOptions
 
 LOG = logging.getLogger("tagstream")
 DAY_MS = 86_400_000

@@ -26,8 +26,8 @@ from tagstream.state.tag_group import tag_result
 from tagstream.streaming.located import bad_records, located_schema
 from tagstream.streaming.state_keys import record_keys, state_keys
 from tagstream.streaming.tag import good_and_bad, located, tag_batch
-from tagstream.table.assign import assign
-from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write.assign import assign
+from tagstream.table.write.write_profile import WriteProfile
 
 MOVED = "moved"  # note of a delete whose key lives on in another partition
 

@@ -49,9 +49,9 @@ from tagstream.streaming.write import (
     make_write_function,
 )
 from tagstream.streaming.written import unpack_rows
-from tagstream.table import commit as protocol
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.write import commit as protocol
 
 LOG = logging.getLogger("tagstream")
 

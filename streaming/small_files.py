@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.timeline.write_status import FileKind, WriteStatus
-from tagstream.table.write_profile import SmallFile
+from tagstream.table.write.write_profile import SmallFile
 
 
 class SmallFiles:

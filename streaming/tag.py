@@ -27,7 +27,7 @@ from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.decode.key_decoder import FLAG_BAD
 from tagstream.streaming.located import OP_DELETE_NATURAL, bad_records, located_schema, located_table, packed_columns
 from tagstream.streaming.packed import unpack
-from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write.write_profile import WriteProfile
 
 STATE_SCHEMA = "pointer binary"
 

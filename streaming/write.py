@@ -22,9 +22,9 @@ from tagstream.streaming.quarantine import write_quarantine
 from tagstream.streaming.state_keys import record_keys
 from tagstream.streaming.written import Told, pack_rows, written_rows
 from tagstream.table.file_group.names import write_token
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.write_context import WriteContext, WriterOptions
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 RESULT_SCHEMA = "kind string, payload string"
 WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS, INDEX_STATUS = "write", "tag", "quarantine", "index"

@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from tagstream.table.commit import unstage
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.log.writer import rollback_block
 from tagstream.table.file_group.names import log_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
-from tagstream.table.markers import delete_markers
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.rollback_plan import RollbackRequest, plan_record, plan_rollback, requests_of
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from tagstream.table.timeline.heartbeat import delete_heartbeat
 from tagstream.table.timeline.instant import COMPLETED_ACTION, ROLLBACK, Instant, State
 from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.write.commit import unstage
+from tagstream.table.write.markers import delete_markers
 
 _ROLLBACK_TOKEN = "1-0-1"  # what Hudi's own rollback blocks carry
 

@@ -15,9 +15,9 @@ from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import LogFileName, parse_base_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join, list_partitions
-from tagstream.table.markers import Marker, has_markers, list_markers
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant
+from tagstream.table.write.markers import Marker, has_markers, list_markers
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ count as soon as the timeline's start has moved past it.
 
 from __future__ import annotations
 
-from tagstream.table.markers import TEMP_FOLDER, delete_markers, list_markers
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.write.markers import TEMP_FOLDER, delete_markers, list_markers
 
 
 def sweep(table: HoodieTable) -> list[str]:

@@ -15,13 +15,13 @@ from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import METAFILE_NAMES, join
-from tagstream.table.markers import TEMP_FOLDER
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.duplicate_keys import DuplicateKeys
 from tagstream.table.read.slice_reader import RECORD_BLOCKS
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStat
+from tagstream.table.write.markers import TEMP_FOLDER
 
 _Stats = Mapping[str, WriteStat]
 

@@ -14,10 +14,10 @@ from tagstream.index.registry import FACTS
 from tagstream.state.errors import StateError
 from tagstream.streaming import sink
 from tagstream.streaming.report import BatchReport
-from tagstream.table.commit import complete
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.write.commit import complete
 from tests.behaviours.index_cases import (
     LAYOUTS,
     SCHEMA,

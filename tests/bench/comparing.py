@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 
 from bench.workload import Workload, make_workload
 from bench.writers.case import Case, Writer
-from tagstream.table import commit
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.write_context import WriteContext, WriterOptions
+from tagstream.table.write import commit
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 START_MS = 1_767_225_600_000
 

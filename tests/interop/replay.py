@@ -15,13 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tagstream.table import commit
 from tagstream.table.file_group.base_file import BLOOM_KEY, BLOOM_TYPE_KEY
 from tagstream.table.file_group.bloom import SIMPLE, BloomParams
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import new_file_id, next_instant, parse_base_file_name, parse_log_file_name
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.conform import conform
@@ -30,7 +28,9 @@ from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStat, WriteStatus
-from tagstream.table.write_context import WriteContext, WriterOptions
+from tagstream.table.write import commit
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 NOW_MS = 1_798_761_600_000  # 2027
 SIMPLE_ENTRIES = 1000  # of the one table with SIMPLE filters; such a filter does not tell

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tagstream.table.markers import list_markers
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.validate import validate
+from tagstream.table.write.markers import list_markers
 from tests.interop.histories import KINDS, ORDERINGS, create, event, live_rows, write_history
 from tests.interop.hudi_spark import HudiError, HudiSpark
 from tests.support.compare import compare

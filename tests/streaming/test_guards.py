@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.errors import CheckpointError
-from tagstream.table import commit as protocol
 from tagstream.table.errors import ConfigError, LeaseLostError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline import lease
 from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.write import commit as protocol
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.hudi_rs import read_table

@@ -12,7 +12,7 @@ import pytest
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.streaming.decode.key_decoder import FLAG_BAD
 from tagstream.streaming.pull_tag import MOVED, PullSpec, Resolve, tag_pulled
-from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write.write_profile import WriteProfile
 
 PROFILE = WriteProfile("t", "q", 1, 1, "20260101000000000", 0, (0,))
 OPS = {0: "insert", 1: "update", 2: "delete", 5: "delete"}

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tagstream.table import commit as protocol
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import WriteStatus
-from tagstream.table.write_context import WriteContext
+from tagstream.table.write import commit as protocol
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext
 from tests.support import events as ev
 
 AVRO = avro_json(ev.AVRO_SCHEMA)

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tagstream.table import commit
 from tagstream.table.file_group.names import new_file_id, next_instant
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.validate import validate
-from tagstream.table.write_context import WriteContext, WriterOptions
+from tagstream.table.write import commit
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 from tests.support.hudi_rs import read_table
 from tests.table.reference import NAMES, unpack
 from tests.table.writer import SMALL_BLOOM

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table import commit, rollback_plan
+from tagstream.table import rollback_plan
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.log.writer import write_log_file
 from tagstream.table.file_group.names import next_instant
@@ -18,6 +18,7 @@ from tagstream.table.rollback import RollbackResult, resume_rollbacks, rollback
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.validate import validate
+from tagstream.table.write import commit
 from tests.support.hudi_rs import read_table
 from tests.table.reference import expected_records, records, unpack
 from tests.table.writer import SCHEMA, CrashError, Writer, row

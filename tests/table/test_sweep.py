@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.markers import create_marker
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.sweep import sweep
 from tagstream.table.timeline.heartbeat import delete_heartbeat, is_alive
 from tagstream.table.timeline.write_status import FileKind
 from tagstream.table.validate import validate
+from tagstream.table.write.markers import create_marker
 from tests.table.writer import SCHEMA, CrashError, Writer, row
 
 

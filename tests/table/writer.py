@@ -10,17 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from tagstream.table import commit
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.file_group.names import new_file_id, next_instant
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import WriteStatus
-from tagstream.table.write_context import WriteContext, WriterOptions
+from tagstream.table.write import commit
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 SCHEMA = pa.schema([
     pa.field("id", pa.string()), pa.field("part", pa.string()), pa.field("ver", pa.int64()),

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.data_file import begin_data_file, publish_data_file
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.block import avro_data_block, data_block
 from tagstream.table.file_group.log.delete_block import delete_blocks
@@ -17,8 +16,9 @@ from tagstream.table.file_group.partition_metadata import ensure_partition, join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
-from tagstream.table.write_context import WriteContext
-from tagstream.table.write_rows import ORDERING, new_rows, split_inserts
+from tagstream.table.write.data_file import begin_data_file, publish_data_file
+from tagstream.table.write.write_context import WriteContext
+from tagstream.table.write.write_rows import ORDERING, new_rows, split_inserts
 
 
 def append(

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table import upsert
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import read_footer, read_keys
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.upsert import MergeCounts, merge_batches
+from tagstream.table.write import upsert
+from tagstream.table.write.upsert import MergeCounts, merge_batches
 from tests.table.writer import SCHEMA, Writer, row
 
 FILE = pa.schema([("_hoodie_record_key", pa.string()), ("_hoodie_file_name", pa.string()), ("v", pa.int64())])

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from tagstream.table.file_group.names import seqnos
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import FILE_NAME, META_COLUMNS, RECORD_KEY
-from tagstream.table.write_context import WriteContext
+from tagstream.table.write.write_context import WriteContext
 
 IS_INSERT = "_is_insert"
 ORDERING = "_ordering"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table.assign import assign
 from tagstream.table.errors import TableError
-from tagstream.table.write_profile import SmallFile, WriteProfile
+from tagstream.table.write.assign import assign
+from tagstream.table.write.write_profile import SmallFile, WriteProfile
 
 
 def profile(groups: int = 4, lanes: int = 2, per_file: int = 10, **small: int) -> WriteProfile:

@@ -11,11 +11,11 @@ import os
 
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.partition_metadata import join
-from tagstream.table.markers import create_marker, marker_folder
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.write_status import FileKind
-from tagstream.table.write_context import WriteContext
+from tagstream.table.write.markers import create_marker, marker_folder
+from tagstream.table.write.write_context import WriteContext
 
 _SUFFIX = ".staged"
 

@@ -10,14 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tagstream.table import commit
-from tagstream.table.append import append
-from tagstream.table.data_file import begin_data_file, publish_data_file
 from tagstream.table.errors import ForeignCommitError, InstantConflictError
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import next_instant
-from tagstream.table.file_writer import write_file_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
@@ -25,7 +21,11 @@ from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import FileKind
-from tagstream.table.write_context import WriteContext
+from tagstream.table.write import commit
+from tagstream.table.write.append import append
+from tagstream.table.write.data_file import begin_data_file, publish_data_file
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext
 from tests.table.reference import unpack
 from tests.table.writer import SCHEMA, Writer, delete_rows, row
 

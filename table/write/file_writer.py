@@ -5,15 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.append import append
 from tagstream.table.errors import ForeignCommitError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import WriteStatus
-from tagstream.table.upsert import write_base_file
-from tagstream.table.write_context import WriteContext
-from tagstream.table.write_rows import IS_INSERT, ORDERING
+from tagstream.table.write.append import append
+from tagstream.table.write.upsert import write_base_file
+from tagstream.table.write.write_context import WriteContext
+from tagstream.table.write.write_rows import IS_INSERT, ORDERING
 
 
 def write_file_group(

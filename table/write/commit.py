@@ -18,13 +18,13 @@ import os
 from collections.abc import Callable, Iterable
 
 from tagstream.table.errors import InstantConflictError
-from tagstream.table.markers import TEMP_FOLDER, delete_markers, list_markers
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
 from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.write.markers import TEMP_FOLDER, delete_markers, list_markers
 
 
 def request(table: HoodieTable, instant: str, action: str) -> None:

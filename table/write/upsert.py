@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.data_file import begin_data_file, publish_data_file
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
 from tagstream.table.file_group.file_group import FileSlice
@@ -25,8 +24,9 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
-from tagstream.table.write_context import WriteContext
-from tagstream.table.write_rows import ORDERING, copied_rows, new_rows
+from tagstream.table.write.data_file import begin_data_file, publish_data_file
+from tagstream.table.write.write_context import WriteContext
+from tagstream.table.write.write_rows import ORDERING, copied_rows, new_rows
 
 BATCH_ROWS = 65_536
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table import commit
 from tagstream.table.errors import InstantConflictError, LeaseLostError
-from tagstream.table.markers import create_marker, has_markers, list_markers
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.rollback import rollback
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
+from tagstream.table.write import commit
+from tagstream.table.write.markers import create_marker, has_markers, list_markers
 from tests.table.writer import Writer, row
 
 T1, T2, T3 = "20270101000000000", "20270101000001000", "20270101000002000"

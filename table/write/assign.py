@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.table.file_group.names import new_file_id
-from tagstream.table.write_profile import WriteProfile
+from tagstream.table.write.write_profile import WriteProfile
 
 INT32 = npt.NDArray[np.int32]
 

@@ -1,0 +1,1 @@
+"""Rows into file groups, and the commit that makes them visible."""
