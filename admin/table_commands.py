@@ -11,9 +11,9 @@ from tagstream.admin.rows import show_rows, wanted_partitions
 from tagstream.streaming.commit_record import parse
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.validate import Validation
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.validate import Validation
 
 _TIMELINE = (
     Column("instant", "instant", "name"),

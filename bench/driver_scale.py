@@ -43,7 +43,7 @@ from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.tag import profile_path
 from tagstream.streaming.timeline_guard import TimelineGuard
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.rollback_plan import plan_rollback
+from tagstream.table.services.rollback_plan import plan_rollback
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import DELTA_COMMIT, Instant, State
 from tagstream.table.timeline.write_status import WriteStatus

@@ -11,8 +11,8 @@ from tagstream.streaming.epoch import Epoch
 from tagstream.streaming.errors import StopRequested
 from tagstream.table.errors import ForeignCommitError, TableError
 from tagstream.table.file_group.names import next_instant
-from tagstream.table.rollback import resume_rollbacks, rollback
-from tagstream.table.sweep import sweep
+from tagstream.table.services.rollback import resume_rollbacks, rollback
+from tagstream.table.services.sweep import sweep
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import Timeline

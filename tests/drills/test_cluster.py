@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.stream_job import DEADLINE_S, PROJECT, error_line

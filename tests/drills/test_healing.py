@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.rollback import rollback
+from tagstream.table.services.rollback import rollback
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.stream_job import DEADLINE_S

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.stream_job import DEADLINE_S
 from tests.support.events import Mix, generate

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.interop.fields import Fields, fields_of
 from tests.interop.known_differences import ABSENT, AVRO_LOGS, KNOWN, Known
 from tests.interop.replay import replay

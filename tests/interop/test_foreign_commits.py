@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.report import BatchReport
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.interop.hudi_spark import HudiSpark
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev

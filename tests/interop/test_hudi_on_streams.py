@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.interop.hudi_spark import HudiError, HudiSpark
 from tests.interop.typed_streams import KINDS, ORDERINGS, Streamed, stream
 from tests.support.compare import compare

@@ -13,8 +13,8 @@ import pytest
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.services.validate import validate
 from tagstream.table.timeline.instant import ROLLBACK
-from tagstream.table.validate import validate
 from tagstream.table.write.markers import list_markers
 from tests.interop.histories import KINDS, ORDERINGS, create, event, live_rows, write_history
 from tests.interop.hudi_spark import HudiError, HudiSpark

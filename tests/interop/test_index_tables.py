@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.index.registry import FACTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.behaviours.conftest import conf_of as conf_of  # the fixture
 from tests.behaviours.test_index_streams import mixed_events
 from tests.interop.hudi_spark import HudiSpark

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.report import BatchReport
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.rollback import rollback
-from tagstream.table.validate import validate
+from tagstream.table.services.rollback import rollback
+from tagstream.table.services.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev

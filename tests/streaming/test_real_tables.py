@@ -15,7 +15,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.streaming.real_tables import CONTINUED, NOT_BY_HUDI_RS, continue_table, send
 from tests.streaming.stream_case import StreamCase
 from tests.support.compare import compare

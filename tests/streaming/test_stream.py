@@ -11,7 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare

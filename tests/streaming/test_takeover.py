@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send

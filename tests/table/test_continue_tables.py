@@ -13,10 +13,10 @@ import pytest
 from tagstream.table.file_group.names import new_file_id, next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow
+from tagstream.table.services.rollback import rollback
+from tagstream.table.services.validate import validate
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.validate import validate
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions

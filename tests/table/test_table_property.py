@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.support.hudi_rs import read_table
 from tests.table.writer import SCHEMA, CrashError, Writer, row
 

@@ -14,8 +14,8 @@ from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.file_group.names import new_file_id, next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
-from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import arrow_to_avro
+from tagstream.table.services.rollback import rollback
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit

@@ -13,7 +13,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import update_properties
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import read_snapshot, scan_snapshot, snapshot_schema
-from tagstream.table.validate import validate
+from tagstream.table.services.validate import validate
 from tests.table.reference import NAMES, expected, expected_records, records, unpack
 
 # The Flink tables come without the answer of the read-optimized query.

@@ -8,7 +8,7 @@ import pytest
 
 from tagstream.table.errors import InstantConflictError, LeaseLostError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
-from tagstream.table.rollback import rollback
+from tagstream.table.services.rollback import rollback
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus

@@ -17,8 +17,8 @@ from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.rollback import rollback
 from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
+from tagstream.table.services.rollback import rollback
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import FileKind
 from tagstream.table.write import commit

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.services.validate import validate
 from tagstream.table.storage.storage import Storage
-from tagstream.table.validate import validate
 from tests.table.writer import Writer, row
 
 

@@ -19,7 +19,7 @@ from tagstream.table.file_group.log.writer import rollback_block
 from tagstream.table.file_group.names import log_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.rollback_plan import RollbackRequest, plan_record, plan_rollback, requests_of
+from tagstream.table.services.rollback_plan import RollbackRequest, plan_record, plan_rollback, requests_of
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from tagstream.table.timeline.heartbeat import delete_heartbeat
 from tagstream.table.timeline.instant import COMPLETED_ACTION, ROLLBACK, Instant, State

@@ -8,10 +8,10 @@ import pytest
 
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.sweep import sweep
+from tagstream.table.services.sweep import sweep
+from tagstream.table.services.validate import validate
 from tagstream.table.timeline.heartbeat import delete_heartbeat, is_alive
 from tagstream.table.timeline.write_status import FileKind
-from tagstream.table.validate import validate
 from tagstream.table.write.markers import create_marker
 from tests.table.writer import SCHEMA, CrashError, Writer, row
 

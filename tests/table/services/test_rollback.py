@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table import rollback_plan
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.log.writer import write_log_file
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.rollback import RollbackResult, resume_rollbacks, rollback
+from tagstream.table.services import rollback_plan
+from tagstream.table.services.rollback import RollbackResult, resume_rollbacks, rollback
+from tagstream.table.services.validate import validate
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import read_record
-from tagstream.table.validate import validate
 from tagstream.table.write import commit
 from tests.support.hudi_rs import read_table
 from tests.table.reference import expected_records, records, unpack
@@ -128,7 +128,7 @@ def test_a_commit_published_in_the_last_moment_is_not_taken_apart(
     def publish(table: HoodieTable, instant: str, action: str) -> None:
         table.storage.write_new(f".hoodie/{instant}.{action}", b"{}")
 
-    monkeypatch.setattr("tagstream.table.rollback.unstage", publish)
+    monkeypatch.setattr("tagstream.table.services.rollback.unstage", publish)
     with pytest.raises(InstantConflictError, match="is completed"):
         rollback(writer.table, failed, writer.instant())
     assert not writer.table.timeline().pending_rollbacks
