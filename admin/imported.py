@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from tagstream.admin.entries import Entries, state_keys
 from tagstream.admin.errors import AdminError
 from tagstream.admin.exchange import ExportInfo, read_rows
-from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
-from tagstream.state.dictionary import Place
 from tagstream.state.layout import StateLayout
+from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.store.dictionary import Place
 from tagstream.state.ttl import minutes_of
 
 _DIGITS = "^[0-9]{1,18}$"

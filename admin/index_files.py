@@ -18,9 +18,9 @@ from tagstream.state.heads import IndexHeads, read_heads
 from tagstream.state.layout import StateLayout
 from tagstream.state.meta import TABLE_INDEX, meta_path, read_meta
 from tagstream.state.pointer import Pointer
-from tagstream.state.rocks_store import META_KEY, RocksStore
 from tagstream.state.snapshot import snapshot_files
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store.rocks_store import META_KEY, RocksStore
+from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.view import open_view
 
 

@@ -21,15 +21,15 @@ from tagstream.admin.entries import Entries, key_groups_of
 from tagstream.admin.errors import AdminError
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
-from tagstream.state import codec
-from tagstream.state.codec import NO_LOCATION, TOMBSTONE, Records
-from tagstream.state.dictionary import Place, intern
 from tagstream.state.generation import GenerationMarker, GroupStart, complete_generation, write_start
-from tagstream.state.key_order import sort_keys
 from tagstream.state.layout import OrderingKind, StateLayout
-from tagstream.state.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
 from tagstream.state.snapshot import take_snapshot
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store import codec
+from tagstream.state.store.codec import NO_LOCATION, TOMBSTONE, Records
+from tagstream.state.store.dictionary import Place, intern
+from tagstream.state.store.key_order import sort_keys
+from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
+from tagstream.state.store.store_meta import StoreMeta
 
 RUN_ROWS = 1_000_000
 _SAMPLE = 10_000

@@ -24,10 +24,10 @@ from tagstream.bootstrap.scan import key_reader
 from tagstream.bootstrap.spill import ScanDone, read_pieces
 from tagstream.bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec, scan_task
 from tagstream.state.bulk_load import KeyRun, LoadPlaces, resolve_run
-from tagstream.state.codec import instant_number
 from tagstream.state.durable import write_new
 from tagstream.state.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
 from tagstream.state.layout import StateLayout
+from tagstream.state.store.codec import instant_number
 from tagstream.state.ttl import minutes_of
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -23,11 +23,11 @@ from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
 from tagstream.state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
-from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
 from tagstream.state.durable import write_new
 from tagstream.state.generation import GroupStart, read_start
 from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import encode_ordering
+from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.table.errors import CorruptFileError, TagstreamError
 from tagstream.table.read.slice_reader import SliceReader

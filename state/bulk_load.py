@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state import codec
-from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
-from tagstream.state.dictionary import Place, intern
 from tagstream.state.generation import GroupStart, write_start
-from tagstream.state.key_order import sort_keys
 from tagstream.state.layout import StateLayout
-from tagstream.state.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
 from tagstream.state.snapshot import take_snapshot
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store import codec
+from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.store.dictionary import Place, intern
+from tagstream.state.store.key_order import sort_keys
+from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
+from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag_batch import GLOBAL_KEY, INT64, OBJECTS
 
 _CHAIN_BYTES = 16

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state import codec
-from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.delta import Change, apply_delta, write_delta
-from tagstream.state.dictionary import codes_of, intern, places_of
 from tagstream.state.durable import write_new
 from tagstream.state.epoch import EpochMarker, SideRows, read_epoch_marker, read_side
-from tagstream.state.key_order import sort_keys
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
-from tagstream.state.rocks_store import RocksStore
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store import codec
+from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.store.dictionary import codes_of, intern, places_of
+from tagstream.state.store.key_order import sort_keys
+from tagstream.state.store.rocks_store import RocksStore
+from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag_batch import OBJECTS
 
 BOOLS = npt.NDArray[np.bool_]

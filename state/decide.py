@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
-from tagstream.state.key_order import sort_keys
+from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.store.key_order import sort_keys
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, INT64, TagBatch
 
 BOOLS = npt.NDArray[np.bool_]

@@ -21,8 +21,8 @@ from tagstream.state.durable import crc_of, publish, read_checked, temp_path
 from tagstream.state.errors import LocalStoreError, StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef
-from tagstream.state.rocks_store import META_KEY, Deletions, RocksStore, write_sorted_file
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store.rocks_store import META_KEY, Deletions, RocksStore, write_sorted_file
+from tagstream.state.store.store_meta import StoreMeta
 
 _CHAIN_BYTES = 16
 _MAX_COPIES = 100

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tagstream.state.codec import FORMAT_VERSION
 from tagstream.state.durable import sync_file, temp_path
 from tagstream.state.errors import StateError
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import OrderingKind
+from tagstream.state.store.codec import FORMAT_VERSION
 
 META_VERSION = 1
 STATE_INDEX, TABLE_INDEX = "state", "table"

@@ -10,9 +10,9 @@ from tagstream.state.delta import apply_delta
 from tagstream.state.errors import LocalStoreError, LockedStoreError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
-from tagstream.state.rocks_store import META_KEY, RocksStore
 from tagstream.state.snapshot import restore_snapshot
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store.rocks_store import META_KEY, RocksStore
+from tagstream.state.store.store_meta import StoreMeta
 
 _LOCK_POLL_S = 0.1
 _MAX_FOLDERS = 100

@@ -18,7 +18,7 @@ from tagstream.state.durable import crc_of, publish, read_checked, temp_path, wr
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef
-from tagstream.state.rocks_store import RocksStore
+from tagstream.state.store.rocks_store import RocksStore
 
 SNAPSHOT_VERSION = 1
 MANIFEST_SUFFIX = ".snapshot.json"

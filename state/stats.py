@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tagstream.state.decide import Decision
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store.store_meta import StoreMeta
 
 STAT_NAMES = (
     "records",

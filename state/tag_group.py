@@ -10,12 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tagstream.state import codec, stats
+from tagstream.state import stats
 from tagstream.state.catch_up import catch_up
-from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
 from tagstream.state.delta import Change, write_delta
-from tagstream.state.dictionary import Place, intern, places_of
 from tagstream.state.durable import read_checked
 from tagstream.state.errors import LocalStoreError, StateError
 from tagstream.state.generation import starting_pointer
@@ -23,9 +21,12 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.manifest import DeltaRef
 from tagstream.state.pointer import Pointer
 from tagstream.state.restore import discard, open_at
-from tagstream.state.rocks_store import RocksStore
 from tagstream.state.snapshot import take_snapshot
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store import codec
+from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.store.dictionary import Place, intern, places_of
+from tagstream.state.store.rocks_store import RocksStore
+from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
 from tagstream.state.ttl import expired, minutes_of
 from tagstream.table.write.assign import assign

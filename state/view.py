@@ -9,16 +9,16 @@ from itertools import islice
 
 import numpy as np
 
-from tagstream.state import codec
 from tagstream.state.catch_up import epoch_change
-from tagstream.state.codec import Records
 from tagstream.state.delta import ingest_change
-from tagstream.state.dictionary import Place, places_of
 from tagstream.state.epoch import read_epoch_marker
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.restore import open_at
-from tagstream.state.rocks_store import RocksStore
+from tagstream.state.store import codec
+from tagstream.state.store.codec import Records
+from tagstream.state.store.dictionary import Place, places_of
+from tagstream.state.store.rocks_store import RocksStore
 
 _CHUNK = 100_000
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.state import stats
-from tagstream.state.codec import ORDERING_UNKNOWN, Records
 from tagstream.state.decide import Decision, Keys, Known, Winners, check_batch, choose_winners, decide, distinct_keys
 from tagstream.state.layout import OrderingKind
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store.codec import ORDERING_UNKNOWN, Records
+from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag_batch import FLAG_DELETE, INT64, OBJECTS, TagBatch
 from tagstream.state.tag_group import tag_result
 from tagstream.streaming.located import bad_records, located_schema

@@ -84,7 +84,7 @@ def test_imports_go_one_way() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("table/x.py", "from tagstream.state.codec import decode"),
+        ("table/x.py", "from tagstream.state.store.codec import decode"),
         ("table/x.py", "import rocksdict"),
         ("table/x.py", "def f():\n    from pyspark.sql import Row"),
         ("index/x.py", "import state"),

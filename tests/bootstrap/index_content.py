@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
-from tagstream.state import codec
-from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE
-from tagstream.state.dictionary import places_of
 from tagstream.state.generation import starting_pointer
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import ordering_kind
 from tagstream.state.restore import open_at
+from tagstream.state.store import codec
+from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
+from tagstream.state.store.dictionary import places_of
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import avro_to_arrow
 

@@ -14,10 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tagstream.state import codec
 from tagstream.state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
-from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE
-from tagstream.state.dictionary import places_of
 from tagstream.state.errors import StateError
 from tagstream.state.gc import collect_garbage
 from tagstream.state.generation import (
@@ -34,6 +31,9 @@ from tagstream.state.manifest import BatchManifest, DeltaRef
 from tagstream.state.pointer import Pointer
 from tagstream.state.restore import open_at
 from tagstream.state.snapshot import snapshot_files
+from tagstream.state.store import codec
+from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
+from tagstream.state.store.dictionary import places_of
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
 from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile, objects

@@ -84,7 +84,7 @@ def test_other_lineage_is_not_used(layout: StateLayout, tmp_path: Path) -> None:
 
 HOLDER = """
 import sys
-from tagstream.state.rocks_store import RocksStore
+from tagstream.state.store.rocks_store import RocksStore
 store = RocksStore(sys.argv[1])
 print("open", flush=True)
 sys.stdin.read()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from tagstream.state.codec import FORMAT_VERSION
 from tagstream.state.errors import StateError
 from tagstream.state.pointer import ROOT_CHAIN
+from tagstream.state.store.codec import FORMAT_VERSION
 
 
 @dataclass(frozen=True)

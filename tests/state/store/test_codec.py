@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.state.codec import NO_LOCATION, TOMBSTONE, Records, decode, encode
 from tagstream.state.errors import StateError
-from tagstream.state.key_order import sort_keys
 from tagstream.state.layout import OrderingKind
-from tagstream.state.store_meta import StoreMeta
+from tagstream.state.store.codec import NO_LOCATION, TOMBSTONE, Records, decode, encode
+from tagstream.state.store.key_order import sort_keys
+from tagstream.state.store.store_meta import StoreMeta
 from tests.state.tagging import objects
 
 GOLDEN = {

@@ -2,7 +2,7 @@
 
 Bytes, little endian (format 1):
 
-    0   u32  location code (state/dictionary.py); NO_LOCATION for a tombstone
+    0   u32  location code (state/store/dictionary.py); NO_LOCATION for a tombstone
     4   i64  instant that last set the location, its digits as a number
     12  u32  minutes since 1970 of the last change, for the time to live
     16  u8   flags: 1 tombstone, 2 ordering value unknown

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state.codec import NO_LOCATION
 from tagstream.state.errors import IndexDamagedError, StateError
+from tagstream.state.store.codec import NO_LOCATION
 
 CODE_PREFIX = b"\x00c"
 PLACE_PREFIX = b"\x00l"
