@@ -22,8 +22,8 @@ from tagstream.admin.entries import Entries, entries_of, record_keys
 from tagstream.admin.errors import AdminError
 from tagstream.admin.index_files import open_index
 from tagstream.admin.output import Fact, Output
+from tagstream.state.durable.meta import CheckpointMeta
 from tagstream.state.layout import OrderingKind, StateLayout
-from tagstream.state.meta import CheckpointMeta
 
 METADATA_KEY = b"tagstream.index"
 _VERSION = 1

@@ -16,8 +16,8 @@ from tagstream.admin.index_files import open_index
 from tagstream.admin.output import Column, Fact, Output
 from tagstream.admin.rescale import run_import
 from tagstream.admin.verify import run_verify
+from tagstream.state.durable.view import places_of_records
 from tagstream.state.store import codec
-from tagstream.state.view import places_of_records
 from tagstream.table.errors import ConfigError
 
 _GROUPS = (

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 from tagstream.admin.errors import AdminError
 from tagstream.admin.output import Fact
-from tagstream.state.delta import apply_delta
+from tagstream.state.durable.delta import apply_delta
+from tagstream.state.durable.generation import GenerationMarker, read_marker, read_start
+from tagstream.state.durable.heads import IndexHeads, read_heads
+from tagstream.state.durable.meta import TABLE_INDEX, meta_path, read_meta
+from tagstream.state.durable.snapshot import snapshot_files
+from tagstream.state.durable.view import open_view
 from tagstream.state.errors import StateError
-from tagstream.state.generation import GenerationMarker, read_marker, read_start
-from tagstream.state.heads import IndexHeads, read_heads
 from tagstream.state.layout import StateLayout
-from tagstream.state.meta import TABLE_INDEX, meta_path, read_meta
 from tagstream.state.pointer import Pointer
-from tagstream.state.snapshot import snapshot_files
 from tagstream.state.store.rocks_store import META_KEY, RocksStore
 from tagstream.state.store.store_meta import StoreMeta
-from tagstream.state.view import open_view
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A new checkpoint's index from records of an old one: cut by key group on disk, then loaded group by group.
 
 Every record keeps its instant, ordering value and time of change, which the loading from a table
-(``tagstream.state.bulk_load``) gives to all records of a place alike. Memory is that of one key range of a group.
+(``tagstream.state.durable.bulk_load``) gives to all records of a place alike. Memory is that of one key range of a group.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tagstream.admin.entries import Entries, key_groups_of
 from tagstream.admin.errors import AdminError
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
-from tagstream.state.generation import GenerationMarker, GroupStart, complete_generation, write_start
+from tagstream.state.durable.generation import GenerationMarker, GroupStart, complete_generation, write_start
+from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import OrderingKind, StateLayout
-from tagstream.state.snapshot import take_snapshot
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern

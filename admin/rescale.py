@@ -25,9 +25,9 @@ from tagstream.admin.load import Carrier
 from tagstream.admin.output import Fact, Output
 from tagstream.admin.verify import KINDS, Comparison, committed_manifests
 from tagstream.bootstrap.plan import plan_bootstrap
-from tagstream.state.generation import GenerationMarker
+from tagstream.state.durable.generation import GenerationMarker
+from tagstream.state.durable.meta import CheckpointMeta, open_or_create_meta, read_meta
 from tagstream.state.layout import StateLayout
-from tagstream.state.meta import CheckpointMeta, open_or_create_meta, read_meta
 from tagstream.streaming.commit_record import CommitRecord, parse
 from tagstream.streaming.cover_plan import next_step
 from tagstream.streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace

@@ -26,10 +26,10 @@ from rich.table import Table
 
 from bench import driver_table as sim
 from bench.lines import append_lines
+from tagstream.state.durable.manifest import BatchManifest
+from tagstream.state.durable.meta import open_or_create_meta
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import BatchManifest
-from tagstream.state.meta import open_or_create_meta
 from tagstream.streaming.cli import load_options
 from tagstream.streaming.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.context import JobContext

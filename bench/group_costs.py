@@ -22,10 +22,10 @@ from rich.table import Table
 
 from bench.lines import append_lines
 from bench.tag_step import make_batch, profile_of
+from tagstream.state.durable.restore import discard, open_at
+from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
-from tagstream.state.restore import discard, open_at
-from tagstream.state.snapshot import take_snapshot
 from tagstream.state.tag_group import tag_key_group
 
 _LABEL = 0

@@ -33,10 +33,10 @@ from bench.event_rows import event_rows, json_lines
 from bench.kafka_feed import TopicFeed, keyed_lines
 from bench.lines import append_lines
 from bench.tag_step import batches, make_batch, profile_of
+from tagstream.state.durable.restore import open_at
 from tagstream.state.key_group import balanced_labels, key_groups
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
-from tagstream.state.restore import open_at
 from tagstream.state.tag_group import tag_key_group
 from tagstream.streaming.connector import connector_jars
 from tagstream.streaming.session import start_session

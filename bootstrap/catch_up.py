@@ -1,7 +1,7 @@
 """Catch the index up with commits of other writers, as an epoch of its generation.
 
 Only the file groups that those commits wrote to or replaced are read, as they are now. What the index has in them and
-they do not hold any more is found by each key group in its own store (state/catch_up.py), so slices that a cleaner has
+they do not hold any more is found by each key group in its own store (state/durable/catch_up.py), so slices that a cleaner has
 removed since are not missed.
 """
 
@@ -23,9 +23,9 @@ from tagstream.bootstrap.run import check_ordering, run_tasks
 from tagstream.bootstrap.scan import key_reader
 from tagstream.bootstrap.spill import ScanDone, read_pieces
 from tagstream.bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec, scan_task
-from tagstream.state.bulk_load import KeyRun, LoadPlaces, resolve_run
-from tagstream.state.durable import write_new
-from tagstream.state.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
+from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, resolve_run
+from tagstream.state.durable.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
+from tagstream.state.durable.files import write_new
 from tagstream.state.layout import StateLayout
 from tagstream.state.store.codec import instant_number
 from tagstream.state.ttl import minutes_of

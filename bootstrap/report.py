@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.bootstrap.spill import ScanDone
 from tagstream.bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec
-from tagstream.state.generation import GroupStart
+from tagstream.state.durable.generation import GroupStart
 
 TWICE_POLICY = "the slice with the newest base instant wins"
 _EXAMPLES = 100

@@ -25,8 +25,14 @@ from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport, make_
 from tagstream.bootstrap.scan import key_reader
 from tagstream.bootstrap.spill import ScanDone, done_path, read_done, whole_done
 from tagstream.bootstrap.tasks import BootstrapSpec, CorruptPolicy, guarded, load_task, scan_task
-from tagstream.state.durable import sync_file, temp_path
-from tagstream.state.generation import GenerationMarker, GroupStart, complete_generation, read_marker, read_start
+from tagstream.state.durable.files import sync_file, temp_path
+from tagstream.state.durable.generation import (
+    GenerationMarker,
+    GroupStart,
+    complete_generation,
+    read_marker,
+    read_start,
+)
 from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import ordering_kind
 from tagstream.state.ttl import minutes_of

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tagstream.bootstrap.errors import BootstrapError
-from tagstream.state.durable import publish, temp_path, write_new
+from tagstream.state.durable.files import publish, temp_path, write_new
 from tagstream.state.layout import OrderingKind
 
 CHUNK_ROWS = 500_000

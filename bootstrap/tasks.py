@@ -22,9 +22,9 @@ from tagstream.bootstrap.key_crc import crc_of_keys
 from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
-from tagstream.state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
-from tagstream.state.durable import write_new
-from tagstream.state.generation import GroupStart, read_start
+from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
+from tagstream.state.durable.files import write_new
+from tagstream.state.durable.generation import GroupStart, read_start
 from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import encode_ordering
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number

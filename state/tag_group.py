@@ -11,17 +11,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from tagstream.state import stats
-from tagstream.state.catch_up import catch_up
 from tagstream.state.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
-from tagstream.state.delta import Change, write_delta
-from tagstream.state.durable import read_checked
+from tagstream.state.durable.catch_up import catch_up
+from tagstream.state.durable.delta import Change, write_delta
+from tagstream.state.durable.files import read_checked
+from tagstream.state.durable.generation import starting_pointer
+from tagstream.state.durable.manifest import DeltaRef
+from tagstream.state.durable.restore import discard, open_at
+from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.errors import LocalStoreError, StateError
-from tagstream.state.generation import starting_pointer
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import DeltaRef
 from tagstream.state.pointer import Pointer
-from tagstream.state.restore import discard, open_at
-from tagstream.state.snapshot import take_snapshot
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern, places_of

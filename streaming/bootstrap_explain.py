@@ -12,9 +12,9 @@ from tagstream.bootstrap.catch_up import plan_catch_up
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
 from tagstream.index.registry import FACTS, STATE
-from tagstream.state.generation import read_marker
+from tagstream.state.durable.generation import read_marker
+from tagstream.state.durable.meta import meta_path, read_meta
 from tagstream.state.layout import StateLayout
-from tagstream.state.meta import meta_path, read_meta
 from tagstream.streaming.bootstrap_load import is_as_asked
 from tagstream.streaming.bootstrap_only import stream_problem
 from tagstream.streaming.cover_plan import CoverStep, next_step

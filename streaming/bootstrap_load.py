@@ -13,7 +13,7 @@ from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.bootstrap.tasks import TWICE_SUFFIX
-from tagstream.state.generation import read_marker
+from tagstream.state.durable.generation import read_marker
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.errors import StopRequested

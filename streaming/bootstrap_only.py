@@ -11,7 +11,7 @@ from collections.abc import Callable, MutableMapping
 from pyspark.sql import SparkSession
 
 from tagstream.index.registry import STATE
-from tagstream.state.generation import read_marker
+from tagstream.state.durable.generation import read_marker
 from tagstream.streaming.cover import cover_table
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job import make_context, spark_conf

@@ -9,10 +9,10 @@ from typing import Any
 
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.index.base import HoodieIndex
-from tagstream.state.gc import collect_garbage
+from tagstream.state.durable.gc import collect_garbage
+from tagstream.state.durable.manifest import BatchManifest
+from tagstream.state.durable.meta import CheckpointMeta
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import BatchManifest
-from tagstream.state.meta import CheckpointMeta
 from tagstream.streaming.bootstrap_progress import LoadLog
 from tagstream.streaming.commit_record import CommitRecord
 from tagstream.streaming.crash import CrashPlan

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.catch_up import CatchUpPlan, catch_up_index, plan_catch_up
 from tagstream.bootstrap.errors import IndexCoverageError
-from tagstream.state.epoch import complete_epochs
-from tagstream.state.generation import next_generation
+from tagstream.state.durable.epoch import complete_epochs
+from tagstream.state.durable.generation import next_generation
 from tagstream.streaming.bootstrap_load import is_as_asked, load_index
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.cover_plan import CoverStep, next_step

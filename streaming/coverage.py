@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from tagstream.state.durable import batch_of
-from tagstream.state.epoch import complete_epochs
+from tagstream.state.durable.epoch import complete_epochs
+from tagstream.state.durable.files import batch_of
+from tagstream.state.durable.generation import read_marker
+from tagstream.state.durable.manifest import BatchManifest, manifest_names
 from tagstream.state.errors import IndexDamagedError
-from tagstream.state.generation import read_marker
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import BatchManifest, manifest_names
 from tagstream.streaming.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.epoch import newest_batch, query_id, raw_offset, read_epoch
 from tagstream.table.meta_client.hoodie_table import HoodieTable

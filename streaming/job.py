@@ -11,8 +11,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tagstream.index.registry import STATE, make_index
+from tagstream.state.durable.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
 from tagstream.state.layout import StateLayout
-from tagstream.state.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
 from tagstream.streaming.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.connector import connector_jars
 from tagstream.streaming.context import INSERT_OVERWRITE, JobContext

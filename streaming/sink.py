@@ -32,7 +32,7 @@ from typing import Any
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from tagstream.state.manifest import BatchManifest
+from tagstream.state.durable.manifest import BatchManifest
 from tagstream.streaming.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint

@@ -110,11 +110,11 @@ def test_an_upward_import_is_found(path: str, source: str) -> None:
     [
         ("index/x.py", "from tagstream.table.keys.keys import KeyGenerator"),
         ("state/x.py", "import rocksdict"),
-        ("bootstrap/x.py", "from tagstream.state.snapshot import ingest"),
+        ("bootstrap/x.py", "from tagstream.state.durable.snapshot import ingest"),
         ("streaming/x.py", "from pyspark.sql import DataFrame\nfrom tagstream.state.tag_group import tag_key_group"),
         (
             "admin/x.py",
-            "from tagstream.state.bulk_load import bulk_load\nfrom tagstream.streaming.takeover import Takeover",
+            "from tagstream.state.durable.bulk_load import bulk_load\nfrom tagstream.streaming.takeover import Takeover",
         ),
         ("bench/x.py", "import streaming, tests.support.events, kafka"),
     ],

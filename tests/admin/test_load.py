@@ -13,11 +13,11 @@ import pytest
 from tagstream.admin.entries import Entries, entries_of, key_groups_of, record_keys, state_keys
 from tagstream.admin.errors import AdminError
 from tagstream.admin.load import Carrier
-from tagstream.state.generation import newest_generation, starting_pointer
+from tagstream.state.durable.generation import newest_generation, starting_pointer
+from tagstream.state.durable.view import open_view
 from tagstream.state.key_group import balanced_labels, key_group
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
-from tagstream.state.view import open_view
 
 LABELS = balanced_labels(5, 2)
 PLACES = [("p0", "f0-0"), ("p1", "f1-0"), ("", "f2-0")]

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
-from tagstream.state.generation import starting_pointer
+from tagstream.state.durable.generation import starting_pointer
+from tagstream.state.durable.restore import open_at
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import ordering_kind
-from tagstream.state.restore import open_at
 from tagstream.state.store import codec
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.store.dictionary import places_of

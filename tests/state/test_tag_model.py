@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tagstream.state.durable.manifest import DeltaRef
 from tagstream.state.layout import OrderingKind, StateLayout
-from tagstream.state.manifest import DeltaRef
 from tagstream.state.pointer import FileRef
 from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile

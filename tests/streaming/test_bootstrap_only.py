@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.report import BootstrapReport
-from tagstream.state.epoch import complete_epochs
+from tagstream.state.durable.epoch import complete_epochs
+from tagstream.state.durable.generation import read_marker
 from tagstream.state.errors import StateError
-from tagstream.state.generation import read_marker
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.bootstrap_explain import explain_start
 from tagstream.streaming.cli import load_options

@@ -17,7 +17,7 @@ from itertools import chain as concat
 
 import numpy as np
 
-from tagstream.state.durable import crc_of, publish, read_checked, temp_path
+from tagstream.state.durable.files import crc_of, publish, read_checked, temp_path
 from tagstream.state.errors import LocalStoreError, StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef

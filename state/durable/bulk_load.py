@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state.generation import GroupStart, write_start
+from tagstream.state.durable.generation import GroupStart, write_start
+from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import StateLayout
-from tagstream.state.snapshot import take_snapshot
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tagstream.state.durable.manifest import DeltaRef
+from tagstream.state.durable.restore import open_at
+from tagstream.state.durable.snapshot import snapshot_files, take_snapshot
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import DeltaRef
 from tagstream.state.pointer import Pointer
-from tagstream.state.restore import open_at
-from tagstream.state.snapshot import snapshot_files, take_snapshot
 from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 

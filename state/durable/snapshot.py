@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from tagstream.state.durable import crc_of, publish, read_checked, temp_path, write_new
+from tagstream.state.durable.files import crc_of, publish, read_checked, temp_path, write_new
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef

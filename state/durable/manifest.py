@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from tagstream.state.durable import temp_path
+from tagstream.state.durable.files import temp_path
 from tagstream.state.errors import IndexDamagedError, StateError
 from tagstream.state.pointer import FileRef, Pointer
 

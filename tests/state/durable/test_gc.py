@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tagstream.state.durable.gc import collect_garbage
+from tagstream.state.durable.manifest import BatchManifest, manifest_names
+from tagstream.state.durable.restore import open_at
 from tagstream.state.errors import StateError
-from tagstream.state.gc import collect_garbage
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import BatchManifest, manifest_names
 from tagstream.state.pointer import Pointer
-from tagstream.state.restore import open_at
 from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 

@@ -3,7 +3,7 @@
     gen-<g>/epoch-<e>/<label>.arrow    what the key group must hold of the file groups those commits touched, by key
     gen-<g>/epoch-<e>/complete.json    written last and once: the commits, the file groups, the files' checksums
 
-A key group that is behind applies the epochs it lacks before its next records (state/catch_up.py).
+A key group that is behind applies the epochs it lacks before its next records (state/durable/catch_up.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tagstream.state.durable import write_new
+from tagstream.state.durable.files import write_new
 from tagstream.state.errors import StateError
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.sealed import damaged, read_sealed, sealed

@@ -6,11 +6,11 @@ import os
 import shutil
 import time
 
-from tagstream.state.delta import apply_delta
+from tagstream.state.durable.delta import apply_delta
+from tagstream.state.durable.snapshot import restore_snapshot
 from tagstream.state.errors import LocalStoreError, LockedStoreError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
-from tagstream.state.snapshot import restore_snapshot
 from tagstream.state.store.rocks_store import META_KEY, RocksStore
 from tagstream.state.store.store_meta import StoreMeta
 

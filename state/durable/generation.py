@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tagstream.state.durable import write_new
+from tagstream.state.durable.files import write_new
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef, Pointer, ref_from, ref_list

@@ -12,17 +12,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tagstream.state.epoch import EpochMarker, SideRows, Touched, complete_epoch, complete_epochs, side_path, write_side
+from tagstream.state.durable.epoch import (
+    EpochMarker,
+    SideRows,
+    Touched,
+    complete_epoch,
+    complete_epochs,
+    side_path,
+    write_side,
+)
+from tagstream.state.durable.gc import collect_garbage
+from tagstream.state.durable.manifest import BatchManifest, DeltaRef
+from tagstream.state.durable.view import open_view, records_of
 from tagstream.state.errors import IndexDamagedError
-from tagstream.state.gc import collect_garbage
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import BatchManifest, DeltaRef
 from tagstream.state.pointer import Pointer
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.tag_group import tag_key_group
-from tagstream.state.view import open_view, records_of
+from tests.state.durable.test_generation import content, make_layout
 from tests.state.tagging import LABEL, Event, make_batch, make_profile, objects
-from tests.state.test_generation import content, make_layout
 
 Row = tuple[str | None, int | None]  # partition (None: deleted), ordering
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tagstream.state.durable.meta import meta_path, open_or_create_meta, read_meta
 from tagstream.state.errors import StateError
-from tagstream.state.meta import meta_path, open_or_create_meta, read_meta
 
 GIVEN: dict[str, Any] = {
     "shuffle_partitions": 2,

@@ -3,7 +3,7 @@
 Which files a pointer of a retained batch can name follows from the manifests of committed batches: a group's newest
 entry at or before the oldest retained batch tells the snapshot its pointer begins with, and everything that pointer or
 a later one names was written in that snapshot's batch or after it. The manifest with a group's newest entry stays, so
-that the index can be read from the manifests alone (state/heads.py).
+that the index can be read from the manifests alone (state/durable/heads.py).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import os
 import shutil
 from collections.abc import Iterable
 
-from tagstream.state.durable import batch_of, crc_of
-from tagstream.state.epoch import complete_epochs, side_path
+from tagstream.state.durable.epoch import complete_epochs, side_path
+from tagstream.state.durable.files import batch_of, crc_of
+from tagstream.state.durable.generation import generation_numbers, newest_generation
+from tagstream.state.durable.manifest import BatchManifest, DeltaRef, manifest_names
+from tagstream.state.durable.snapshot import MANIFEST_SUFFIX, snapshot_files
 from tagstream.state.errors import IndexDamagedError
-from tagstream.state.generation import generation_numbers, newest_generation
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import BatchManifest, DeltaRef, manifest_names
 from tagstream.state.pointer import FileRef, Pointer
-from tagstream.state.snapshot import MANIFEST_SUFFIX, snapshot_files
 
 
 def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: int, manifests_dir: str) -> int:

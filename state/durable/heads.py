@@ -6,18 +6,18 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tagstream.state.durable import batch_of
-from tagstream.state.epoch import complete_epochs
-from tagstream.state.generation import newest_generation, starting_pointer
+from tagstream.state.durable.epoch import complete_epochs
+from tagstream.state.durable.files import batch_of
+from tagstream.state.durable.generation import newest_generation, starting_pointer
+from tagstream.state.durable.manifest import BatchManifest, DeltaRef, manifest_names
+from tagstream.state.durable.meta import CheckpointMeta, read_meta
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import BatchManifest, DeltaRef, manifest_names
-from tagstream.state.meta import CheckpointMeta, read_meta
 from tagstream.state.pointer import Pointer
 
 
 @dataclass(frozen=True)
 class IndexHeads:
-    """Where every key group stands. `epoch`: the catch-up that each must be past (:func:`tagstream.state.view.open_view`).
+    """Where every key group stands. `epoch`: the catch-up that each must be past (:func:`tagstream.state.durable.view.open_view`).
 
     `batch_id` and `instant`: of the newest committed batch; None before the first.
     """

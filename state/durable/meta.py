@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tagstream.state.durable import sync_file, temp_path
+from tagstream.state.durable.files import sync_file, temp_path
 from tagstream.state.errors import StateError
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import OrderingKind

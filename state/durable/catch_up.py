@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state.delta import Change, apply_delta, write_delta
-from tagstream.state.durable import write_new
-from tagstream.state.epoch import EpochMarker, SideRows, read_epoch_marker, read_side
+from tagstream.state.durable.delta import Change, apply_delta, write_delta
+from tagstream.state.durable.epoch import EpochMarker, SideRows, read_epoch_marker, read_side
+from tagstream.state.durable.files import write_new
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec

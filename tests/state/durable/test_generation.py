@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tagstream.state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
-from tagstream.state.errors import StateError
-from tagstream.state.gc import collect_garbage
-from tagstream.state.generation import (
+from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
+from tagstream.state.durable.gc import collect_garbage
+from tagstream.state.durable.generation import (
     GenerationMarker,
     GroupStart,
     complete_generation,
@@ -26,11 +25,12 @@ from tagstream.state.generation import (
     start_path,
     starting_pointer,
 )
+from tagstream.state.durable.manifest import BatchManifest, DeltaRef
+from tagstream.state.durable.restore import open_at
+from tagstream.state.durable.snapshot import snapshot_files
+from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
-from tagstream.state.manifest import BatchManifest, DeltaRef
 from tagstream.state.pointer import Pointer
-from tagstream.state.restore import open_at
-from tagstream.state.snapshot import snapshot_files
 from tagstream.state.store import codec
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.store.dictionary import places_of

@@ -9,12 +9,12 @@ from itertools import islice
 
 import numpy as np
 
-from tagstream.state.catch_up import epoch_change
-from tagstream.state.delta import ingest_change
-from tagstream.state.epoch import read_epoch_marker
+from tagstream.state.durable.catch_up import epoch_change
+from tagstream.state.durable.delta import ingest_change
+from tagstream.state.durable.epoch import read_epoch_marker
+from tagstream.state.durable.restore import open_at
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
-from tagstream.state.restore import open_at
 from tagstream.state.store import codec
 from tagstream.state.store.codec import Records
 from tagstream.state.store.dictionary import Place, places_of

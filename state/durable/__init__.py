@@ -1,0 +1,1 @@
+"""The index in the checkpoint: deltas, snapshots, generations, epochs, and what is no longer needed."""
