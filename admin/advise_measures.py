@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from tagstream.admin.advise_sample import Sample
 from tagstream.admin.advise_table import SampleKeys, SliceFacts, scan_table
-from tagstream.state.decide import Keys, Known, choose_winners, decide, distinct_keys
 from tagstream.state.ordering import encode_ordering
 from tagstream.state.store.codec import ORDERING_UNKNOWN, Records
+from tagstream.state.tag.decide import Keys, Known, choose_winners, decide, distinct_keys
 from tagstream.state.tag_batch import TagBatch
 from tagstream.streaming.decode_spec import DecodeSpec
 from tagstream.table.file_group.names import bucket_of

@@ -26,7 +26,7 @@ from tagstream.state.durable.restore import discard, open_at
 from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
-from tagstream.state.tag_group import tag_key_group
+from tagstream.state.tag.tag_group import tag_key_group
 
 _LABEL = 0
 _LOAD_BATCH = 250_000

@@ -38,8 +38,8 @@ from tagstream.index.memory import InMemoryIndex
 from tagstream.index.simple import GlobalSimpleIndex, SimpleIndex
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
+from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
-from tagstream.state.tag_group import tag_key_group
 from tagstream.streaming.located import LOCATED_SQL
 from tagstream.streaming.packed import unpack
 from tagstream.streaming.pull import located_rows, table_as_of

@@ -37,7 +37,7 @@ from tagstream.state.durable.restore import open_at
 from tagstream.state.key_group import balanced_labels, key_groups
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
-from tagstream.state.tag_group import tag_key_group
+from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.streaming.connector import connector_jars
 from tagstream.streaming.session import start_session
 from tagstream.table.file_group.names import base_file_name, new_file_id, seqnos

@@ -25,8 +25,8 @@ from tagstream.state.durable.restore import open_at
 from tagstream.state.key_group import balanced_labels, key_groups
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
+from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import TagBatch
-from tagstream.state.tag_group import tag_key_group
 from tagstream.table.write.write_profile import WriteProfile
 
 _MOVE_SHARE = _INSERT_SHARE = 0.2

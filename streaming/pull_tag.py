@@ -1,6 +1,6 @@
 """Tag a batch by a pull-type index: the records of one key group and the places found, in; located rows, out.
 
-The same decisions as the stateful step makes (``tagstream.state.decide``), with the places from the table instead of a store. What the
+The same decisions as the stateful step makes (``tagstream.state.tag.decide``), with the places from the table instead of a store. What the
 table does not tell is not known here either: a delete leaves no tombstone behind, so an event older than a delete that
 is compacted away brings the row back.
 """
@@ -16,13 +16,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.state import stats
-from tagstream.state.decide import Decision, Keys, Known, Winners, check_batch, choose_winners, decide, distinct_keys
 from tagstream.state.layout import OrderingKind
 from tagstream.state.store.codec import ORDERING_UNKNOWN, Records
 from tagstream.state.store.store_meta import StoreMeta
+from tagstream.state.tag import stats
+from tagstream.state.tag.decide import (
+    Decision,
+    Keys,
+    Known,
+    Winners,
+    check_batch,
+    choose_winners,
+    decide,
+    distinct_keys,
+)
+from tagstream.state.tag.tag_group import tag_result
 from tagstream.state.tag_batch import FLAG_DELETE, INT64, OBJECTS, TagBatch
-from tagstream.state.tag_group import tag_result
 from tagstream.streaming.located import bad_records, located_schema
 from tagstream.streaming.state_keys import record_keys, state_keys
 from tagstream.streaming.tag import good_and_bad, located, tag_batch

@@ -21,8 +21,8 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
 from tagstream.state.layout import OrderingKind, StateLayout
+from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, TagBatch, TagResult
-from tagstream.state.tag_group import tag_key_group
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.decode.key_decoder import FLAG_BAD
 from tagstream.streaming.located import OP_DELETE_NATURAL, bad_records, located_schema, located_table, packed_columns

@@ -111,7 +111,10 @@ def test_an_upward_import_is_found(path: str, source: str) -> None:
         ("index/x.py", "from tagstream.table.keys.keys import KeyGenerator"),
         ("state/x.py", "import rocksdict"),
         ("bootstrap/x.py", "from tagstream.state.durable.snapshot import ingest"),
-        ("streaming/x.py", "from pyspark.sql import DataFrame\nfrom tagstream.state.tag_group import tag_key_group"),
+        (
+            "streaming/x.py",
+            "from pyspark.sql import DataFrame\nfrom tagstream.state.tag.tag_group import tag_key_group",
+        ),
         (
             "admin/x.py",
             "from tagstream.state.durable.bulk_load import bulk_load\nfrom tagstream.streaming.takeover import Takeover",

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.state.layout import StateLayout
+from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
-from tagstream.state.tag_group import tag_key_group
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.meta_client.hoodie_table import HoodieTable

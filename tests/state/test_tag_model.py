@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tagstream.state.durable.manifest import DeltaRef
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.pointer import FileRef
-from tagstream.state.tag_group import tag_key_group
+from tagstream.state.tag.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile
 
 KEYS = st.sampled_from(["a", "ab", "a\x00", "b", "key-0001", "key-0002", "ä", "long" * 40])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tagstream.state.layout import StateLayout
+from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
-from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 
 HOUR = 3_600_000

@@ -28,7 +28,7 @@ from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
-from tagstream.state.tag_group import tag_key_group
+from tagstream.state.tag.tag_group import tag_key_group
 from tests.state.durable.test_generation import content, make_layout
 from tests.state.tagging import LABEL, Event, make_batch, make_profile, objects
 

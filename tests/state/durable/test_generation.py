@@ -34,8 +34,8 @@ from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.store.dictionary import places_of
+from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
-from tagstream.state.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile, objects
 
 PLACES = LoadPlaces([("p0", "f0"), ("p1", "f1"), ("p2", "f2")], np.array([30, 10, 20], np.int64))

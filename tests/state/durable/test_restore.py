@@ -18,7 +18,7 @@ from tagstream.state.durable.snapshot import snapshot_files, take_snapshot
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
-from tagstream.state.tag_group import tag_key_group
+from tagstream.state.tag.tag_group import tag_key_group
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 
 

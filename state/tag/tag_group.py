@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tagstream.state import stats
-from tagstream.state.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
 from tagstream.state.durable.catch_up import catch_up
 from tagstream.state.durable.delta import Change, write_delta
 from tagstream.state.durable.files import read_checked
@@ -27,6 +25,8 @@ from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.store.dictionary import Place, intern, places_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.store_meta import StoreMeta
+from tagstream.state.tag import stats
+from tagstream.state.tag.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
 from tagstream.state.ttl import expired, minutes_of
 from tagstream.table.write.assign import assign

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tagstream.state.decide import Decision
 from tagstream.state.store.store_meta import StoreMeta
+from tagstream.state.tag.decide import Decision
 
 STAT_NAMES = (
     "records",

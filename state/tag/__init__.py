@@ -1,0 +1,1 @@
+"""The decision: insert, update, move, delete or late."""
