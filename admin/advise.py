@@ -15,7 +15,7 @@ from tagstream.admin.errors import AdminError
 from tagstream.admin.output import Column, Fact, Kind, Output
 from tagstream.streaming.cli import command_line_entries
 from tagstream.streaming.decode_spec import DecodeSpec
-from tagstream.streaming.keys import REGISTRY
+from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.table.config import Value
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tagstream.streaming.keys import REGISTRY
 from tagstream.streaming.options import Options, build_options
+from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.props_file import read_properties
 from tagstream.table.config import ConfigKey, Entry, Kind, Status
 from tagstream.table.errors import ConfigError

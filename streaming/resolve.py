@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from tagstream.streaming import kafka_keys
+from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.table.config import ConfigKey, Entry, Registry, Status, Value
 from tagstream.table.errors import ConfigError
 

@@ -1,7 +1,7 @@
 """Typed configuration keys: what a key is called, what values it takes, what it means.
 
 One table of :class:`ConfigKey` generates the command line's help, the documentation page and the checks, so the three
-cannot disagree. This module has the machinery only; the job's keys are listed in ``streaming/keys.py``.
+cannot disagree. This module has the machinery only; the job's keys are listed in ``streaming/options/keys/registry.py``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,12 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "pyspark": ("bootstrap/", "index/", "streaming/", "run_stream.py"),
 }
 # Parts of streaming/ that are plain Arrow and Python, usable and testable without a JVM.
-WITHOUT_SPARK = ("streaming/decode/", "streaming/quarantine.py", "streaming/keys.py", "streaming/options.py")
+WITHOUT_SPARK = (
+    "streaming/decode/",
+    "streaming/quarantine.py",
+    "streaming/options/keys/registry.py",
+    "streaming/options.py",
+)
 
 
 def imported_modules(source: str) -> Iterator[str]:

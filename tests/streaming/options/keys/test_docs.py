@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming import keys_docs
-from tagstream.streaming.keys import REGISTRY
+from tagstream.streaming.options.keys import docs as keys_docs
+from tagstream.streaming.options.keys.registry import REGISTRY
 
 
 def test_the_page_is_not_stale() -> None:

@@ -1,0 +1,1 @@
+"""Every key the job knows, with its kind, default and documentation."""

@@ -1,0 +1,31 @@
+"""The one table of the job's keys: names, types, defaults, documentation, and what this version refuses.
+
+``python -m tagstream.streaming.options.keys.docs`` writes docs/configuration.md from it, ``streaming/cli.py`` the help, and
+``streaming/options.py`` the checks.
+"""
+
+from __future__ import annotations
+
+from tagstream.streaming.options.keys.hbase import HBASE_KEYS
+from tagstream.streaming.options.keys.index import INDEX_KEYS
+from tagstream.streaming.options.keys.pull import PULL_KEYS
+from tagstream.streaming.options.keys.refused import FAMILIES, IGNORED_KEYS, REFUSED_KEYS
+from tagstream.streaming.options.keys.source import JOB_KEYS, SOURCE_KEYS
+from tagstream.streaming.options.keys.table import TABLE_KEYS
+from tagstream.streaming.options.keys.write import WRITE_KEYS
+from tagstream.table.config import Registry
+
+REGISTRY = Registry(
+    (
+        *JOB_KEYS,
+        *TABLE_KEYS,
+        *SOURCE_KEYS,
+        *INDEX_KEYS,
+        *PULL_KEYS,
+        *HBASE_KEYS,
+        *WRITE_KEYS,
+        *IGNORED_KEYS,
+        *REFUSED_KEYS,
+    ),
+    FAMILIES,
+)
