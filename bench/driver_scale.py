@@ -30,7 +30,6 @@ from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import open_or_create_meta
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.cli import load_options
 from tagstream.streaming.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.coverage import CheckpointState, IndexPlace, assess
@@ -38,6 +37,7 @@ from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.decode_spec import DecodeSpec
 from tagstream.streaming.epoch import Epoch, read_epoch
 from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.tag import profile_path

@@ -17,7 +17,7 @@ from tagstream.state.durable.generation import read_marker
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.errors import StopRequested
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.options import Options
 from tagstream.streaming.report import size
 
 LOG = logging.getLogger("tagstream")

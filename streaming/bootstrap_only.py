@@ -16,7 +16,7 @@ from tagstream.streaming.cover import cover_table
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job import make_context, spark_conf
 from tagstream.streaming.lease_keeper import LeaseKeeper
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress import Progress
 from tagstream.streaming.session import start_session
 from tagstream.streaming.shutdown import StopFlag

@@ -19,7 +19,7 @@ from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.decode_spec import DecodeSpec
 from tagstream.streaming.epoch import Epoch, newest_batch
 from tagstream.streaming.lease_keeper import LeaseKeeper
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.options import Options
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.tag import profile_path

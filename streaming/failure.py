@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.options import Options
 from tagstream.table.errors import TagstreamError
 
 # The last line of a Python worker's traceback, as Spark passes it on: "tagstream.state.errors.StateError: text".

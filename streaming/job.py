@@ -24,7 +24,7 @@ from tagstream.streaming.errors import CheckpointError, StopRequested
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.metrics import Metrics
 from tagstream.streaming.monitor import Monitor
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.options import Options
 from tagstream.streaming.preflight import check_source
 from tagstream.streaming.progress import Progress
 from tagstream.streaming.pull_start import start_index

@@ -6,7 +6,7 @@ import os
 import socket
 
 from tagstream.streaming.errors import SourceError
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.options import Options
 
 CONNECT_S = 5.0
 

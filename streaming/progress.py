@@ -19,7 +19,7 @@ from rich.text import Text
 
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.bootstrap_progress import LoadLog, bar
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.options import Options
 from tagstream.streaming.report import BatchReport, RunTotals, line, size, summary
 
 LOG = logging.getLogger("tagstream")

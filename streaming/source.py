@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tagstream.state.key_group import state_key_groups
 from tagstream.streaming.decode.key_decoder import FLAG_BAD
 from tagstream.streaming.decode_spec import DecodeSpec, cached_decoder
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.options import Options
 from tagstream.streaming.packed import pack, split
 from tagstream.streaming.position import LinePositions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.options import Options
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig

@@ -38,7 +38,7 @@ WITHOUT_SPARK = (
     "streaming/decode/",
     "streaming/quarantine.py",
     "streaming/options/keys/registry.py",
-    "streaming/options.py",
+    "streaming/options/options.py",
 )
 
 

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.bootstrap_only import load_only, open_existing
-from tagstream.streaming.cli import load_options
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job import open_table, stream
+from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.preflight import check_source
 from tagstream.streaming.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
-from tagstream.streaming.cli import load_options
 from tagstream.streaming.errors import BadRecordsError
 from tagstream.streaming.failure import explain
+from tagstream.streaming.options.cli import load_options
 from tests.streaming.stream_case import StreamCase
 from tests.support.events import write_event_file
 from tests.support.hudi_rs import read_table

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from typing import Literal, cast
 
 from tagstream.index.registry import FACTS, STATE, IndexOptions
+from tagstream.streaming.options.index_options import index_options, index_warnings, relevant
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
-from tagstream.streaming.options_index import index_options, index_warnings, relevant
-from tagstream.streaming.resolve import Resolved, resolve
+from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
 

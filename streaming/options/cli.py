@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tagstream.streaming.options import Options, build_options
 from tagstream.streaming.options.keys.registry import REGISTRY
-from tagstream.streaming.props_file import read_properties
+from tagstream.streaming.options.options import Options, build_options
+from tagstream.streaming.options.props_file import read_properties
 from tagstream.table.config import ConfigKey, Entry, Kind, Status
 from tagstream.table.errors import ConfigError
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.cli import load_options, parser
-from tagstream.streaming.options import Options
+from tagstream.streaming.options.cli import load_options, parser
 from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.options import Options
 from tagstream.table.config import Kind, Status
 from tagstream.table.errors import ConfigError
 

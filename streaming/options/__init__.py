@@ -1,0 +1,1 @@
+"""Flags and properties files to the options of one run."""
