@@ -13,9 +13,9 @@ from tagstream.admin.advise_measures import Measures, measure
 from tagstream.admin.advise_sample import Sample, read_sample
 from tagstream.admin.errors import AdminError
 from tagstream.admin.output import Column, Fact, Kind, Output
-from tagstream.streaming.decode_spec import DecodeSpec
 from tagstream.streaming.options.cli import command_line_entries
 from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.table.config import Value
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -17,7 +17,7 @@ from tagstream.state.ordering import encode_ordering
 from tagstream.state.store.codec import ORDERING_UNKNOWN, Records
 from tagstream.state.tag.decide import Keys, Known, choose_winners, decide, distinct_keys
 from tagstream.state.tag_batch import TagBatch
-from tagstream.streaming.decode_spec import DecodeSpec
+from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.table.file_group.names import bucket_of
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable

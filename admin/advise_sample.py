@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from tagstream.admin.errors import AdminError
 from tagstream.state.tag_batch import FLAG_DELETE, GLOBAL_KEY, TagBatch
-from tagstream.streaming.decode.key_decoder import FLAG_BAD
-from tagstream.streaming.decode_spec import DecodeSpec, cached_decoder
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.table.errors import ConfigError
 
 _READ_BYTES = 4 * 1024 * 1024

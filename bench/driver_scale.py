@@ -34,12 +34,12 @@ from tagstream.streaming.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.coverage import CheckpointState, IndexPlace, assess
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.decode_spec import DecodeSpec
 from tagstream.streaming.epoch import Epoch, read_epoch
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.small_files import SmallFiles
+from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag import profile_path
 from tagstream.streaming.timeline_guard import TimelineGuard
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -41,10 +41,10 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.streaming.located import LOCATED_SQL
-from tagstream.streaming.packed import unpack
 from tagstream.streaming.pull import located_rows, table_as_of
 from tagstream.streaming.session import start_session
-from tagstream.streaming.source import pack_by_group
+from tagstream.streaming.source.packed import unpack
+from tagstream.streaming.source.source import pack_by_group
 from tagstream.streaming.tag import good_and_bad, located, packed_result, tag_batch
 from tagstream.table.file_group.bloom import DYNAMIC_V0, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
@@ -151,7 +151,7 @@ def _files(keys: int, layout: str, hashing: BucketHash, per_file: int) -> Iterat
 
 
 def make_batch(keys: int, records: int, kind: str, *, is_global: bool, seed: int) -> pa.Table:
-    """Decoded records as ``tagstream.streaming.source.keyed_records`` gives them, without their key group."""
+    """Decoded records as ``tagstream.streaming.source.source.keyed_records`` gives them, without their key group."""
     rng = np.random.default_rng(seed)
     first = 0 if kind == "random" else keys - keys // 5
     known = rng.choice(keys - first, int(records * 0.8), replace=False) + first

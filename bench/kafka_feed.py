@@ -14,7 +14,7 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.connector import CACHE_FOLDER, PROJECT, fetch_jars
+from tagstream.streaming.source.connector import CACHE_FOLDER, PROJECT, fetch_jars
 
 _JAVA = ("java", "-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"

@@ -14,18 +14,15 @@ from tagstream.index.registry import STATE, make_index
 from tagstream.state.durable.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.checkpoint_files import choose_checkpoint_files
-from tagstream.streaming.connector import connector_jars
 from tagstream.streaming.context import INSERT_OVERWRITE, JobContext
 from tagstream.streaming.cover import cover_table
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.decode_spec import DecodeSpec
 from tagstream.streaming.epoch import query_id
 from tagstream.streaming.errors import CheckpointError, StopRequested
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.metrics import Metrics
 from tagstream.streaming.monitor import Monitor
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.preflight import check_source
 from tagstream.streaming.progress import Progress
 from tagstream.streaming.pull_start import start_index
 from tagstream.streaming.query import run_to_end, start_query
@@ -34,6 +31,9 @@ from tagstream.streaming.session import fix_state_settings, start_session
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.sink import BatchSink
 from tagstream.streaming.small_files import SmallFiles
+from tagstream.streaming.source.connector import connector_jars
+from tagstream.streaming.source.decode_spec import DecodeSpec
+from tagstream.streaming.source.preflight import check_source
 from tagstream.streaming.table_match import open_or_create, stream_schema
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.bloom import BloomParams

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tagstream.state.layout import OrderingKind
-from tagstream.streaming.packed import lanes_of, pack, split
+from tagstream.streaming.source.packed import lanes_of, pack, split
 
 OP_BAD = 4
 OP_DELETE_NATURAL = 5  # a delete whose ordering value is not known

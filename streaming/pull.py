@@ -15,10 +15,10 @@ from tagstream.index.bucket import BucketIndex
 from tagstream.state.ordering import encode_ordering
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.located import LOCATED_SQL, packed_columns
-from tagstream.streaming.packed import unpack
 from tagstream.streaming.pull_tag import PullSpec, tag_pulled
-from tagstream.streaming.source import key_group_label
-from tagstream.streaming.state_keys import record_keys
+from tagstream.streaming.source.decode.state_keys import record_keys
+from tagstream.streaming.source.packed import unpack
+from tagstream.streaming.source.source import key_group_label
 from tagstream.streaming.tag import good_and_bad
 from tagstream.table.read.slice_lookup import key_reader, lookup_slice
 from tagstream.table.timeline.write_status import WriteStatus
@@ -42,7 +42,7 @@ def encode_known(column: pa.Array) -> pa.Array:
 
 
 def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
-    """``rows`` (``tagstream.streaming.source.keyed_records``) with their places; nothing is written before Spark needs it."""
+    """``rows`` (``tagstream.streaming.source.source.keyed_records``) with their places; nothing is written before Spark needs it."""
     index = job.index
     assert index is not None
     look = table_as_of(job, rows.sparkSession)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import tagstream
 from tagstream.streaming.checkpoint_files import QUICK_CHECKPOINT_FILES
-from tagstream.streaming.packed import ROWS_PER_BATCH
+from tagstream.streaming.source.packed import ROWS_PER_BATCH
 
 # The folder that holds the package, in a checkout as in site-packages: what a worker needs on its path.
 PACKAGE = Path(tagstream.__file__).parent

@@ -2,7 +2,7 @@
 
 Everything a row still needs travels in the output: located rows for the writer, bad rows for the quarantine, and one
 status per key group that carries its delta's name and its counts to the driver. Records come and go packed
-(``tagstream.streaming.packed``): what pandas and Spark see of them is a few values.
+(``tagstream.streaming.source.packed``): what pandas and Spark see of them is a few values.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, TagBatch, TagResult
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.decode.key_decoder import FLAG_BAD
 from tagstream.streaming.located import OP_DELETE_NATURAL, bad_records, located_schema, located_table, packed_columns
-from tagstream.streaming.packed import unpack
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.source.packed import unpack
 from tagstream.table.write.write_profile import WriteProfile
 
 STATE_SCHEMA = "pointer binary"

@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tagstream.streaming.connector import fetch_jars
 from tagstream.streaming.errors import SourceError
+from tagstream.streaming.source.connector import fetch_jars
 
 PROJECT = Path(__file__).resolve().parents[2]
 PYSPARK = "pyspark==3.5.9"  # the newest Spark line that both Hudi releases were built for

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tagstream.streaming.decode import json_decoder
-from tagstream.streaming.decode.json_decoder import JsonDecoder
+from tagstream.streaming.source.decode import json_decoder
+from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 
 LONG = "12345678901234567890.123456789012345678"
 UTC_US = pa.timestamp("us", tz="UTC")

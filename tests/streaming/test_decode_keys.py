@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.state.ordering import encode_ordering
-from tagstream.streaming.decode.key_decoder import KeyDecoder
+from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.keys import KeyGenerator
 

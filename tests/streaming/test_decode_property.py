@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tagstream.streaming.decode import json_decoder
-from tagstream.streaming.decode.json_decoder import JsonDecoder
+from tagstream.streaming.source.decode import json_decoder
+from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tests.streaming import json_oracle
 
 # date32 and timestamps are compared as numbers: Python's own dates end at the year 9999.

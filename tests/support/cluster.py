@@ -10,7 +10,7 @@ from types import TracebackType
 
 import pyspark
 
-from tagstream.streaming.connector import PROJECT
+from tagstream.streaming.source.connector import PROJECT
 from tests.support.kafka_broker import free_ports
 from tests.support.process import Process
 from tests.support.spark_processes import executors, python_processes

@@ -15,7 +15,7 @@ import happybase
 from Hbase_thrift import IOError as HbaseIOError
 from thriftpy2.thrift import TException
 
-from tagstream.streaming.connector import CACHE_FOLDER, PROJECT, fetch_jars
+from tagstream.streaming.source.connector import CACHE_FOLDER, PROJECT, fetch_jars
 from tests.support.kafka_broker import free_ports
 from tests.support.process import Process
 

@@ -16,7 +16,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from tagstream.streaming.connector import CACHE_FOLDER, PROJECT, fetch_jars
+from tagstream.streaming.source.connector import CACHE_FOLDER, PROJECT, fetch_jars
 from tests.support.kafka_listeners import PASSWORD, STORE_PASSWORD, USER, Listener, Stores, make_stores
 from tests.support.process import Process
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tagstream.streaming.decode import temporal
-from tagstream.streaming.decode.number import Misfit, shown, to_decimal, to_double, to_float, to_int
+from tagstream.streaming.source.decode import temporal
+from tagstream.streaming.source.decode.number import Misfit, shown, to_decimal, to_double, to_float, to_int
 
 Coerce = Callable[[Any], Any]
 _KINDS = {dict: "an object", list: "an array", bool: "true or false", str: "a text"}

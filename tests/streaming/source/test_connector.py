@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.connector import connector_jars, fetch_jars
 from tagstream.streaming.errors import SourceError
+from tagstream.streaming.source.connector import connector_jars, fetch_jars
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tagstream.state.key_group import state_key_groups
-from tagstream.streaming.decode.key_decoder import FLAG_BAD
-from tagstream.streaming.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.packed import pack, split
-from tagstream.streaming.position import LinePositions
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
+from tagstream.streaming.source.packed import pack, split
+from tagstream.streaming.source.position import LinePositions
 
 RAW_COLUMNS = ("key", "value", "src", "pos_hi", "pos_lo")
 _BLOCK_ROWS = 1 << 16

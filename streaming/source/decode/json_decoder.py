@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from tagstream.streaming.decode import guard
-from tagstream.streaming.decode.convert import Doubt, convert
-from tagstream.streaming.decode.modes import SAMPLE, Mode, can_read, contains, learn, read_type
-from tagstream.streaming.decode.number import Misfit
-from tagstream.streaming.decode.record import RecordDecoder, TooDeep
+from tagstream.streaming.source.decode import guard
+from tagstream.streaming.source.decode.convert import Doubt, convert
+from tagstream.streaming.source.decode.modes import SAMPLE, Mode, can_read, contains, learn, read_type
+from tagstream.streaming.source.decode.number import Misfit
+from tagstream.streaming.source.decode.record import RecordDecoder, TooDeep
 
 Rows = npt.NDArray[np.int64]
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.decode import temporal
-from tagstream.streaming.decode.modes import Mode
-from tagstream.streaming.decode.number import EXACT_DOUBLE, EXACT_FLOAT, SMALLEST_FLOAT
+from tagstream.streaming.source.decode import temporal
+from tagstream.streaming.source.decode.modes import Mode
+from tagstream.streaming.source.decode.number import EXACT_DOUBLE, EXACT_FLOAT, SMALLEST_FLOAT
 
 Mask = npt.NDArray[np.bool_]
 

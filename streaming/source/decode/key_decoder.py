@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from tagstream.state.ordering import encode_ordering, ordering_kind
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
-from tagstream.streaming.decode.json_decoder import JsonDecoder
-from tagstream.streaming.state_keys import state_keys
+from tagstream.streaming.source.decode.json_decoder import JsonDecoder
+from tagstream.streaming.source.decode.state_keys import state_keys
 from tagstream.table.errors import ConfigError, InvalidKeyError
 from tagstream.table.keys.keys import KeyGenerator, check_partition_path, record_key_from_message
 from tagstream.table.keys.partition_path import DEFAULT_PARTITION

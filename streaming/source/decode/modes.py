@@ -12,9 +12,9 @@ from enum import Enum
 
 import pyarrow as pa
 
-from tagstream.streaming.decode.coerce import Number
-from tagstream.streaming.decode.number import Misfit
-from tagstream.streaming.decode.record import RecordDecoder, TooDeep
+from tagstream.streaming.source.decode.coerce import Number
+from tagstream.streaming.source.decode.number import Misfit
+from tagstream.streaming.source.decode.record import RecordDecoder, TooDeep
 
 SAMPLE = 16
 # Exact for every literal: 20 digits before the point hold an int64; a fraction that is not zero stays one.
@@ -31,7 +31,7 @@ class Mode(Enum):
 
 
 def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE) -> pa.DataType:
-    """The type Arrow's JSON reader is asked for; ``tagstream.streaming.decode.convert`` makes the column's own type of it."""
+    """The type Arrow's JSON reader is asked for; ``tagstream.streaming.source.decode.convert`` makes the column's own type of it."""
     t = pa.types
     if mode is Mode.TEXT:
         return pa.string()

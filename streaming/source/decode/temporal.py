@@ -11,7 +11,7 @@ from datetime import date, datetime
 
 import pyarrow as pa
 
-from tagstream.streaming.decode.number import Misfit, shown, to_int
+from tagstream.streaming.source.decode.number import Misfit, shown, to_int
 
 _DAY_S = 86_400
 _EPOCH = datetime(1970, 1, 1)

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from tagstream.state.layout import OrderingKind
 from tagstream.state.ordering import decode_ordering, ordering_kind
-from tagstream.streaming.decode.defaults import avro_defaults
-from tagstream.streaming.decode.key_decoder import KeyDecoder
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.decode.defaults import avro_defaults
+from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tagstream.streaming.decode.coerce import JsonObject, Number, struct_coercer
-from tagstream.streaming.decode.number import Misfit, shown
+from tagstream.streaming.source.decode.coerce import JsonObject, Number, struct_coercer
+from tagstream.streaming.source.decode.number import Misfit, shown
 
 
 class TooDeep(Exception):

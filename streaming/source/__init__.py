@@ -1,0 +1,1 @@
+"""Kafka or JSON files to decoded records with their positions."""
