@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tagstream.admin.output import Column, Fact, Kind, plain
-from tagstream.streaming.report import size
+from tagstream.streaming.progress.report import size
 
 _CHUNK_ROWS = 1000
 _GAP = "  "

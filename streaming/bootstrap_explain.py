@@ -21,7 +21,7 @@ from tagstream.streaming.cover_plan import CoverStep, next_step
 from tagstream.streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from tagstream.streaming.dry_run_page import Page
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.report import size
+from tagstream.streaming.progress.report import size
 from tagstream.streaming.table_match import check_options, new_config, stream_schema
 from tagstream.streaming.takeover import read_takeover
 from tagstream.table.errors import TableNotFoundError

@@ -18,7 +18,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.report import size
+from tagstream.streaming.progress.report import size
 
 LOG = logging.getLogger("tagstream")
 _SHOWN = 20  # lines of one kind; all are in the generation's complete.json

@@ -17,7 +17,7 @@ from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job import make_context, spark_conf
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.progress import Progress
+from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.session import start_session
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.table_match import check_options, stream_schema

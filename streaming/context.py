@@ -13,12 +13,12 @@ from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import CheckpointMeta
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.bootstrap_progress import LoadLog
 from tagstream.streaming.commit_record import CommitRecord
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.epoch import Epoch, newest_batch
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.progress.bootstrap_progress import LoadLog
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.source.decode_spec import DecodeSpec

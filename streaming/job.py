@@ -20,10 +20,10 @@ from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.epoch import query_id
 from tagstream.streaming.errors import CheckpointError, StopRequested
 from tagstream.streaming.lease_keeper import LeaseKeeper
-from tagstream.streaming.metrics import Metrics
-from tagstream.streaming.monitor import Monitor
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.progress import Progress
+from tagstream.streaming.progress.metrics import Metrics
+from tagstream.streaming.progress.monitor import Monitor
+from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.pull_start import start_index
 from tagstream.streaming.query import run_to_end, start_query
 from tagstream.streaming.restart import Restart, restart_after

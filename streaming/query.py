@@ -11,7 +11,7 @@ from tagstream.streaming.context import JobContext
 from tagstream.streaming.epoch import newest_batch
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.located import LOCATED_SQL
-from tagstream.streaming.monitor import Monitor
+from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.sink import BatchSink
 from tagstream.streaming.source.source import keyed_records, raw_records
 from tagstream.streaming.tag import STATE_SCHEMA, TagSpec, make_tag_function

@@ -37,8 +37,8 @@ from tagstream.streaming.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
 from tagstream.streaming.errors import BadRecordsError, StopRequested
+from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.pull import located_rows, replaced_groups
-from tagstream.streaming.report import BatchReport
 from tagstream.streaming.timeline_guard import TimelineGuard
 from tagstream.streaming.write import (
     INDEX_STATUS,

@@ -27,7 +27,7 @@ from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job import open_table, stream
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.report import BatchReport
+from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.session import start_session
 from tagstream.streaming.shutdown import StopFlag
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.admin.main import main
 from tagstream.state.durable.meta import TABLE_INDEX, open_or_create_meta
-from tagstream.streaming.report import BatchReport
+from tagstream.streaming.progress.report import BatchReport
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tests.admin.command import run, run_json, state_of

@@ -16,7 +16,7 @@ from tagstream.streaming.bootstrap_only import load_only, open_existing
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job import open_table, stream
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.report import BatchReport
+from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
 from tests.support import events as ev

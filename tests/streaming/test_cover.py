@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
-from tagstream.streaming.report import BatchReport
+from tagstream.streaming.progress.report import BatchReport
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback import rollback
 from tagstream.table.services.validate import validate

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from tagstream.streaming.progress import LOG, Progress
-from tagstream.streaming.report import BatchReport, RunTotals, line, size, summary
+from tagstream.streaming.progress.progress import LOG, Progress
+from tagstream.streaming.progress.report import BatchReport, RunTotals, line, size, summary
 
 REPORT = BatchReport(
     batch_id=7, instant="20240102030405006", replayed=False, records=12_000, inserts=7_000, updates=4_000, deletes=900,

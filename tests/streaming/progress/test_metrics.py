@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from tagstream.streaming.metrics import Metrics
+from tagstream.streaming.progress.metrics import Metrics
 from tagstream.table.errors import ConfigError
-from tests.streaming.test_progress import REPORT
+from tests.streaming.progress.test_progress import REPORT
 
 
 @pytest.fixture

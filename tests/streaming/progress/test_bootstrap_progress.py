@@ -6,7 +6,7 @@ import io
 from dataclasses import replace
 
 from tagstream.bootstrap.report import BootstrapProgress
-from tagstream.streaming.progress import Progress
+from tagstream.streaming.progress.progress import Progress
 
 SCAN = BootstrapProgress(
     stage="scan", done=3, total=10, keys=300_000, share=0.3, seconds=3.0, files=12, total_files=40

@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 
-from tagstream.streaming.metrics import Metrics
-from tagstream.streaming.progress import Progress
-from tagstream.streaming.report import BatchReport
+from tagstream.streaming.progress.metrics import Metrics
+from tagstream.streaming.progress.progress import Progress
+from tagstream.streaming.progress.report import BatchReport
 
 
 class Monitor:

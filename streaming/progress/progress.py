@@ -18,9 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tagstream.bootstrap.report import BootstrapProgress
-from tagstream.streaming.bootstrap_progress import LoadLog, bar
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.report import BatchReport, RunTotals, line, size, summary
+from tagstream.streaming.progress.bootstrap_progress import LoadLog, bar
+from tagstream.streaming.progress.report import BatchReport, RunTotals, line, size, summary
 
 LOG = logging.getLogger("tagstream")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

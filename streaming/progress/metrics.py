@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from tagstream.streaming.report import BatchReport
+from tagstream.streaming.progress.report import BatchReport
 from tagstream.table.errors import ConfigError
 
 _KINDS = ("inserts", "updates", "deletes", "moves", "late", "superseded", "quarantined")

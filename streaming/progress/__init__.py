@@ -1,0 +1,1 @@
+"""What the job tells while it runs: live line, log lines, metrics."""
