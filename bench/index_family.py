@@ -40,12 +40,12 @@ from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
-from tagstream.streaming.located import LOCATED_SQL
 from tagstream.streaming.pull import located_rows, table_as_of
 from tagstream.streaming.session import start_session
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
-from tagstream.streaming.tag import good_and_bad, located, packed_result, tag_batch
+from tagstream.streaming.tag.located import LOCATED_SQL
+from tagstream.streaming.tag.tag import good_and_bad, located, packed_result, tag_batch
 from tagstream.table.file_group.bloom import DYNAMIC_V0, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.keys.bucket_hash import BucketHash

@@ -22,7 +22,7 @@ from tagstream.streaming.progress.bootstrap_progress import LoadLog
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.tag import profile_path
+from tagstream.streaming.tag.tag import profile_path
 from tagstream.streaming.write import WriteSpec
 from tagstream.streaming.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -14,12 +14,12 @@ from tagstream.index.base import OrderingCode, TableAsOf
 from tagstream.index.bucket import BucketIndex
 from tagstream.state.ordering import encode_ordering
 from tagstream.streaming.context import JobContext
-from tagstream.streaming.located import LOCATED_SQL, packed_columns
-from tagstream.streaming.pull_tag import PullSpec, tag_pulled
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import key_group_label
-from tagstream.streaming.tag import good_and_bad
+from tagstream.streaming.tag.located import LOCATED_SQL, packed_columns
+from tagstream.streaming.tag.pull_tag import PullSpec, tag_pulled
+from tagstream.streaming.tag.tag import good_and_bad
 from tagstream.table.read.slice_lookup import key_reader, lookup_slice
 from tagstream.table.timeline.write_status import WriteStatus
 

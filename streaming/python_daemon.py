@@ -16,7 +16,7 @@ PRELOADED = (
     "pandas",
     "pyarrow.parquet",
     "tagstream.bootstrap.tasks",
-    "tagstream.streaming.tag",
+    "tagstream.streaming.tag.tag",
     "tagstream.streaming.write",
 )
 

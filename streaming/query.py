@@ -10,11 +10,11 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from tagstream.streaming.context import JobContext
 from tagstream.streaming.epoch import newest_batch
 from tagstream.streaming.errors import StopRequested
-from tagstream.streaming.located import LOCATED_SQL
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.sink import BatchSink
 from tagstream.streaming.source.source import keyed_records, raw_records
-from tagstream.streaming.tag import STATE_SCHEMA, TagSpec, make_tag_function
+from tagstream.streaming.tag.located import LOCATED_SQL
+from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function
 
 POLL_S = 0.5
 

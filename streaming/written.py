@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from tagstream.index.base import WRITTEN_SCHEMA, HoodieIndex
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
-from tagstream.streaming.located import OP_DELETE_NATURAL
-from tagstream.streaming.pull_tag import MOVED
+from tagstream.streaming.tag.located import OP_DELETE_NATURAL
+from tagstream.streaming.tag.pull_tag import MOVED
 
 Told = Literal["nothing", "deleted", "all"]
 

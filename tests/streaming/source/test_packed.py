@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.state.key_group import key_group
-from tagstream.streaming.located import by_lane, located_schema, located_table
 from tagstream.streaming.source.packed import PACKED_BYTES, file_group_codes, lanes_of, pack, split, unpack
 from tagstream.streaming.source.source import in_blocks, pack_by_group
+from tagstream.streaming.tag.located import by_lane, located_schema, located_table
 
 ROW = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
 

@@ -32,9 +32,9 @@ from tagstream.state.tag.decide import (
 )
 from tagstream.state.tag.tag_group import tag_result
 from tagstream.state.tag_batch import FLAG_DELETE, INT64, OBJECTS, TagBatch
-from tagstream.streaming.located import bad_records, located_schema
 from tagstream.streaming.source.decode.state_keys import record_keys, state_keys
-from tagstream.streaming.tag import good_and_bad, located, tag_batch
+from tagstream.streaming.tag.located import bad_records, located_schema
+from tagstream.streaming.tag.tag import good_and_bad, located, tag_batch
 from tagstream.table.write.assign import assign
 from tagstream.table.write.write_profile import WriteProfile
 

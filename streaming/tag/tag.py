@@ -24,9 +24,15 @@ from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, TagBatch, TagResult
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.located import OP_DELETE_NATURAL, bad_records, located_schema, located_table, packed_columns
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
 from tagstream.streaming.source.packed import unpack
+from tagstream.streaming.tag.located import (
+    OP_DELETE_NATURAL,
+    bad_records,
+    located_schema,
+    located_table,
+    packed_columns,
+)
 from tagstream.table.write.write_profile import WriteProfile
 
 STATE_SCHEMA = "pointer binary"

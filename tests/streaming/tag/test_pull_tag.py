@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, GLOBAL_KEY, PARTITIONED_KEY
-from tagstream.streaming.pull_tag import MOVED, PullSpec, Resolve, tag_pulled
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.tag.pull_tag import MOVED, PullSpec, Resolve, tag_pulled
 from tagstream.table.write.write_profile import WriteProfile
 
 PROFILE = WriteProfile("t", "q", 1, 1, "20260101000000000", 0, (0,))

@@ -1,0 +1,1 @@
+"""The stateful step: records to located records."""
