@@ -38,10 +38,10 @@ from tagstream.streaming.epoch import Epoch, read_epoch
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag.tag import profile_path
 from tagstream.streaming.timeline_guard import TimelineGuard
+from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback_plan import plan_rollback
 from tagstream.table.timeline.commit_metadata import CommitMetadata

@@ -20,11 +20,11 @@ from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.bootstrap_progress import LoadLog
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag.tag import profile_path
-from tagstream.streaming.write import WriteSpec
-from tagstream.streaming.written import told
+from tagstream.streaming.write.small_files import SmallFiles
+from tagstream.streaming.write.write import WriteSpec
+from tagstream.streaming.write.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import REPLACE_COMMIT

@@ -30,11 +30,11 @@ from tagstream.streaming.restart import Restart, restart_after
 from tagstream.streaming.session import fix_state_settings, start_session
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.sink import BatchSink
-from tagstream.streaming.small_files import SmallFiles
 from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.preflight import check_source
 from tagstream.streaming.table_match import open_or_create, stream_schema
+from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -17,7 +17,7 @@ PRELOADED = (
     "pyarrow.parquet",
     "tagstream.bootstrap.tasks",
     "tagstream.streaming.tag.tag",
-    "tagstream.streaming.write",
+    "tagstream.streaming.write.write",
 )
 
 

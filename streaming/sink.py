@@ -40,7 +40,7 @@ from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.pull import located_rows, replaced_groups
 from tagstream.streaming.timeline_guard import TimelineGuard
-from tagstream.streaming.write import (
+from tagstream.streaming.write.write import (
     INDEX_STATUS,
     QUARANTINE_STATUS,
     RESULT_SCHEMA,
@@ -48,7 +48,7 @@ from tagstream.streaming.write import (
     WRITE_STATUS,
     make_write_function,
 )
-from tagstream.streaming.written import unpack_rows
+from tagstream.streaming.write.written import unpack_rows
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol

@@ -36,7 +36,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
 # Parts of streaming/ that are plain Arrow and Python, usable and testable without a JVM.
 WITHOUT_SPARK = (
     "streaming/decode/",
-    "streaming/quarantine.py",
+    "streaming/write/quarantine.py",
     "streaming/options/keys/registry.py",
     "streaming/options/options.py",
 )

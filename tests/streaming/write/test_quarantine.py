@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.quarantine import write_quarantine
+from tagstream.streaming.write.quarantine import write_quarantine
 
 KAFKA = {"topic": "orders", "partition": 3, "offset": 42, "reason": "not JSON", "key": None, "value": b"\xff{"}
 FILE = {"path": "file:///a b.jsonl", "offset": 7, "reason": "field ä is null", "key": b"", "value": b"{}"}

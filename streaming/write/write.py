@@ -15,12 +15,12 @@ from pyspark import TaskContext
 from tagstream.index.base import HoodieIndex
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.quarantine import write_quarantine
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.packed import file_group_codes, unpack
 from tagstream.streaming.tag.located import OP_BAD, OP_DELETE_NATURAL
-from tagstream.streaming.written import Told, pack_rows, written_rows
+from tagstream.streaming.write.quarantine import write_quarantine
+from tagstream.streaming.write.written import Told, pack_rows, written_rows
 from tagstream.table.file_group.names import write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.write.file_writer import write_file_group

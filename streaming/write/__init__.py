@@ -1,0 +1,1 @@
+"""The write tasks: located records to data files and write statuses."""
