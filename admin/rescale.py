@@ -28,7 +28,7 @@ from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.state.durable.generation import GenerationMarker
 from tagstream.state.durable.meta import CheckpointMeta, open_or_create_meta, read_meta
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.commit_record import CommitRecord, parse
+from tagstream.streaming.batch.commit_record import CommitRecord, parse
 from tagstream.streaming.cover_plan import next_step
 from tagstream.streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from tagstream.streaming.lease_keeper import LeaseKeeper

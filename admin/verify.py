@@ -27,8 +27,8 @@ from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
 from tagstream.bootstrap.scan import key_reader, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
 from tagstream.state.store.dictionary import Place
-from tagstream.streaming.commit_record import parse
-from tagstream.streaming.epoch import query_id
+from tagstream.streaming.batch.commit_record import parse
+from tagstream.streaming.batch.epoch import query_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import Timeline
 

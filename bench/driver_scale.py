@@ -30,11 +30,11 @@ from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import open_or_create_meta
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.commit_record import CommitRecord, extra_metadata
-from tagstream.streaming.context import JobContext
+from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
+from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.epoch import Epoch, read_epoch
 from tagstream.streaming.coverage import CheckpointState, IndexPlace, assess
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.epoch import Epoch, read_epoch
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.shutdown import StopFlag

@@ -19,7 +19,7 @@ from tagstream.state.durable.manifest import BatchManifest, DeltaRef
 from tagstream.state.durable.snapshot import MANIFEST_SUFFIX, SNAPSHOT_VERSION
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef, Pointer
-from tagstream.streaming.commit_record import CommitRecord, digest, extra_metadata
+from tagstream.streaming.batch.commit_record import CommitRecord, digest, extra_metadata
 from tagstream.table.file_group.log.block import data_block
 from tagstream.table.file_group.names import base_file_name, instant_from_ms, log_file_name, new_file_id
 from tagstream.table.file_group.partition_metadata import ensure_partition

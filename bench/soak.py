@@ -31,7 +31,7 @@ from bench.kafka_feed import TopicFeed, at_rate
 from bench.lines import append_lines
 from bench.soak_events import AVRO, SoakEvents, make_table
 from bench.soak_samples import KINDS, batches_of, bytes_below, memory_mib, summary
-from tagstream.streaming.commit_record import newest_commit
+from tagstream.streaming.batch.commit_record import newest_commit
 from tagstream.streaming.source.connector import PROJECT
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.support.compare import Differences, compare

@@ -15,7 +15,7 @@ from tagstream.bootstrap.run import bootstrap_index
 from tagstream.bootstrap.tasks import TWICE_SUFFIX
 from tagstream.state.durable.generation import read_marker
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.context import JobContext
+from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.report import size

@@ -13,8 +13,8 @@ from tagstream.bootstrap.catch_up import CatchUpPlan, catch_up_index, plan_catch
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.generation import next_generation
+from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.bootstrap_load import is_as_asked, load_index
-from tagstream.streaming.context import JobContext
 from tagstream.streaming.cover_plan import CoverStep, next_step
 from tagstream.streaming.coverage import CheckpointState, IndexPlace
 from tagstream.streaming.retire import finish_retiring, retire

@@ -16,8 +16,8 @@ from tagstream.state.durable.generation import read_marker
 from tagstream.state.durable.manifest import BatchManifest, manifest_names
 from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.commit_record import CommitRecord, digest, parse
-from tagstream.streaming.epoch import newest_batch, query_id, raw_offset, read_epoch
+from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
+from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, read_epoch
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import Timeline
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from tagstream.index.registry import STATE, make_index
 from tagstream.state.durable.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
 from tagstream.state.layout import StateLayout
+from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
+from tagstream.streaming.batch.epoch import query_id
 from tagstream.streaming.checkpoint_files import choose_checkpoint_files
-from tagstream.streaming.context import INSERT_OVERWRITE, JobContext
 from tagstream.streaming.cover import cover_table
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.epoch import query_id
 from tagstream.streaming.errors import CheckpointError, StopRequested
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tagstream.index.base import OrderingCode, TableAsOf
 from tagstream.index.bucket import BucketIndex
 from tagstream.state.ordering import encode_ordering
-from tagstream.streaming.context import JobContext
+from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import key_group_label

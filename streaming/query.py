@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from tagstream.streaming.context import JobContext
-from tagstream.streaming.epoch import newest_batch
+from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.epoch import newest_batch
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.sink import BatchSink

@@ -33,9 +33,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from tagstream.state.durable.manifest import BatchManifest
-from tagstream.streaming.commit_record import CommitRecord, extra_metadata
-from tagstream.streaming.context import JobContext
-from tagstream.streaming.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
+from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
+from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.pull import located_rows, replaced_groups

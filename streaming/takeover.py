@@ -11,8 +11,8 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tagstream.streaming.commit_record import STREAMER_KEY, parse
-from tagstream.streaming.context import JobContext
+from tagstream.streaming.batch.commit_record import STREAMER_KEY, parse
+from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import CheckpointError
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline

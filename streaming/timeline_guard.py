@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from tagstream.streaming.commit_record import CommitRecord, digest
-from tagstream.streaming.context import JobContext
+from tagstream.streaming.batch.commit_record import CommitRecord, digest
+from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.epoch import Epoch
 from tagstream.streaming.coverage import is_archived
-from tagstream.streaming.epoch import Epoch
 from tagstream.streaming.errors import StopRequested
 from tagstream.table.errors import ForeignCommitError, TableError
 from tagstream.table.file_group.names import next_instant

@@ -13,9 +13,9 @@ from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import CheckpointMeta
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.commit_record import CommitRecord
+from tagstream.streaming.batch.commit_record import CommitRecord
+from tagstream.streaming.batch.epoch import Epoch, newest_batch
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.epoch import Epoch, newest_batch
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.bootstrap_progress import LoadLog
