@@ -29,10 +29,10 @@ from tagstream.state.durable.generation import GenerationMarker
 from tagstream.state.durable.meta import CheckpointMeta, open_or_create_meta, read_meta
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, parse
-from tagstream.streaming.cover_plan import next_step
-from tagstream.streaming.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from tagstream.streaming.lease_keeper import LeaseKeeper
-from tagstream.streaming.takeover import Takeover, read_takeover, write_takeover
+from tagstream.streaming.recovery.cover_plan import next_step
+from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
+from tagstream.streaming.recovery.takeover import Takeover, read_takeover, write_takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline

@@ -33,10 +33,10 @@ from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch, read_epoch
-from tagstream.streaming.coverage import CheckpointState, IndexPlace, assess
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import load_options
+from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace, assess
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag.tag import profile_path

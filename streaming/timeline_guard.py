@@ -7,8 +7,8 @@ import logging
 from tagstream.streaming.batch.commit_record import CommitRecord, digest
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch
-from tagstream.streaming.coverage import is_archived
 from tagstream.streaming.errors import StopRequested
+from tagstream.streaming.recovery.coverage import is_archived
 from tagstream.table.errors import ForeignCommitError, TableError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.services.rollback import resume_rollbacks, rollback
@@ -80,7 +80,7 @@ def _next_instant(job: JobContext) -> str:
 class TimelineGuard:
     """Knows the commits that the index covers; whatever else appears on the timeline, or goes, ends the query.
 
-    The job then brings the index up to the table (``tagstream.streaming.cover``) and starts the query again.
+    The job then brings the index up to the table (``tagstream.streaming.recovery.cover``) and starts the query again.
     """
 
     def __init__(self, job: JobContext) -> None:

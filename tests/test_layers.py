@@ -122,7 +122,7 @@ def test_an_upward_import_is_found(path: str, source: str) -> None:
         ),
         (
             "admin/x.py",
-            "from tagstream.state.durable.bulk_load import bulk_load\nfrom tagstream.streaming.takeover import Takeover",
+            "from tagstream.state.durable.bulk_load import bulk_load\nfrom tagstream.streaming.recovery.takeover import Takeover",
         ),
         ("bench/x.py", "import streaming, tests.support.events, kafka"),
     ],

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from tagstream.admin.main import main
 from tests.admin.command import run, run_json, state_of
 from tests.admin.stream import copied, deleted_keys, streamed
+from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send
-from tests.streaming.test_takeover import is_oracles
 from tests.support import events as ev
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.kafka_broker import KafkaBroker

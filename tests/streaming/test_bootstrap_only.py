@@ -29,10 +29,10 @@ from tagstream.streaming.shutdown import StopFlag
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.drills.stream_job import DEADLINE_S
+from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send
-from tests.streaming.test_takeover import is_oracles
 from tests.support import events as ev
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.process import Process

@@ -16,8 +16,8 @@ from typing import Literal
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.errors import IndexDamagedError
-from tagstream.streaming.coverage import CheckpointState, Coverage, IndexPlace, assess
-from tagstream.streaming.takeover import Takeover
+from tagstream.streaming.recovery.coverage import CheckpointState, Coverage, IndexPlace, assess
+from tagstream.streaming.recovery.takeover import Takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import Timeline
 

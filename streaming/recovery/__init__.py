@@ -1,0 +1,1 @@
+"""Index and table brought together before a query starts, whatever happened to either."""
