@@ -33,6 +33,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch, read_epoch
+from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import load_options
@@ -40,7 +41,6 @@ from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace, a
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag.tag import profile_path
-from tagstream.streaming.timeline_guard import TimelineGuard
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback_plan import plan_rollback

@@ -16,6 +16,8 @@ from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
 from tagstream.streaming.batch.epoch import query_id
 from tagstream.streaming.checkpoint_files import choose_checkpoint_files
+from tagstream.streaming.commit.pull_start import start_index
+from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.errors import CheckpointError, StopRequested
 from tagstream.streaming.lease_keeper import LeaseKeeper
@@ -23,13 +25,11 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.metrics import Metrics
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
-from tagstream.streaming.pull_start import start_index
 from tagstream.streaming.query import run_to_end, start_query
 from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.restart import Restart, restart_after
 from tagstream.streaming.session import fix_state_settings, start_session
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.sink import BatchSink
 from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.preflight import check_source

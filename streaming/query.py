@@ -9,9 +9,9 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import newest_batch
+from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.progress.monitor import Monitor
-from tagstream.streaming.sink import BatchSink
 from tagstream.streaming.source.source import keyed_records, raw_records
 from tagstream.streaming.tag.located import LOCATED_SQL
 from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tagstream.state.errors import IndexDamagedError
+from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.failure import own_errors
-from tagstream.streaming.sink import BatchSink
 from tagstream.table.errors import ForeignCommitError, InstantConflictError
 
 _MOST = 5

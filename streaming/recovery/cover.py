@@ -14,12 +14,12 @@ from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.generation import next_generation
 from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.commit.timeline_guard import settle
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked, load_index
 from tagstream.streaming.recovery.retire import finish_retiring, retire
 from tagstream.streaming.recovery.takeover import Takeover, read_takeover, starting_offsets, write_takeover
-from tagstream.streaming.timeline_guard import settle
 
 LOG = logging.getLogger("tagstream")
 _TRIES = 10

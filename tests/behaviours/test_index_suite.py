@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.index.registry import FACTS
 from tagstream.state.errors import StateError
-from tagstream.streaming import sink
+from tagstream.streaming.commit import sink
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable

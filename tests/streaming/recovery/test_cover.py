@@ -130,7 +130,7 @@ def test_another_writer_commits_while_a_batch_is_written(
 ) -> None:
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
     foreign = [ev.Event("mid-batch", "p-mid", 1, name="mid", amount=3.0)]
-    from tagstream.streaming import sink as module
+    from tagstream.streaming.commit import sink as module
 
     real = module.protocol.reconcile
     done: list[str] = []

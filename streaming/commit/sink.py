@@ -36,10 +36,10 @@ from tagstream.state.durable.manifest import BatchManifest
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
+from tagstream.streaming.commit.pull import located_rows, replaced_groups
+from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.progress.report import BatchReport
-from tagstream.streaming.pull import located_rows, replaced_groups
-from tagstream.streaming.timeline_guard import TimelineGuard
 from tagstream.streaming.write.write import (
     INDEX_STATUS,
     QUARANTINE_STATUS,

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.index.fill import fill, unknown_keys
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.pull import table_as_of
+from tagstream.streaming.commit.pull import table_as_of
 
 LOG = logging.getLogger("tagstream")
 

@@ -1,0 +1,1 @@
+"""One micro-batch into one commit, exactly once."""
