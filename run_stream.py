@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tagstream.streaming.main import main
+from tagstream.streaming.job.main import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

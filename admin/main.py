@@ -21,9 +21,7 @@ def main(argv: Sequence[str], stdout: TextIO | None = None) -> int:
     """Run the command line behind ``tagstream``."""
     if argv and argv[0] in GROUPS:
         return _admin(argv, stdout or sys.stdout)
-    from tagstream.streaming.main import (
-        main as stream,  # Spark's import takes a second that the admin commands need not pay
-    )
+    from tagstream.streaming.job.main import main as stream
 
     if not argv:
         print(OVERVIEW)

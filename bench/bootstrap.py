@@ -31,7 +31,7 @@ from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.session import start_session
+from tagstream.streaming.job.session import start_session
 from tagstream.table.file_group.bloom import SIMPLE, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -41,7 +41,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.streaming.commit.pull import located_rows, table_as_of
-from tagstream.streaming.session import start_session
+from tagstream.streaming.job.session import start_session
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
 from tagstream.streaming.tag.located import LOCATED_SQL

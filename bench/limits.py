@@ -38,7 +38,7 @@ from tagstream.state.key_group import balanced_labels, key_groups
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.tag.tag_group import tag_key_group
-from tagstream.streaming.session import start_session
+from tagstream.streaming.job.session import start_session
 from tagstream.streaming.source.connector import connector_jars
 from tagstream.table.file_group.names import base_file_name, new_file_id, seqnos
 from tagstream.table.file_group.parquet_options import writer_options

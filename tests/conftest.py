@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a test run that needs neither pays for neither
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Local session on two threads, with the Kafka connector; its files go to a temporary folder."""
-    from tagstream.streaming.session import start_session
+    from tagstream.streaming.job.session import start_session
     from tagstream.streaming.source.connector import connector_jars
 
     folder = tmp_path_factory.mktemp("spark")

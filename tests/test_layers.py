@@ -95,7 +95,7 @@ def test_imports_go_one_way() -> None:
         ("index/x.py", "import state"),
         ("state/x.py", "import tagstream.index.bloom"),
         ("state/x.py", "if TYPE_CHECKING:\n    from tagstream.streaming.tag.tag import tag"),
-        ("bootstrap/x.py", "import importlib\nimportlib.import_module('tagstream.streaming.query')"),
+        ("bootstrap/x.py", "import importlib\nimportlib.import_module('tagstream.streaming.job.query')"),
         ("streaming/x.py", "import run_stream"),
         ("streaming/x.py", "from tagstream.admin.cli import parser"),
         ("admin/x.py", "from pyspark.sql import SparkSession"),

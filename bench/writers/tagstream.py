@@ -25,10 +25,10 @@ from pyspark.sql.streaming.listener import (
 
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.job import open_table, stream
+from tagstream.streaming.job.job import open_table, stream
+from tagstream.streaming.job.session import start_session
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
-from tagstream.streaming.session import start_session
 from tagstream.streaming.shutdown import StopFlag
 
 _LISTENER_S = 60.0

@@ -12,9 +12,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.report import BootstrapProgress
-from tagstream.streaming.bootstrap_only import load_only, open_existing
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.job import open_table, stream
+from tagstream.streaming.job.bootstrap_only import load_only, open_existing
+from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag

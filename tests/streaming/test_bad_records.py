@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.errors import BadRecordsError
-from tagstream.streaming.failure import explain
+from tagstream.streaming.job.failure import explain
 from tagstream.streaming.options.cli import load_options
 from tests.streaming.stream_case import StreamCase
 from tests.support.events import write_event_file

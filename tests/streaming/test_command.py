@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tagstream.streaming.main import main
+from tagstream.streaming.job.main import main
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tests.drills.stream_job import DEADLINE_S, PROJECT, StreamJob, chunks_of

@@ -13,15 +13,15 @@ from pyspark.sql import SparkSession
 from tagstream.index.registry import STATE
 from tagstream.state.durable.generation import read_marker
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.job import make_context, spark_conf
+from tagstream.streaming.job.job import make_context, spark_conf
+from tagstream.streaming.job.session import start_session
+from tagstream.streaming.job.table_match import check_options, stream_schema
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.takeover import read_takeover
-from tagstream.streaming.session import start_session
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.table_match import check_options, stream_schema
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.buckets import check_bucketed

@@ -11,7 +11,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import tagstream
-from tagstream.streaming.checkpoint_files import QUICK_CHECKPOINT_FILES
+from tagstream.streaming.job.checkpoint_files import QUICK_CHECKPOINT_FILES
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
 
 # The folder that holds the package, in a checkout as in site-packages: what a worker needs on its path.
@@ -62,7 +62,7 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
         "spark.sql.files.openCostInBytes": str(64 << 10),
     }
     if not _ships_files(env):
-        defaults["spark.python.daemon.module"] = "tagstream.streaming.python_daemon"
+        defaults["spark.python.daemon.module"] = "tagstream.streaming.job.python_daemon"
     if not submitted:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         env.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")

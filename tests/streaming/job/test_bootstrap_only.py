@@ -21,9 +21,9 @@ from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.generation import read_marker
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.bootstrap_explain import explain_start
 from tagstream.streaming.errors import StopRequested
-from tagstream.streaming.main import main
+from tagstream.streaming.job.bootstrap_explain import explain_start
+from tagstream.streaming.job.main import main
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError

@@ -15,25 +15,25 @@ from tagstream.state.durable.meta import STATE_INDEX, TABLE_INDEX, CheckpointMet
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
 from tagstream.streaming.batch.epoch import query_id
-from tagstream.streaming.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.commit.pull_start import start_index
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.errors import CheckpointError, StopRequested
+from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
+from tagstream.streaming.job.query import run_to_end, start_query
+from tagstream.streaming.job.restart import Restart, restart_after
+from tagstream.streaming.job.session import fix_state_settings, start_session
+from tagstream.streaming.job.table_match import open_or_create, stream_schema
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.metrics import Metrics
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
-from tagstream.streaming.query import run_to_end, start_query
 from tagstream.streaming.recovery.cover import cover_table
-from tagstream.streaming.restart import Restart, restart_after
-from tagstream.streaming.session import fix_state_settings, start_session
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.preflight import check_source
-from tagstream.streaming.table_match import open_or_create, stream_schema
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.bloom import BloomParams

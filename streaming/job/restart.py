@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tagstream.state.errors import IndexDamagedError
 from tagstream.streaming.commit.sink import BatchSink
-from tagstream.streaming.failure import own_errors
+from tagstream.streaming.job.failure import own_errors
 from tagstream.table.errors import ForeignCommitError, InstantConflictError
 
 _MOST = 5

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tagstream.streaming.bootstrap_explain import explain_start
-from tagstream.streaming.bootstrap_only import run_bootstrap
 from tagstream.streaming.clock import clock_from_env
-from tagstream.streaming.failure import explain
-from tagstream.streaming.job import run_job
+from tagstream.streaming.job.bootstrap_explain import explain_start
+from tagstream.streaming.job.bootstrap_only import run_bootstrap
+from tagstream.streaming.job.failure import explain
+from tagstream.streaming.job.job import run_job
 from tagstream.streaming.options.cli import load_options
 from tagstream.table.errors import ConfigError, TagstreamError
 

@@ -15,15 +15,15 @@ from tagstream.index.registry import FACTS, STATE
 from tagstream.state.durable.generation import read_marker
 from tagstream.state.durable.meta import meta_path, read_meta
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.bootstrap_only import stream_problem
-from tagstream.streaming.dry_run_page import Page
+from tagstream.streaming.job.bootstrap_only import stream_problem
+from tagstream.streaming.job.dry_run_page import Page
+from tagstream.streaming.job.table_match import check_options, new_config, stream_schema
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.report import size
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked
 from tagstream.streaming.recovery.takeover import read_takeover
-from tagstream.streaming.table_match import check_options, new_config, stream_schema
 from tagstream.table.errors import TableNotFoundError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant

@@ -1,0 +1,1 @@
+"""One run of the job: command line, session, query, restarts, exit."""
