@@ -32,10 +32,10 @@ from rich.table import Table
 
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.index.base import HoodieIndex
-from tagstream.index.bloom import BloomIndex, GlobalBloomIndex
-from tagstream.index.bucket import BucketIndex, new_bucket_file_id
-from tagstream.index.memory import InMemoryIndex
-from tagstream.index.simple import GlobalSimpleIndex, SimpleIndex
+from tagstream.index.family.bloom import BloomIndex, GlobalBloomIndex
+from tagstream.index.family.bucket import BucketIndex, new_bucket_file_id
+from tagstream.index.family.memory import InMemoryIndex
+from tagstream.index.family.simple import GlobalSimpleIndex, SimpleIndex
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag.tag_group import tag_key_group

@@ -93,7 +93,7 @@ def test_imports_go_one_way() -> None:
         ("table/x.py", "import rocksdict"),
         ("table/x.py", "def f():\n    from pyspark.sql import Row"),
         ("index/x.py", "import state"),
-        ("state/x.py", "import tagstream.index.bloom"),
+        ("state/x.py", "import tagstream.index.family.bloom"),
         ("state/x.py", "if TYPE_CHECKING:\n    from tagstream.streaming.tag.tag import tag"),
         ("bootstrap/x.py", "import importlib\nimportlib.import_module('tagstream.streaming.job.query')"),
         ("streaming/x.py", "import run_stream"),

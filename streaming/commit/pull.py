@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tagstream.index.base import OrderingCode, TableAsOf
-from tagstream.index.bucket import BucketIndex
+from tagstream.index.family.bucket import BucketIndex
 from tagstream.state.ordering import encode_ordering
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.source.decode.state_keys import record_keys

@@ -8,7 +8,7 @@ import time
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
-from tagstream.index.fill import fill, unknown_keys
+from tagstream.index.family.fill import fill, unknown_keys
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.commit.pull import table_as_of
 

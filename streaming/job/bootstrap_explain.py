@@ -11,7 +11,7 @@ from typing import TextIO
 from tagstream.bootstrap.catch_up import plan_catch_up
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
-from tagstream.index.registry import FACTS, STATE
+from tagstream.index.family.registry import FACTS, STATE
 from tagstream.state.durable.generation import read_marker
 from tagstream.state.durable.meta import meta_path, read_meta
 from tagstream.state.layout import StateLayout

@@ -10,7 +10,7 @@ from collections.abc import Callable, MutableMapping
 
 from pyspark.sql import SparkSession
 
-from tagstream.index.registry import STATE
+from tagstream.index.family.registry import STATE
 from tagstream.state.durable.generation import read_marker
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.job import make_context, spark_conf

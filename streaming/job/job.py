@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tagstream.index.registry import STATE, make_index
+from tagstream.index.family.registry import STATE, make_index
 from tagstream.state.durable.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext

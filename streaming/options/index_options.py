@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tagstream.index.bloom import BloomIndexOptions
+from tagstream.index.family.bloom import BloomIndexOptions
+from tagstream.index.family.registry import FACTS, STATE, IndexOptions, type_of_class
 from tagstream.index.hbase.options import HbaseOptions
-from tagstream.index.registry import FACTS, STATE, IndexOptions, type_of_class
 from tagstream.streaming.options.resolve import Resolved
 from tagstream.table.errors import ConfigError
 

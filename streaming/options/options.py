@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, cast
 
-from tagstream.index.registry import FACTS, STATE, IndexOptions
+from tagstream.index.family.registry import FACTS, STATE, IndexOptions
 from tagstream.streaming.options.index_options import index_options, index_warnings, relevant
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.index.registry import FACTS
+from tagstream.index.family.registry import FACTS
 from tagstream.state.errors import StateError
 from tagstream.streaming.commit import sink
 from tagstream.streaming.progress.report import BatchReport

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tagstream.index.bloom import BloomIndex, BloomIndexOptions
-from tagstream.index.lookup import SliceTask
+from tagstream.index.family.bloom import BloomIndex, BloomIndexOptions
+from tagstream.index.family.lookup import SliceTask
 from tagstream.table.file_group.file_group import BaseFile, FileSlice, LogFile
 
 

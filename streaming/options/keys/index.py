@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tagstream.index.registry import FACTS
+from tagstream.index.family.registry import FACTS
 from tagstream.table.config import ConfigKey, Kind
 
 _INDEX = "Index"

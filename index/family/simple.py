@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from tagstream.index.base import HoodieIndex, TableAsOf
-from tagstream.index.batch_keys import EVERYWHERE, BatchKeys, collect_keys
-from tagstream.index.lookup import Lookup, SliceTask
-from tagstream.index.packing import pack
+from tagstream.index.family.batch_keys import EVERYWHERE, BatchKeys, collect_keys
+from tagstream.index.family.lookup import Lookup, SliceTask
+from tagstream.index.family.packing import pack
 
 _FILE_COST = 256 * 1024  # bytes of a file that cost as much as opening it
 

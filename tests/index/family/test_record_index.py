@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.index.base import RECORD_SCHEMA, OrderingCode, TableAsOf
-from tagstream.index.record_index import RecordLevelIndex
+from tagstream.index.family.record_index import RecordLevelIndex
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.names import parse_base_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tagstream.index.base import HoodieIndex
-from tagstream.index.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
-from tagstream.index.bucket import BucketIndex
+from tagstream.index.family.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
+from tagstream.index.family.bucket import BucketIndex
+from tagstream.index.family.memory import InMemoryIndex
+from tagstream.index.family.simple import GlobalSimpleIndex, SimpleIndex
 from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
 from tagstream.index.hbase.options import HbaseOptions
-from tagstream.index.memory import InMemoryIndex
-from tagstream.index.simple import GlobalSimpleIndex, SimpleIndex
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.bucket_hash import BucketHash
 

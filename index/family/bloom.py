@@ -14,11 +14,11 @@ from itertools import pairwise
 from pyspark.sql import DataFrame
 
 from tagstream.index.base import HoodieIndex, TableAsOf
-from tagstream.index.batch_keys import KeyRanges, collect_keys
-from tagstream.index.key_range import RangeCache
-from tagstream.index.lookup import Lookup, LookupCounts, SliceTask
-from tagstream.index.packing import cut, pack
-from tagstream.index.simple import all_slices
+from tagstream.index.family.batch_keys import KeyRanges, collect_keys
+from tagstream.index.family.key_range import RangeCache
+from tagstream.index.family.lookup import Lookup, LookupCounts, SliceTask
+from tagstream.index.family.packing import cut, pack
+from tagstream.index.family.simple import all_slices
 
 LOG = logging.getLogger("tagstream")
 _FILE_COST = 20_000  # comparisons that cost as much as opening a file and its filter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.index.packing import cut, pack
+from tagstream.index.family.packing import cut, pack
 
 costs = st.lists(st.integers(1, 1_000), max_size=60)
 

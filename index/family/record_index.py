@@ -14,7 +14,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 
 from tagstream.index.base import HoodieIndex, TableAsOf, location_schema
-from tagstream.index.batch_keys import collect_keys
+from tagstream.index.family.batch_keys import collect_keys
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex, shards_of

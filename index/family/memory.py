@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from tagstream.index.base import HoodieIndex, TableAsOf, location_schema
-from tagstream.index.batch_keys import collect_keys
-from tagstream.index.lookup import scan_all
+from tagstream.index.family.batch_keys import collect_keys
+from tagstream.index.family.lookup import scan_all
 
 Place = tuple[str, str, str]  # partition path, file id, instant
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tagstream.index.base import RECORD_SCHEMA
-from tagstream.index.batch_keys import BatchKeys, KeyRanges, collect_keys
+from tagstream.index.family.batch_keys import BatchKeys, KeyRanges, collect_keys
 
 texts = st.text(alphabet="aébZ\x7f😀\ue001", max_size=4)
 

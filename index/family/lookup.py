@@ -14,7 +14,7 @@ from pyspark import Accumulator, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from tagstream.index.base import TableAsOf, location_schema
-from tagstream.index.batch_keys import BatchKeys
+from tagstream.index.family.batch_keys import BatchKeys
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import read_footer
 from tagstream.table.file_group.bloom import BloomFilter

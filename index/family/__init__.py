@@ -1,0 +1,1 @@
+"""The indexes that look keys up in the table, and the registry that makes one by its type."""
