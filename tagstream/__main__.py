@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tagstream.admin.main import console
+from tagstream.admin.command.main import console
 
 if __name__ == "__main__":
     sys.exit(console())

@@ -97,7 +97,7 @@ def test_imports_go_one_way() -> None:
         ("state/x.py", "if TYPE_CHECKING:\n    from tagstream.streaming.tag.tag import tag"),
         ("bootstrap/x.py", "import importlib\nimportlib.import_module('tagstream.streaming.job.query')"),
         ("streaming/x.py", "import run_stream"),
-        ("streaming/x.py", "from tagstream.admin.cli import parser"),
+        ("streaming/x.py", "from tagstream.admin.command.cli import parser"),
         ("admin/x.py", "from pyspark.sql import SparkSession"),
         ("admin/x.py", "import rocksdict"),
         ("streaming/x.py", "from kafka import KafkaConsumer"),

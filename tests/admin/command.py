@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tagstream.admin.main import main
+from tagstream.admin.command.main import main
 
 
 def run(*argv: object, code: int = 0) -> str:

@@ -18,9 +18,9 @@ import pytest
 from tagstream.admin.advise import run_advise
 from tagstream.admin.advise_choice import INDEXES
 from tagstream.admin.advise_measures import Measures
-from tagstream.admin.cli import parser
-from tagstream.admin.main import main
-from tagstream.admin.text import TerminalOutput
+from tagstream.admin.command.cli import parser
+from tagstream.admin.command.main import main
+from tagstream.admin.command.text import TerminalOutput
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.schema.schema import META_COLUMNS

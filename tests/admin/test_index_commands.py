@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.admin.main import main
+from tagstream.admin.command.main import main
 from tagstream.state.durable.meta import TABLE_INDEX, open_or_create_meta
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.table.meta_client.hoodie_table import HoodieTable

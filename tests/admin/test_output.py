@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from tagstream.admin.command.text import PlainOutput
 from tagstream.admin.output import Column, Fact, JsonOutput
-from tagstream.admin.text import PlainOutput
 from tagstream.table.errors import TableError
 from tests.table.reference import unpack
 

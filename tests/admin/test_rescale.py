@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.admin.main import main
+from tagstream.admin.command.main import main
 from tests.admin.command import run, run_json, state_of
 from tests.admin.stream import copied, deleted_keys, streamed
 from tests.streaming.recovery.test_takeover import is_oracles

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
-from tagstream.admin.cli import GROUPS, OVERVIEW, parser
+from tagstream.admin.command.cli import GROUPS, OVERVIEW, parser
 from tagstream.admin.output import JsonOutput, Output
 from tagstream.table.errors import ConfigError, TagstreamError
 
@@ -82,7 +82,7 @@ def open_output(stdout: TextIO, *, json: bool) -> Output:
     """JSON when asked for, framed tables on a terminal, plain columns elsewhere."""
     if json:
         return JsonOutput(stdout)
-    from tagstream.admin.text import PlainOutput, TerminalOutput
+    from tagstream.admin.command.text import PlainOutput, TerminalOutput
 
     return TerminalOutput(stdout) if stdout.isatty() else PlainOutput(stdout)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.admin.main import main
+from tagstream.admin.command.main import main
 from tagstream.state.durable.meta import open_or_create_meta
 from tests.admin.command import run_json
 from tests.table.reference import unpack
