@@ -94,14 +94,14 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
 
         return run_table(arguments, out)
     if arguments.group == "rescale":
-        from tagstream.admin.rescale import run_rescale
+        from tagstream.admin.index.rescale import run_rescale
 
         return run_rescale(arguments, out, _now_ms)
     if arguments.command == "advise":
         from tagstream.admin.advise import run_advise
 
         return run_advise(arguments, out)
-    from tagstream.admin.index_commands import run_index
+    from tagstream.admin.index.index_commands import run_index
 
     return run_index(arguments, out, _now_ms)
 

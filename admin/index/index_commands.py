@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tagstream.admin.entries import Entries, key_groups_of, state_keys
-from tagstream.admin.exchange import run_export
-from tagstream.admin.index_files import open_index
+from tagstream.admin.index.entries import Entries, key_groups_of, state_keys
+from tagstream.admin.index.exchange import run_export
+from tagstream.admin.index.index_files import open_index
+from tagstream.admin.index.rescale import run_import
+from tagstream.admin.index.verify import run_verify
 from tagstream.admin.output import Column, Fact, Output
-from tagstream.admin.rescale import run_import
-from tagstream.admin.verify import run_verify
 from tagstream.state.durable.view import places_of_records
 from tagstream.state.store import codec
 from tagstream.table.errors import ConfigError

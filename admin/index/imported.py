@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.admin.entries import Entries, state_keys
 from tagstream.admin.errors import AdminError
-from tagstream.admin.exchange import ExportInfo, read_rows
+from tagstream.admin.index.entries import Entries, state_keys
+from tagstream.admin.index.exchange import ExportInfo, read_rows
 from tagstream.state.layout import StateLayout
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tagstream.admin.entries import Entries, entries_of, key_groups_of, record_keys, state_keys
 from tagstream.admin.errors import AdminError
-from tagstream.admin.load import Carrier
+from tagstream.admin.index.entries import Entries, entries_of, key_groups_of, record_keys, state_keys
+from tagstream.admin.index.load import Carrier
 from tagstream.state.durable.generation import newest_generation, starting_pointer
 from tagstream.state.durable.view import open_view
 from tagstream.state.key_group import balanced_labels, key_group
@@ -68,7 +68,7 @@ def make_layout(folder: Path, kind: OrderingKind, global_index: bool) -> StateLa
 def test_records_come_out_as_they_went_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: OrderingKind, global_index: bool, run_rows: int
 ) -> None:
-    monkeypatch.setattr("tagstream.admin.load.RUN_ROWS", run_rows)
+    monkeypatch.setattr("tagstream.admin.index.load.RUN_ROWS", run_rows)
     layout = make_layout(tmp_path, kind, global_index)
     pieces = [made(layout, 300), made(layout, 200, 300)]
     said: list[str] = []

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.admin.entries import Entries, key_groups_of
 from tagstream.admin.errors import AdminError
+from tagstream.admin.index.entries import Entries, key_groups_of
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
 from tagstream.state.durable.generation import GenerationMarker, GroupStart, complete_generation, write_start

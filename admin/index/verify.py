@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.admin.entries import entries_of, key_groups_of, record_keys, state_keys
-from tagstream.admin.index_files import Index, checkpoint_path, open_index
-from tagstream.admin.load import Places
+from tagstream.admin.index.entries import entries_of, key_groups_of, record_keys, state_keys
+from tagstream.admin.index.index_files import Index, checkpoint_path, open_index
+from tagstream.admin.index.load import Places
 from tagstream.admin.output import Column, Fact, Output
 from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
 from tagstream.bootstrap.scan import key_reader, scan_slice

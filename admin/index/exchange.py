@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tagstream.admin.entries import Entries, entries_of, record_keys
 from tagstream.admin.errors import AdminError
-from tagstream.admin.index_files import open_index
+from tagstream.admin.index.entries import Entries, entries_of, record_keys
+from tagstream.admin.index.index_files import open_index
 from tagstream.admin.output import Fact, Output
 from tagstream.state.durable.meta import CheckpointMeta
 from tagstream.state.layout import OrderingKind, StateLayout

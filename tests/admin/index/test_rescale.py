@@ -143,7 +143,7 @@ def test_other_writers_commits_are_carried_over_with_the_rest(case: StreamCase, 
 
 
 def test_memory_is_that_of_a_key_range(case: StreamCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tagstream.admin.load.RUN_ROWS", 7)
+    monkeypatch.setattr("tagstream.admin.index.load.RUN_ROWS", 7)
     run(*arguments(case, tmp_path / "new"))
     before = exported(case.checkpoint, tmp_path / "before.parquet")
     assert exported(tmp_path / "new", tmp_path / "after.parquet").equals(before)

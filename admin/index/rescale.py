@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tagstream.admin.entries import entries_of
 from tagstream.admin.errors import AdminError
-from tagstream.admin.exchange import ExportInfo, read_info
-from tagstream.admin.imported import imported_entries
-from tagstream.admin.index_files import checkpoint_path, existing_checkpoint, open_index
-from tagstream.admin.load import Carrier
+from tagstream.admin.index.entries import entries_of
+from tagstream.admin.index.exchange import ExportInfo, read_info
+from tagstream.admin.index.imported import imported_entries
+from tagstream.admin.index.index_files import checkpoint_path, existing_checkpoint, open_index
+from tagstream.admin.index.load import Carrier
+from tagstream.admin.index.verify import KINDS, Comparison, committed_manifests
 from tagstream.admin.output import Fact, Output
-from tagstream.admin.verify import KINDS, Comparison, committed_manifests
 from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.state.durable.generation import GenerationMarker
 from tagstream.state.durable.meta import CheckpointMeta, open_or_create_meta, read_meta

@@ -1,0 +1,1 @@
+"""Commands on an index: look into it, verify it, carry it over."""
