@@ -90,7 +90,7 @@ def open_output(stdout: TextIO, *, json: bool) -> Output:
 def _run(arguments: argparse.Namespace, out: Output) -> int:
     # Imported by group: looking at a table needs neither RocksDB nor the stream's modules.
     if arguments.group == "table":
-        from tagstream.admin.table_commands import run_table
+        from tagstream.admin.table.table_commands import run_table
 
         return run_table(arguments, out)
     if arguments.group == "rescale":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tagstream.admin.output import Column, Fact, Output
-from tagstream.admin.rows import show_rows, wanted_partitions
+from tagstream.admin.table.rows import show_rows, wanted_partitions
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable

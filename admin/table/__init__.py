@@ -1,0 +1,1 @@
+"""Commands on a table: rows, commits, validation."""
