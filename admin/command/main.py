@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
 
         return run_rescale(arguments, out, _now_ms)
     if arguments.command == "advise":
-        from tagstream.admin.advise import run_advise
+        from tagstream.admin.advise.advise import run_advise
 
         return run_advise(arguments, out)
     from tagstream.admin.index.index_commands import run_index

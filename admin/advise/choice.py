@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tagstream.admin.advise_measures import Measures
+from tagstream.admin.advise.measures import Measures
 from tagstream.streaming.progress.report import size
 
 # Bloom indexes open the footers (filters of some 430 KB by default) of the files that key ranges leave, and read the keys of

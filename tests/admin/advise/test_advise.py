@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tagstream.admin.advise import run_advise
-from tagstream.admin.advise_choice import INDEXES
-from tagstream.admin.advise_measures import Measures
+from tagstream.admin.advise.advise import run_advise
+from tagstream.admin.advise.choice import INDEXES
+from tagstream.admin.advise.measures import Measures
 from tagstream.admin.command.cli import parser
 from tagstream.admin.command.main import main
 from tagstream.admin.command.text import TerminalOutput

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.admin.advise_sample import Sample
-from tagstream.admin.advise_table import SampleKeys, SliceFacts, scan_table
+from tagstream.admin.advise.sample import Sample
+from tagstream.admin.advise.table import SampleKeys, SliceFacts, scan_table
 from tagstream.state.ordering import encode_ordering
 from tagstream.state.store.codec import ORDERING_UNKNOWN, Records
 from tagstream.state.tag.decide import Keys, Known, choose_winners, decide, distinct_keys

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from tagstream.admin.advise_choice import Choice, properties, rank
-from tagstream.admin.advise_measures import Measures, measure
-from tagstream.admin.advise_sample import Sample, read_sample
+from tagstream.admin.advise.choice import Choice, properties, rank
+from tagstream.admin.advise.measures import Measures, measure
+from tagstream.admin.advise.sample import Sample, read_sample
 from tagstream.admin.errors import AdminError
 from tagstream.admin.output import Column, Fact, Kind, Output
 from tagstream.streaming.options.cli import command_line_entries

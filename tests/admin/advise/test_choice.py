@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tagstream.admin.advise_choice import INDEXES, INMEMORY_KEYS, SIMPLE_BYTES, properties, rank
-from tagstream.admin.advise_measures import Measures
+from tagstream.admin.advise.choice import INDEXES, INMEMORY_KEYS, SIMPLE_BYTES, properties, rank
+from tagstream.admin.advise.measures import Measures
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 
 # A large table without moves whose keys lie all over, changed in one thing each time.

@@ -1,0 +1,1 @@
+"""Which index fits a stream: measured on its own records."""
