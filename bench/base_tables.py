@@ -6,8 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
+from bench.inputs.workload import Workload
 from bench.peers import home
-from bench.workload import Workload
 from bench.writers.case import HUDI_SPARK, Writer
 from bench.writers.process import run_process
 from bench.writers.run import HUDI, TABLE_NAME, TABLE_VERSION, command, environment, index_options

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from bench.lines import append_lines
+from bench.inputs.lines import append_lines
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.state.key_group import balanced_labels

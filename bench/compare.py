@@ -23,12 +23,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from bench.base_tables import base_table
-from bench.lines import append_lines, read_lines
+from bench.inputs.lines import append_lines, read_lines
+from bench.inputs.workload import NAMES, Workload, make_workload
 from bench.machine import machine_line
 from bench.peers import home
 from bench.report.figures import situations
 from bench.report.page import write_report
-from bench.workload import NAMES, Workload, make_workload
 from bench.writers.case import HUDI_FLINK, TABLE_TYPES, TAGSTREAM, BenchError, Case, Writer
 from bench.writers.run import run_case
 from tagstream.streaming.errors import SourceError

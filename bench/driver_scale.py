@@ -1,6 +1,6 @@
 """What the driver does by itself, at up to 100,000 file groups: `python -m bench.driver_scale --groups 1000 10000 100000`.
 
-One process, no Spark: the driver's own code runs over a simulated table (bench/driver_table.py says what of it is real),
+One process, no Spark: the driver's own code runs over a simulated table (bench/inputs/driver_table.py says what of it is real),
 each step measured alone. Printed: step, when it is done (at a start of the job, in every batch, in a task, or when a write
 is rolled back), seconds, bytes; the median of the runs. What Spark itself costs (planning, scheduling) is not in it.
 """
@@ -24,8 +24,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from bench import driver_table as sim
-from bench.lines import append_lines
+from bench.inputs import driver_table as sim
+from bench.inputs.lines import append_lines
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import open_or_create_meta
 from tagstream.state.key_group import balanced_labels

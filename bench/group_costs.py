@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.lines import append_lines
+from bench.inputs.lines import append_lines
 from bench.tag_step import make_batch, profile_of
 from tagstream.state.durable.restore import discard, open_at
 from tagstream.state.durable.snapshot import take_snapshot

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.base_tables import base_table
-from bench.lines import append_lines
-from bench.workload import Workload, make_workload
+from bench.inputs.lines import append_lines
+from bench.inputs.workload import Workload, make_workload
 from bench.writers.case import TABLE_TYPES, WARM_UP_ONE_ROW, Case, Writer, batch_lines, read_events
 from bench.writers.process import run_process
 from bench.writers.run import command, environment, order_of, prepare

@@ -29,9 +29,9 @@ from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
-from bench.event_rows import event_rows, json_lines
-from bench.kafka_feed import TopicFeed, keyed_lines
-from bench.lines import append_lines
+from bench.inputs.event_rows import event_rows, json_lines
+from bench.inputs.kafka_feed import TopicFeed, keyed_lines
+from bench.inputs.lines import append_lines
 from bench.tag_step import batches, make_batch, profile_of
 from tagstream.state.durable.restore import open_at
 from tagstream.state.key_group import balanced_labels, key_groups

@@ -27,10 +27,10 @@ from kafka import KafkaConsumer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from bench.kafka_feed import TopicFeed, at_rate
-from bench.lines import append_lines
-from bench.soak_events import AVRO, SoakEvents, make_table
-from bench.soak_samples import KINDS, batches_of, bytes_below, memory_mib, summary
+from bench.inputs.kafka_feed import TopicFeed, at_rate
+from bench.inputs.lines import append_lines
+from bench.inputs.soak_events import AVRO, SoakEvents, make_table
+from bench.inputs.soak_samples import KINDS, batches_of, bytes_below, memory_mib, summary
 from tagstream.streaming.batch.commit_record import newest_commit
 from tagstream.streaming.source.connector import PROJECT
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.lines import append_lines
+from bench.inputs.lines import append_lines
 from tagstream.state.durable.restore import open_at
 from tagstream.state.key_group import balanced_labels, key_groups
 from tagstream.state.layout import StateLayout

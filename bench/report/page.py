@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from bench.lines import read_lines
+from bench.inputs.lines import read_lines
 from bench.report import sections
 from bench.report.figures import Line, Spread, of_kind, problems, short, situations, type_name
 

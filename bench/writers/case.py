@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.workload import Workload
+from bench.inputs.workload import Workload
 
 TAGSTREAM, HUDI_SPARK, HUDI_FLINK = "tagstream", "hudi-spark", "hudi-flink"
 INDEXES: dict[str, tuple[str, ...]] = {

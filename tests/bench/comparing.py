@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench.workload import Workload, make_workload
+from bench.inputs.workload import Workload, make_workload
 from bench.writers.case import Case, Writer
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench.compare import _earlier_runs, as_table, parser, planned
-from bench.lines import append_lines, read_lines
+from bench.inputs.lines import append_lines, read_lines
+from bench.inputs.workload import Workload
 from bench.machine import machine_line
-from bench.workload import Workload
 from bench.writers.case import BenchError, Case, Writer, batch_lines, read_events, speed
 from tests.bench.comparing import case_line
 

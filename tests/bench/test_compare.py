@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.compare import main
-from bench.lines import read_lines
+from bench.inputs.lines import read_lines
 
 pytestmark = [pytest.mark.hudi_jar, pytest.mark.spark]
 SMALL = ["--runs", "1", "--keys", "2000", "--records", "500", "--batches", "3", "--partitions", "3"]

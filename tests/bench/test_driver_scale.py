@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bench import driver_scale
-from bench.driver_table import SMALL_BYTES, log_block, make_table
+from bench.inputs.driver_table import SMALL_BYTES, log_block, make_table
 from tagstream.table.file_group.log.reader import scan_log_file
 
 GROUPS, LOGS, BATCHES = 50, 2, 5

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.kafka_feed import at_rate
-from bench.soak_events import FIRST_MS, SoakEvents, make_table
-from bench.soak_samples import WARM_S, batches_of, bytes_below, memory_mib, slope, summary
+from bench.inputs.kafka_feed import at_rate
+from bench.inputs.soak_events import FIRST_MS, SoakEvents, make_table
+from bench.inputs.soak_samples import WARM_S, batches_of, bytes_below, memory_mib, slope, summary
 from tagstream.streaming.progress.report import BatchReport, line
 from tests.support.compare import compare
 from tests.support.hudi_rs import read_table

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.compare import parser, planned
-from bench.workload import Workload
+from bench.inputs.workload import Workload
 from bench.writers.case import BenchError, Writer
 from bench.writers.process import reason, run_process
 from bench.writers.run import run_case

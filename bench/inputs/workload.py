@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.event_rows import avro_schema, event_rows, json_lines, keys_of, partitions_of
+from bench.inputs.event_rows import avro_schema, event_rows, json_lines, keys_of, partitions_of
 
 FIRST_MS = 1_700_000_000_000
 FIRST_MTIME_S = 1_600_000_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from bench.workload import NAMES, Workload, make_workload
+from bench.inputs.workload import NAMES, Workload, make_workload
 
 
 def make(folder: Path, name: str = "mixed", **settings: int) -> tuple[Workload, Path]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bench.event_rows import avro_schema, event_rows, json_lines, keys_of, partitions_of
-from bench.kafka_feed import keyed_lines
+from bench.inputs.event_rows import avro_schema, event_rows, json_lines, keys_of, partitions_of
+from bench.inputs.kafka_feed import keyed_lines
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig

@@ -1,0 +1,1 @@
+"""What measurements are fed with: events, tables, Kafka."""
