@@ -11,7 +11,7 @@ MONTHS ?= 1
 TABLE_TYPE ?= COPY_ON_WRITE
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test check bench drills interop clean
+.PHONY: help install run run-kafka test check rooms bench drills interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,6 +40,9 @@ check: install  ## formatting, lint and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+rooms: install  ## the rooms of the sources and what imports what; fails on a circle
+	@$(PY) -m tests.support.rooms
 
 bench: install  ## this writer beside real Hudi on Spark and Flink: about an hour, ARGS=--quick 2 minutes (sets up .peers/)
 	@$(PY) -m bench.compare --limits $(ARGS)

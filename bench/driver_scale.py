@@ -1,8 +1,9 @@
 """What the driver does by itself, at up to 100,000 file groups: `python -m bench.driver_scale --groups 1000 10000 100000`.
 
-One process, no Spark: the driver's own code runs over a simulated table (bench/inputs/driver_table.py says what of it is real),
-each step measured alone. Printed: step, when it is done (at a start of the job, in every batch, in a task, or when a write
-is rolled back), seconds, bytes; the median of the runs. What Spark itself costs (planning, scheduling) is not in it.
+One process, no Spark: the driver's own code runs over a simulated table (bench/inputs/driver_table.py says what of
+it is real), each step measured alone. Printed: step, when it is done (at a start of the job, in every batch, in a task, or
+when a write is rolled back), seconds, bytes; the median of the runs. What Spark itself costs (planning,
+scheduling) is not in it.
 """
 
 from __future__ import annotations

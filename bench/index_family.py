@@ -151,7 +151,7 @@ def _files(keys: int, layout: str, hashing: BucketHash, per_file: int) -> Iterat
 
 
 def make_batch(keys: int, records: int, kind: str, *, is_global: bool, seed: int) -> pa.Table:
-    """Decoded records as ``tagstream.streaming.source.source.keyed_records`` gives them, without their key group."""
+    """Decoded records as ``streaming.source.source.keyed_records`` gives them, without their key group."""
     rng = np.random.default_rng(seed)
     first = 0 if kind == "random" else keys - keys // 5
     known = rng.choice(keys - first, int(records * 0.8), replace=False) + first

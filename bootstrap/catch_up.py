@@ -1,8 +1,8 @@
 """Catch the index up with commits of other writers, as an epoch of its generation.
 
 Only the file groups that those commits wrote to or replaced are read, as they are now. What the index has in them and
-they do not hold any more is found by each key group in its own store (state/durable/catch_up.py), so slices that a cleaner has
-removed since are not missed.
+they do not hold any more is found by each key group in its own store (state/durable/catch_up.py), so slices that a
+cleaner has removed since are not missed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What every index of Hudi's family does, in Hudi's words: tag, update, roll back.
 
 A pull-type index is asked in each micro-batch where the batch's keys are. It answers with the places of those that the
-table has; the stream's own step (``tagstream.streaming.tag.pull_tag``) decides what follows: insert, update, delete, move or late.
+table has; the stream's own step (``streaming.tag.pull_tag``) decides what follows: insert, update, delete, move or late.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Tagstream: a streaming writer for Apache Hudi tables.
 
 The folders beside this one (`state/`, `table/`, ...) are linked here, so that all of it has one import name,
-``tagstream.state``, in a checkout as in an installed wheel. CONTRIBUTING.md says why.
+``state``, in a checkout as in an installed wheel. CONTRIBUTING.md says why.
 """

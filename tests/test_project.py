@@ -7,7 +7,8 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.paths import ROOT
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 TOP_LEVEL = ("admin", "bench", "bootstrap", "index", "state", "streaming", "table")
 

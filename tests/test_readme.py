@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.kafka_broker import free_ports
+from tests.support.paths import ROOT
 from tests.support.process import Process
 
-ROOT = Path(__file__).resolve().parent.parent
 BLOCK_SECONDS = 400.0
 # What a reader's clone holds; everything else (out/ above all) is the test's own.
 SHARED = [".venv", ".jars", "Makefile", "README.md", "conf", "run_stream.py", "tagstream", "pyproject.toml"]

@@ -1,7 +1,7 @@
 """A new checkpoint's index from records of an old one: cut by key group on disk, then loaded group by group.
 
 Every record keeps its instant, ordering value and time of change, which the loading from a table
-(``tagstream.state.durable.bulk_load``) gives to all records of a place alike. Memory is that of one key range of a group.
+(``state.durable.bulk_load``) gives to all records of a place alike. Memory is that of one key range of a group.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Lookup:
         self.counts: LookupCounts | None = None
 
     def run(self, look: TableAsOf, keys: BatchKeys, tasks: Sequence[Sequence[SliceTask]]) -> DataFrame:
-        """The places of the keys (``tagstream.index.base.location_schema``); nothing is read before Spark needs it."""
+        """The places of the keys (``index.base.location_schema``); nothing is read before Spark needs it."""
         schema = location_schema(look.ordering.sql_type)
         if not tasks or look.as_of is None:
             return look.spark.createDataFrame([], schema)
@@ -96,7 +96,7 @@ class Lookup:
 
 
 def scan_all(look: TableAsOf) -> Iterator[pa.Table]:
-    """Every live key of the table with its place (``tagstream.index.base.location_schema``, no ordering values), a slice at a time."""
+    """Every live key of the table with its place (``index.base.location_schema``, no ordering values), a slice at a time."""
     slices = look.slices()
     if not slices or look.as_of is None:
         return

@@ -17,7 +17,7 @@ from tagstream.state.pointer import Pointer
 
 @dataclass(frozen=True)
 class IndexHeads:
-    """Where every key group stands. `epoch`: the catch-up that each must be past (:func:`tagstream.state.durable.view.open_view`).
+    """Where every key group stands. `epoch`: the catch-up that each must be past (``view.open_view``).
 
     `batch_id` and `instant`: of the newest committed batch; None before the first.
     """

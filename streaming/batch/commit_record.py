@@ -1,7 +1,7 @@
 """What a commit of ours says about the batch it holds, in its extra metadata, and how it is found again.
 
 Three keys: ``_hudi_streaming_sink_checkpoint`` (Hudi's Spark sink), ``deltastreamer.checkpoint.key`` (HoodieStreamer,
-so that either can go on where the other stopped) and ``tagstream.commit``, which has all that exactly-once needs.
+so that either can go on where the other stopped) and ``commit``, which has all that exactly-once needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMIT_VERSION = 1
 
 @dataclass(frozen=True)
 class CommitRecord:
-    """The ``tagstream.commit`` value; ``manifest`` is the batch manifest's file name in the checkpoint.
+    """The ``commit`` value; ``manifest`` is the batch manifest's file name in the checkpoint.
 
     ``follows`` is the digest of the completed writes it was committed over: all that the index covers (:func:`digest`).
     """

@@ -42,7 +42,7 @@ def encode_known(column: pa.Array) -> pa.Array:
 
 
 def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
-    """``rows`` (``tagstream.streaming.source.source.keyed_records``) with their places; nothing is written before Spark needs it."""
+    """``rows`` (``streaming.source.source.keyed_records``) with their places; nothing is written before Spark needs it."""
     index = job.index
     assert index is not None
     look = table_as_of(job, rows.sparkSession)

@@ -1,6 +1,6 @@
 """The sink: one micro-batch into one commit, exactly once.
 
-The steps of a batch; each is also a crash point of ``tagstream.streaming.crash``:
+The steps of a batch; each is also a crash point of ``streaming.crash``:
 
 1. ``profile_pinned``    the write profile is in the checkpoint; no attempt of this run decides with another one
 2. ``requested``         the instant's requested file exists

@@ -21,7 +21,7 @@ class Options:
     """Effective options of one run.
 
     Sizes are bytes, intervals seconds, TTL days. ``explicit`` holds the names of the keys that the user gave (the rest
-    are defaults, or are taken from an existing table by ``tagstream.streaming.job.table_match``). ``kafka_options`` are ready for
+    are defaults, or are taken from an existing table by ``streaming.job.table_match``). ``kafka_options`` are ready for
     Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself.
     """
 

@@ -1,6 +1,6 @@
 """Make the index cover the table before a query starts, whatever has happened to either since the last one.
 
-What is done when is in ``tagstream.streaming.recovery.cover_plan``.
+What is done when is in ``streaming.recovery.cover_plan``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.generation import next_generation
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.commit.timeline_guard import settle
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked, load_index
 from tagstream.streaming.recovery.retire import finish_retiring, retire
+from tagstream.streaming.recovery.settle import settle
 from tagstream.streaming.recovery.takeover import Takeover, read_takeover, starting_offsets, write_takeover
 
 LOG = logging.getLogger("tagstream")

@@ -24,7 +24,7 @@ _VERSION = 2
 
 @dataclass(frozen=True)
 class Takeover:
-    """What the generation covers is in its own mark (``tagstream.state.durable.generation.GenerationMarker.covered``)."""
+    """What the generation covers is in its own mark (``state.durable.generation.GenerationMarker.covered``)."""
 
     generation: int
 

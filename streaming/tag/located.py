@@ -22,7 +22,7 @@ LOCATED_SQL = "lane int, rows binary, status string"
 def located_schema(ordering: OrderingKind, row: pa.DataType) -> pa.Schema:
     """Columns of located records; ``row`` is the struct of the record's fields.
 
-    ``dest_part, dest_file``: the file group; ``op``: one of ``tagstream.state.tag_batch``'s or of the above; ``skey``: the state's key
+    ``dest_part, dest_file``: the file group; ``op``: one of ``state.tag_batch``'s or of the above; ``skey``: the state's key
     (the message key of a bad record); ``ord``: encoded ordering value; ``row``: null for deletes and bad records;
     ``value``: bytes of a bad record; ``note``: place and reason of a bad record, or that a delete is a move's.
     """

@@ -1,7 +1,7 @@
 """Tag a batch by a pull-type index: the records of one key group and the places found, in; located rows, out.
 
-The same decisions as the stateful step makes (``tagstream.state.tag.decide``), with the places from the table instead of a store. What the
-table does not tell is not known here either: a delete leaves no tombstone behind, so an event older than a delete that
+The same decisions as the stateful step makes (``state.tag.decide``), with the places from the table instead of a store. What
+the table does not tell is not known here either: a delete leaves no tombstone behind, so an event older than a delete that
 is compacted away brings the row back.
 """
 

@@ -2,7 +2,7 @@
 
 Everything a row still needs travels in the output: located rows for the writer, bad rows for the quarantine, and one
 status per key group that carries its delta's name and its counts to the driver. Records come and go packed
-(``tagstream.streaming.source.packed``): what pandas and Spark see of them is a few values.
+(``streaming.source.packed``): what pandas and Spark see of them is a few values.
 """
 
 from __future__ import annotations

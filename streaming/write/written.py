@@ -26,7 +26,7 @@ def told(index: HoodieIndex | None) -> Told:
 
 
 def written_rows(rows: pa.Table, keys: pa.Array) -> pa.Table:
-    """``tagstream.index.base.WRITTEN_SCHEMA`` of a task's located rows; ``keys`` are their record keys.
+    """``index.base.WRITTEN_SCHEMA`` of a task's located rows; ``keys`` are their record keys.
 
     The delete that a move leaves at the old place is left out: the key comes with its new place from another task.
     """

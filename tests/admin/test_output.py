@@ -20,9 +20,9 @@ import pytest
 from tagstream.admin.command.text import PlainOutput
 from tagstream.admin.output import Column, Fact, JsonOutput
 from tagstream.table.errors import TableError
+from tests.support.paths import ROOT
 from tests.table.reference import unpack
 
-ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = (Column("key", "key"), Column("size", "bytes", "bytes"), Column("note", "", json_only=True))
 
 

@@ -20,9 +20,10 @@ import pyarrow as pa
 from tests.support import events as ev
 from tests.support.compare import Differences, compare
 from tests.support.hudi_rs import read_table
+from tests.support.paths import ROOT
 from tests.support.process import Process
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = ROOT
 PROGRAM = (sys.executable, PROJECT / "run_stream.py")
 LOG4J = f"-Dlog4j2.configurationFile=file:{PROJECT / 'conf' / 'log4j2.properties'}"
 DEADLINE_S = 240

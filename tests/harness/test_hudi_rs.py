@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.hudi_rs import keys_found_twice, read_table
-
-TABLES = Path(__file__).resolve().parent.parent / "fixtures" / "tables"
+from tests.support.paths import TABLES
 
 
 @pytest.mark.interop

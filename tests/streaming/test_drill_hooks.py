@@ -11,6 +11,7 @@ import pytest
 
 from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.crash import CRASH_POINTS, CrashPlan
+from tests.support.paths import ROOT
 from tests.support.process import Process
 
 REACH = """
@@ -28,7 +29,7 @@ print("went on", flush=True)
 
 def run(folder: Path, crash: str) -> Process:
     env = {"TAGSTREAM_CRASH": crash, "TAGSTREAM_CRASH_NOTE": str(folder / "note")}
-    return Process([sys.executable, "-c", REACH], folder / "log", cwd=Path(__file__).resolve().parents[2], env=env)
+    return Process([sys.executable, "-c", REACH], folder / "log", cwd=ROOT, env=env)
 
 
 def test_without_a_plan_nothing_happens() -> None:

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from tagstream.table.schema.schema import META_COLUMNS
+from tests.support.paths import TABLES
 
-FOLDER = Path(__file__).parent.parent / "fixtures" / "tables"
+FOLDER = TABLES
 NAMES = sorted(path.name.removesuffix(".tar.gz") for path in FOLDER.glob("*.tar.gz"))
 
 

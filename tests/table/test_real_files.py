@@ -23,8 +23,9 @@ from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.schema import schema
 from tagstream.table.schema.conform import conform
+from tests.support import paths
 
-TABLES = sorted((Path(__file__).parents[1] / "fixtures/tables").glob("*.tar.gz"))
+TABLES = sorted(paths.TABLES.glob("*.tar.gz"))
 ROW_BLOCKS = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA)
 FLINK_BLOCKS = {"flink_mor": {"AVRO_DATA": 30, "DELETE": 17}, "flink_mor_moves": {"AVRO_DATA": 31, "DELETE": 14}}
 

@@ -1,6 +1,6 @@
 """docs/configuration.md from the key table.
 
-``python -m tagstream.streaming.options.options.keys.docs`` writes it, ``--check`` fails when it is stale.
+``python -m tagstream.streaming.options.keys.docs`` writes it, ``--check`` fails when it is stale.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGE = Path(tagstream.__file__).parent.parent / "docs" / "configuration.md"
 
 _HEAD = """# Configuration
 
-<!-- Written by `python -m tagstream.streaming.options.options.keys.docs` from the key table in streaming/options/keys/registry.py; do not edit. -->
+<!-- Written by `python -m tagstream.streaming.options.keys.docs` from streaming/options/keys/; do not edit. -->
 
 Options come from a properties file (`--props FILE`), from `--hoodie-conf key=value` (repeatable) and from flags; a flag
 wins over `--hoodie-conf`, that over the file. Names are Hudi's, those of `index.*` Flink's; `hoodie.deltastreamer.*` is
@@ -102,7 +102,7 @@ def main(argv: Sequence[str]) -> int:
     if "--check" in argv:
         if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
             return 0
-        print(f"{PAGE} is stale; run python -m tagstream.streaming.options.options.keys.docs", file=sys.stderr)
+        print(f"{PAGE} is stale; run python -m tagstream.streaming.options.keys.docs", file=sys.stderr)
         return 1
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page(), encoding="utf-8")

@@ -31,7 +31,7 @@ class Mode(Enum):
 
 
 def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE) -> pa.DataType:
-    """The type Arrow's JSON reader is asked for; ``tagstream.streaming.source.decode.convert`` makes the column's own type of it."""
+    """The type Arrow's JSON reader is asked for; ``streaming.source.decode.convert`` makes the column's own type of it."""
     t = pa.types
     if mode is Mode.TEXT:
         return pa.string()

@@ -12,10 +12,9 @@ import pytest
 from tagstream.admin.command.main import main
 from tagstream.state.durable.meta import open_or_create_meta
 from tests.admin.command import run_json
+from tests.support.paths import ROOT
 from tests.table.reference import unpack
 from tests.table.writer import Writer
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def fails(capsys: pytest.CaptureFixture[str], code: int, *argv: object) -> str:

@@ -19,7 +19,6 @@ from tagstream.table.read.snapshot import read_snapshot
 from tests.table.reference import unpack
 
 pytestmark = pytest.mark.spark
-TABLES = Path(__file__).parents[1] / "fixtures/tables"
 
 
 def look_at(table: HoodieTable, spark: SparkSession) -> TableAsOf:

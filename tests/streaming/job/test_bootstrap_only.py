@@ -35,10 +35,10 @@ from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.paths import ROOT
 from tests.support.process import Process
 from tests.table.reference import expected, unpack
 
-ROOT = Path(__file__).resolve().parents[2]
 # Deletes leave no trace in a copy-on-write table, so events older than a delete stay out.
 MIX = ev.Mix(keys=60, late=0.0, late_deletes=0.0, duplicates=0.0, equal_ordering=0.0)
 

@@ -11,6 +11,7 @@ from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.options import Options
 from tagstream.table.config import Kind, Status
 from tagstream.table.errors import ConfigError
+from tests.support.paths import ROOT
 
 PATHS = ["--target-base-path", "/data/t", "--checkpoint-dir", "/data/c"]
 KAFKA = ["--hoodie-conf", "hoodie.streamer.source.kafka.topic=orders", "--hoodie-conf", "bootstrap.servers=h:9092"]
@@ -227,7 +228,7 @@ def test_every_default_is_a_value_of_its_key() -> None:
 
 
 def test_every_properties_file_of_the_project_is_understood() -> None:
-    files = sorted(Path(__file__).parents[2].glob("conf/*.properties"))
+    files = sorted(ROOT.glob("conf/*.properties"))
     jobs = [f for f in files if f.name != "log4j2.properties"]
     assert jobs
     for path in jobs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,9 @@ from hypothesis import strategies as st
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.bloom import DYNAMIC_V0, SIMPLE, BloomBuilder, BloomFilter, BloomParams
 from tagstream.table.keys.murmur import murmur2
+from tests.support import paths
 
-VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/vectors/bloom.json").read_text())
+VECTORS = json.loads((paths.VECTORS / "bloom.json").read_text())
 
 
 def params_of(vector: dict[str, Any]) -> BloomParams:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
+from tests.support import paths
 from tests.table.reference import unpack
 
-VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/vectors/hashes.json").read_text("utf-8"))
+VECTORS = json.loads((paths.VECTORS / "hashes.json").read_text("utf-8"))
 
 
 def fields_of(vector: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

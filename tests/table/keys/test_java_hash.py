@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +12,9 @@ from hypothesis import strategies as st
 
 from tagstream.table.errors import InvalidKeyError
 from tagstream.table.keys.java_hash import list_hash_codes, string_hash_codes
+from tests.support import paths
 
-VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/vectors/hashes.json").read_text())
+VECTORS = json.loads((paths.VECTORS / "hashes.json").read_text())
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 
 

@@ -20,8 +20,9 @@ from tagstream.table.errors import ConfigError, InvalidKeyError
 from tagstream.table.keys.key_values import java_double, to_strings
 from tagstream.table.keys.keys import KeyGenerator, KeyKind, check_partition_path, record_key_from_message
 from tagstream.table.keys.partition_path import url_encode
+from tests.support.paths import VECTORS
 
-CASES = json.loads((Path(__file__).parents[1] / "fixtures/vectors/keys.json").read_text())["cases"]
+CASES = json.loads((VECTORS / "keys.json").read_text())["cases"]
 SUPPORTED = [case for case in CASES if not case["generator"].startswith("Timestamp")]
 TYPES = {
     "id": pa.string(),

@@ -12,7 +12,8 @@ import tarfile
 from functools import cache
 from pathlib import Path
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+from tests.support.paths import FIXTURES
+
 NAMES = ["hbase_gz_levels", "hbase_none", "native_gz", "native_none"]
 
 Rows = list[tuple[bytes, bytes]]

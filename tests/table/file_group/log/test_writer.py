@@ -17,10 +17,9 @@ from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_b
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.log.writer import rollback_block, write_log_file
 from tagstream.table.schema import schema
+from tests.support import paths
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "fixtures/vectors/log-blocks.json").read_text())[
-    "files"
-]
+VECTORS: dict[str, Any] = json.loads((paths.VECTORS / "log-blocks.json").read_text())["files"]
 USER = pa.schema([("id", pa.string()), ("v", pa.int64())])
 AVRO = schema.avro_json(schema.with_meta_avro(schema.arrow_to_avro(USER, "t")))
 

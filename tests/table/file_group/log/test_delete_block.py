@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -20,10 +19,9 @@ from tagstream.table.file_group.log import delete_block, ordering_wrapper
 from tagstream.table.file_group.log.delete_block import decode, delete_blocks, encode_content
 from tagstream.table.file_group.log.format import I32, decode_header
 from tagstream.table.file_group.log.varint import prefixed, zigzag, zigzags
+from tests.support import paths
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "fixtures/vectors/log-blocks.json").read_text())[
-    "files"
-]
+VECTORS: dict[str, Any] = json.loads((paths.VECTORS / "log-blocks.json").read_text())["files"]
 INSTANT = "20250101000000002"
 
 

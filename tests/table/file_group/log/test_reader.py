@@ -17,10 +17,9 @@ from tagstream.table.file_group.log.block import LogBlock
 from tagstream.table.file_group.log.format import I32, BlockType, HeaderKey, encode_block
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.log.writer import rollback_block
+from tests.support import paths
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "fixtures/vectors/log-blocks.json").read_text())[
-    "files"
-]
+VECTORS: dict[str, Any] = json.loads((paths.VECTORS / "log-blocks.json").read_text())["files"]
 SCHEMA = VECTORS["avro"]["header"]["SCHEMA"]
 
 

@@ -1,0 +1,120 @@
+"""The project's rooms (folders of sources) and which imports which: `python -m tests.support.rooms [--files]`.
+
+A room is a folder; the files that stand in a package's own folder are its ground, which its rooms build on.
+Printed: each room with its number of files and lines and the rooms it imports, lowest first; then circles, if any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+PRODUCT = ("table", "index", "state", "bootstrap", "streaming", "admin")
+PARTS = (*PRODUCT, "bench")
+PREFIX = "tagstream."
+
+
+@dataclass
+class Room:
+    """One folder: its sources, and for each room that they import the (file, module) pairs that do."""
+
+    name: str
+    files: dict[str, int] = field(default_factory=dict)
+    imports: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
+
+
+def imported_modules(source: str) -> Iterator[str]:
+    """Dotted names a source imports, importlib.import_module("name") included; a relative import yields "."."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level or node.module is None:
+                yield "."
+            else:
+                yield node.module
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+                yield node.args[0].value
+
+
+def read_rooms(root: Path = ROOT) -> dict[str, Room]:
+    """Every room of the product and of bench/, by its path ("table/write")."""
+    sources = {path: path.read_text("utf-8") for part in PARTS for path in sorted((root / part).rglob("*.py"))}
+    names = {path: path.relative_to(root).as_posix() for path in sources}
+    modules = {name.removesuffix("/__init__.py").removesuffix(".py").replace("/", "."): name for name in names.values()}
+    rooms: dict[str, Room] = {}
+    for path, text in sources.items():
+        name = names[path]
+        room = rooms.setdefault(name.rpartition("/")[0], Room(name.rpartition("/")[0]))
+        if not name.endswith("__init__.py"):
+            room.files[name] = len(text.splitlines())
+        for module in imported_modules(text):
+            other = modules.get(module.removeprefix(PREFIX))
+            if other is None or other.endswith("__init__.py"):
+                continue
+            target = other.rpartition("/")[0]
+            if target != room.name and (name, other) not in room.imports[target]:
+                room.imports[target].append((name, other))
+    return rooms
+
+
+def circles(rooms: dict[str, Room]) -> list[list[str]]:
+    """Sets of rooms that import each other, directly or by way of others; each sorted."""
+
+    def reach(start: str) -> set[str]:
+        seen, todo = set[str](), [start]
+        while todo:
+            for target in rooms[todo.pop()].imports:
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        return seen
+
+    reached = {name: reach(name) for name in rooms}
+    found = {frozenset(o for o in reached[name] if name in reached[o]) for name in rooms if name in reached[name]}
+    return sorted(sorted(circle) for circle in found)
+
+
+def by_height(rooms: dict[str, Room]) -> list[Room]:
+    """Rooms so that each stands after those it imports (within a circle: by name)."""
+    done: list[str] = []
+    while len(done) < len(rooms):
+        left = [name for name in rooms if name not in done]
+        free = [name for name in left if all(t in done for t in rooms[name].imports)] or left
+        done.append(min(free, key=lambda name: (PARTS.index(name.split("/")[0]), name)))
+    return [rooms[name] for name in done]
+
+
+def main(argv: list[str]) -> int:
+    """Print the rooms; exit code 1 when there is a circle."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.rooms", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--files", action="store_true", help="the files of each room too, with their lines")
+    arguments = parser.parse_args(argv)
+    rooms = read_rooms()
+    for room in by_height(rooms):
+        print(f"{room.name}/  {len(room.files)} files, {sum(room.files.values()):,} lines")
+        if room.imports:
+            print(f"    -> {' '.join(sorted(room.imports))}")
+        if arguments.files:
+            for name, lines in room.files.items():
+                print(f"    {name.rpartition('/')[2]} {lines}")
+    found = circles(rooms)
+    for circle in found:
+        print(f"circle: {' <-> '.join(circle)}")
+    if not found:
+        print("no circles")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
