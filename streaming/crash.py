@@ -3,7 +3,7 @@
 The names are the steps of one batch in their order; ``streaming.commit.sink`` says what each one is. In production the
 plan is empty and :func:`CrashPlan.reach` does nothing. A drill sets ``TAGSTREAM_CRASH=<point>@<batch id>`` in the
 environment of the job; the process group of the driver (Python and JVM) is then killed with SIGKILL when the step has
-been done. With ``:pause`` behind the batch id it is stopped with SIGSTOP instead, once, and goes on when someone sends SIGCONT.
+been done. With ``:pause`` behind the batch id it is stopped with SIGSTOP instead, once, and goes on at SIGCONT.
 ``TAGSTREAM_CRASH_NOTE`` names a file that is made just before, so that a drill can tell this death from another.
 """
 

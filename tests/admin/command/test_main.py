@@ -11,7 +11,7 @@ import pytest
 
 from tagstream.admin.command.main import main
 from tagstream.state.durable.meta import open_or_create_meta
-from tests.admin.command import run_json
+from tests.admin.running import run_json
 from tests.support.paths import ROOT
 from tests.table.reference import unpack
 from tests.table.writer import Writer

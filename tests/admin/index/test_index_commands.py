@@ -17,7 +17,7 @@ from tagstream.state.durable.meta import TABLE_INDEX, open_or_create_meta
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
-from tests.admin.command import run, run_json, state_of
+from tests.admin.running import run, run_json, state_of
 from tests.admin.stream import copied, deleted_keys, streamed
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev

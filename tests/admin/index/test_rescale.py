@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.admin.command.main import main
-from tests.admin.command import run, run_json, state_of
+from tests.admin.running import run, run_json, state_of
 from tests.admin.stream import copied, deleted_keys, streamed
 from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase

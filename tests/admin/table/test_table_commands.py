@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tests.admin.command import run, run_json, state_of
+from tests.admin.running import run, run_json, state_of
 from tests.table.reference import NAMES, expected, expected_records, unpack
 from tests.table.writer import Writer, row
 
