@@ -29,6 +29,7 @@ from bench.inputs import driver_table as sim
 from bench.inputs.lines import append_lines
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import open_or_create_meta
+from tagstream.state.durable.root import INDEX
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
@@ -45,6 +46,7 @@ from tagstream.streaming.tag.tag import profile_path
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback_plan import plan_rollback
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import DELTA_COMMIT, Instant, State
 from tagstream.table.timeline.write_status import WriteStatus
@@ -119,7 +121,7 @@ def measure_table(
     """All lines of one simulated table."""
     partitions = max(1, groups // args.per_partition)
     made = sim.make_table(folder / "table", groups, partitions, args.logs, instants, args.small, BATCH)
-    layout = StateLayout(str(folder / "checkpoint" / "tagstream" / "index"), str(folder / "local"))
+    layout = StateLayout(PosixStorage(str(folder / "checkpoint")).below(INDEX), str(folder / "local"))
     labels = balanced_labels(key_groups, 64)
     sim.make_checkpoint(folder / "checkpoint", layout, labels, BATCH, made.instants)
     size = {"file_groups": groups, "partitions": partitions, "key_groups": key_groups, "instants": instants}

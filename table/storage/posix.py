@@ -66,10 +66,15 @@ class PosixStorage:
             return ()
 
     def walk_files(self, rel: str) -> Iterator[str]:
-        """Names of all files below a folder."""
-        for entry in self.list(rel):
-            child = f"{rel}/{entry.name}" if rel else entry.name
-            if entry.is_dir:
+        """Names of all files below a folder; no file is looked at."""
+        try:
+            with os.scandir(self.where(rel)) as entries:
+                found = sorted((e.name, e.is_dir()) for e in entries if not _is_hidden(e.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name, is_dir in found:
+            child = f"{rel}/{name}" if rel else name
+            if is_dir:
                 yield from self.walk_files(child)
             else:
                 yield child
