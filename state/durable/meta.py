@@ -69,6 +69,19 @@ def read_meta(checkpoint: Storage) -> CheckpointMeta:
     )
 
 
+def new_meta(
+    key_groups: int,
+    shuffle_partitions: int,
+    stream_id: str,
+    ordering: OrderingKind,
+    global_index: bool,
+    index: str = STATE_INDEX,
+) -> CheckpointMeta:
+    """The choices of a new checkpoint, the key groups' labels among them."""
+    labels = balanced_labels(key_groups, shuffle_partitions)
+    return CheckpointMeta(key_groups, labels, shuffle_partitions, stream_id, ordering, global_index, index=index)
+
+
 def open_or_create_meta(
     checkpoint: Storage,
     *,
@@ -88,15 +101,7 @@ def open_or_create_meta(
     """
     path = checkpoint.where(META_FILE)
     if not checkpoint.exists(META_FILE):
-        wanted = CheckpointMeta(
-            key_groups,
-            balanced_labels(key_groups, shuffle_partitions),
-            shuffle_partitions,
-            stream_id,
-            ordering,
-            global_index,
-            index=index,
-        )
+        wanted = new_meta(key_groups, shuffle_partitions, stream_id, ordering, global_index, index)
         create(checkpoint, META_FILE, meta_bytes(wanted))  # another start that was first: its choices hold
     found = read_meta(checkpoint)
     given = {

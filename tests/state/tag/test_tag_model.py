@@ -65,7 +65,9 @@ def _chain(text: str | None) -> str | None:
 @given(st.lists(st.lists(UPSERT, max_size=10), max_size=5))
 def test_partitioned_index_keeps_keys_of_partitions_apart(steps: list[list[Event]]) -> None:
     with TemporaryDirectory() as folder:
-        layout = StateLayout(PosixStorage(f"{folder}/d", sync=False), f"{folder}/l", global_index=False, snapshot_every=2)
+        layout = StateLayout(
+            PosixStorage(f"{folder}/d", sync=False), f"{folder}/l", global_index=False, snapshot_every=2
+        )
         oracle, table, pointer = Oracle(global_index=False), FakeTable(), None
         for batch_id, events in enumerate(steps):
             result = tag_key_group(LABEL, pointer, make_batch(events, layout), make_profile(batch_id), layout)
