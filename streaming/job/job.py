@@ -104,6 +104,7 @@ def stream(
         job.loading = progress.loading
         fix_state_settings(spark, job.meta.shuffle_partitions)
         choose_checkpoint_files(spark, job.checkpoint.root)
+        job.checkpoint.clear_scratch("tagstream", clock_ms() - DAY_MS)
         restart: Restart | None = None
         while True:
             rebuild = restart.why if restart is not None and restart.rebuild else None

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -209,6 +209,17 @@ class PosixStorage:
                 continue
             return
         shutil.rmtree(target, ignore_errors=True)
+
+    def clear_scratch(self, rel: str, before_ms: int) -> int:
+        """Remove old hidden files."""
+        found = 0
+        for folder, _, names in os.walk(self.where(rel)):
+            for path in (os.path.join(folder, name) for name in names if name.startswith(_TEMP_PREFIX)):
+                with suppress(FileNotFoundError):  # its writer has ended just now
+                    if os.stat(path).st_mtime_ns < before_ms * 1_000_000:
+                        os.unlink(path)
+                        found += 1
+        return found
 
     def _numbers(self, rel: str) -> list[int]:
         folder, _, name = rel.rpartition("/")
