@@ -53,3 +53,7 @@ class LeaseLostError(TableError):
 
 class ForeignCommitError(TableError):
     """Another writer committed to the table since this one looked."""
+
+
+class StaleVersionError(TableError):
+    """A compare-and-swap named a version that is not the newest any more: another process wrote first."""

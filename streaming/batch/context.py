@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tagstream.bootstrap.report import BootstrapProgress
@@ -12,6 +11,7 @@ from tagstream.index.base import HoodieIndex
 from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import CheckpointMeta
+from tagstream.state.durable.root import INDEX, MANIFESTS, PROFILES, QUARANTINE, Root
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.epoch import Epoch, newest_batch
@@ -21,11 +21,12 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.bootstrap_progress import LoadLog
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.tag.tag import profile_path
+from tagstream.streaming.tag.tag import profile_name
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import REPLACE_COMMIT
 from tagstream.table.write.write_context import WriterOptions
@@ -37,7 +38,8 @@ SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs 
 
 @dataclass
 class JobContext:
-    """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats.
+    """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats, ``run_owner``
+    tells this one from every other, also from one of a checkpoint that was here before. ``root``: of its query.
 
     ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups
     since. ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
@@ -48,9 +50,11 @@ class JobContext:
 
     options: Options
     table: HoodieTable
-    checkpoint: str
+    checkpoint: Storage
+    root: Root
     meta: CheckpointMeta
     run: int
+    run_owner: str
     layout: StateLayout
     decode: DecodeSpec
     avro_json: str
@@ -87,20 +91,25 @@ class JobContext:
         """Whether a batch takes the place of all that the partitions it touches hold."""
         return self.options.op == INSERT_OVERWRITE
 
+    def go_on_at(self, root: Root) -> None:
+        """Work with another root of the checkpoint from here on."""
+        self.root = root
+        self.layout = replace(self.layout, durable=root.files.below(INDEX))
+
     @property
-    def profiles_dir(self) -> str:
+    def profiles(self) -> Storage:
         """Where write profiles are pinned."""
-        return os.path.join(self.checkpoint, "tagstream", "profiles")
+        return self.root.files.below(PROFILES)
 
     @property
-    def manifests_dir(self) -> str:
+    def manifests(self) -> Storage:
         """Where batch manifests are kept."""
-        return os.path.join(self.checkpoint, "tagstream", "manifests")
+        return self.root.files.below(MANIFESTS)
 
     @property
-    def quarantine_dir(self) -> str:
+    def quarantine(self) -> Storage:
         """Where bad records go."""
-        return os.path.join(self.checkpoint, "tagstream", "quarantine")
+        return self.root.files.below(QUARANTINE)
 
     def pin_profile(self, epoch: Epoch, instant: str) -> None:
         """Write the profile of a batch that is about to run; once per batch and run."""
@@ -123,7 +132,7 @@ class JobContext:
         if instant in self.loaded:
             self._pin(epoch, instant, mode="replay")
             return
-        made = BatchManifest.read(os.path.join(self.manifests_dir, manifest))
+        made = BatchManifest.read(self.manifests, manifest)
         self._pin(
             epoch, instant, mode="replay", manifest=made.deltas, generation=made.generation, index_epoch=made.epoch
         )
@@ -131,7 +140,7 @@ class JobContext:
     def write_spec(self, batch_id: int, instant: str, *, replay: bool) -> WriteSpec:
         """The constants of the batch's write tasks."""
         return WriteSpec(
-            base_path=self.table.base_path,
+            storage=self.table.storage,
             instant=instant,
             action=self.action,
             as_of=self.as_of,
@@ -140,7 +149,7 @@ class JobContext:
             avro_json=self.avro_json,
             options=self.writer,
             decode=self.decode,
-            quarantine_dir=self.quarantine_dir,
+            quarantine=self.quarantine,
             topic=self.options.kafka_topic or "",
             crash=self.crash,
             replay=replay,
@@ -159,14 +168,13 @@ class JobContext:
         if batch_id % max(1, self.retain_batches // 10):
             return  # it lists the folders of all key groups, which not every batch must wait for
         oldest = batch_id - self.retain_batches
-        committed = newest_batch(self.checkpoint, "commits")
+        committed = newest_batch(self.root.files, "commits")
         if oldest <= 0 or committed is None:
             return
-        collect_garbage(self.layout, self.meta.labels, min(oldest, committed), self.manifests_dir)
-        for name in os.listdir(self.profiles_dir):
-            batch = name.split(".")[0]
-            if batch.isdigit() and int(batch) < oldest:  # not the scratch file of a killed run
-                os.unlink(os.path.join(self.profiles_dir, name))
+        collect_garbage(self.layout, self.meta.labels, min(oldest, committed), self.manifests)
+        profiles = self.profiles
+        batches = {name: name.split(".")[0] for name in profiles.names("")}
+        profiles.delete_many(name for name, batch in batches.items() if batch.isdigit() and int(batch) < oldest)
 
     def _lanes(self) -> int:
         """How many file groups of one partition take inserts at the same time.
@@ -193,5 +201,6 @@ class JobContext:
             **more,
         )
         self.profile = profile
-        path = profile_path(self.profiles_dir, profile.batch_id, profile.run)
-        Storage(self.profiles_dir).write_new(os.path.basename(path), profile.to_json().encode())
+        name = profile_name(profile.batch_id, profile.run)
+        if not create(self.profiles, name, profile.to_json().encode()):
+            raise FileExistsError(f"{self.profiles.where(name)} was pinned already, by a run of the same number")

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,8 +38,8 @@ def next_step(
 ) -> CoverStep:
     """Compare index and table; IndexCoverageError where a person must decide."""
     path = table.base_path
-    if state.query_id is None and os.path.isdir(index.manifests_dir) and os.listdir(index.manifests_dir):
-        return CoverStep("retire", f"Spark's part of checkpoint {index.checkpoint} is missing")
+    if state.query_id is None and index.manifests.names(""):
+        return CoverStep("retire", f"Spark's part of checkpoint {index.root.root} is missing")
     if not timeline.completed_writes:
         _check_empty(index, path, state, taken)
         return CoverStep("nothing")
@@ -80,7 +79,7 @@ def _check_empty(index: IndexPlace, path: str, state: CheckpointState, taken: Ta
         return
     what = f"has finished batch {state.finished}" if state.finished is not None else "has an index that was loaded"
     raise IndexCoverageError(
-        f"checkpoint {index.checkpoint} {what}, but table {path} has no commit: the table was deleted or made anew. Put "
+        f"checkpoint {index.root.root} {what}, but table {path} has no commit: the table was deleted or made anew. Put "
         "the table back, or delete the checkpoint to stream everything again"
     )
 

@@ -1,16 +1,17 @@
-"""``C/tagstream/takeover.json``: which generation of the index the checkpoint works on; and where a new query starts.
+"""``tagstream/takeover.json``: which generation of the index the checkpoint works on; and where a new query starts.
 
-Written after the generation is complete; a checkpoint without one works on generation 0, the index that began empty.
+Written in the root of the query after the generation is complete; a root without one works on generation 0, the index that
+began empty.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tagstream.state.durable.root import TAKEOVER
 from tagstream.streaming.batch.commit_record import STREAMER_KEY, parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import CheckpointError
@@ -18,7 +19,6 @@ from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
-_FILE = "takeover.json"
 _VERSION = 2
 
 
@@ -29,12 +29,11 @@ class Takeover:
     generation: int
 
 
-def read_takeover(checkpoint: str) -> Takeover | None:
-    """What the checkpoint works on; None when its index began empty."""
-    path = os.path.join(checkpoint, "tagstream", _FILE)
+def read_takeover(root: Storage) -> Takeover | None:
+    """What the query works on; None when its index began empty."""
+    path = root.where(TAKEOVER)
     try:
-        with open(path, encoding="utf-8") as f:
-            doc: dict[str, Any] = json.load(f)
+        doc: dict[str, Any] = json.loads(root.read(TAKEOVER))
         if doc.pop("version") == _VERSION:
             return Takeover(**doc)
     except FileNotFoundError:
@@ -44,10 +43,10 @@ def read_takeover(checkpoint: str) -> Takeover | None:
     raise CheckpointError(f"{path} has another version than {_VERSION}; run the program version that wrote it")
 
 
-def write_takeover(checkpoint: str, takeover: Takeover) -> None:
+def write_takeover(root: Storage, takeover: Takeover) -> None:
     """Make it durable, in place of an earlier one."""
     doc = json.dumps({"version": _VERSION, **asdict(takeover)}, indent=1).encode()
-    Storage(os.path.join(checkpoint, "tagstream")).replace(_FILE, doc)
+    root.replace(TAKEOVER, doc)
 
 
 def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
