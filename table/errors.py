@@ -53,3 +53,11 @@ class LeaseLostError(TableError):
 
 class ForeignCommitError(TableError):
     """Another writer committed to the table since this one looked."""
+
+
+class PendingClusteringError(TableError):
+    """A batch has rows for a file group that another writer's pending clustering (``instant``) is moving elsewhere."""
+
+    def __init__(self, text: str, instant: str) -> None:
+        super().__init__(text)
+        self.instant = instant

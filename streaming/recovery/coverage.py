@@ -44,7 +44,8 @@ class CheckpointState:
 class IndexPlace:
     """The index of a checkpoint at one generation. ``retain_batches``: manifests younger than that are all there.
 
-    ``files``: the source is a folder of files, not Kafka.
+    ``files``: the source is a folder of files, not Kafka. ``pull``: the keys are looked up in the table, and so no
+    commit is ever caught up with.
     """
 
     checkpoint: str
@@ -52,6 +53,8 @@ class IndexPlace:
     generation: int
     retain_batches: int
     files: bool
+    stream_id: str = ""
+    pull: bool = False
 
     @property
     def manifests_dir(self) -> str:

@@ -19,7 +19,9 @@ from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
 _FILE = "takeover.json"
+_RESUME = "resume.json"
 _VERSION = 2
+_RESUME_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,33 @@ def write_takeover(checkpoint: str, takeover: Takeover) -> None:
     Storage(os.path.join(checkpoint, "tagstream")).replace(_FILE, doc)
 
 
+def write_resume(checkpoint: str, start_offsets: Any) -> None:
+    """Keep where the next query must begin to read: our rows from there on were taken away by another writer."""
+    doc = json.dumps({"version": _RESUME_VERSION, "start_offsets": start_offsets}).encode()
+    Storage(os.path.join(checkpoint, "tagstream")).replace(_RESUME, doc)
+
+
+def forget_resume(checkpoint: str) -> None:
+    """The query that began there has planned its first batch."""
+    Storage(os.path.join(checkpoint, "tagstream")).delete(_RESUME)
+
+
+def read_resume(checkpoint: str) -> Any:
+    """Offsets that the next query must begin at; None where nothing says so."""
+    storage = Storage(os.path.join(checkpoint, "tagstream"))
+    try:
+        doc = json.loads(storage.read(_RESUME))
+        if doc["version"] == _RESUME_VERSION:
+            return doc["start_offsets"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as e:
+        raise CheckpointError(f"{storage.path(_RESUME)} is damaged ({e!r}); restore it") from e
+    raise CheckpointError(
+        f"{storage.path(_RESUME)} has another version than {_RESUME_VERSION}; run the program version that wrote it"
+    )
+
+
 def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
     """Where the newest commit of this stream (ours or HoodieStreamer's) ended, as Spark's JSON; None for files.
 
@@ -57,6 +86,9 @@ def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
     """
     if job.options.source_class != "kafka" or job.options.bootstrap_only:
         return None
+    resume = read_resume(job.checkpoint)
+    if resume is not None:
+        return json.dumps(resume or "earliest").strip('"')  # {}: the stream's first batch is read again
     for instant in reversed(timeline.completed_writes):
         extra = timeline.metadata(job.table.storage, instant).extra
         record = parse(extra)
