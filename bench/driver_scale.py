@@ -192,7 +192,8 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
         "batch", "build commit metadata", lambda: commit_metadata(guard, epoch, name, statuses), **now
     )
     steps.measure("batch", "write commit metadata as JSON", metadata.to_bytes, len, **now)
-    complete = lambda: protocol.complete(job.table, instant, DELTA_COMMIT, metadata, guard=guard.before_complete)  # noqa: E731
+    look = lambda: guard.before_complete(instant, statuses, adds_keys=True)  # noqa: E731
+    complete = lambda: protocol.complete(job.table, instant, DELTA_COMMIT, metadata, guard=look)  # noqa: E731
     steps.measure("batch", "complete (JSON, guard, publish, markers)", complete, **now)
     guard.committed(instant)
     steps.measure("batch", "SmallFiles.apply", lambda: job.small_files.apply(statuses), **now)

@@ -146,7 +146,8 @@ class BatchSink:
         crash.reach("profile_pinned", batch)
         protocol.request(job.table, instant, job.action)
         crash.reach("requested", batch)
-        protocol.inflight(job.table, instant, job.action)
+        protocol.inflight(job.table, instant, job.action, job.begun_by(batch))
+        job.lease.beat(instant)
         crash.reach("inflight", batch)
         clock.append(time.monotonic())
         outcome = self._run(rows, epoch, instant, replay=False)
@@ -176,8 +177,16 @@ class BatchSink:
         metadata = CommitMetadata.build(
             outcome.statuses, extra, job.avro_json, job.options.op, replaced_groups(job, outcome.statuses)
         )
-        protocol.complete(job.table, instant, job.action, metadata, guard=self._guard.before_complete)
+        adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
+        protocol.complete(
+            job.table,
+            instant,
+            job.action,
+            metadata,
+            guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
+        )
         crash.reach("completed", batch)
+        job.lease.beat(None)
         self._guard.committed(instant)
         self.committed += 1
         if job.index is not None:

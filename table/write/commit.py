@@ -24,6 +24,9 @@ from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write.markers import TEMP_FOLDER, delete_markers, list_markers
 
+# Extra metadata of an inflight file of this project: what began it, so that a later run knows it for its own leftover.
+WRITER_KEY = "tagstream.writer"
+
 
 def request(table: HoodieTable, instant: str, action: str) -> None:
     """Step 1. InstantConflictError when the instant is taken."""
