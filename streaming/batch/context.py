@@ -49,7 +49,8 @@ class JobContext:
     since. ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
     commits of this query that Spark may run again. ``instant``: the write that this process
     began last. ``index``: the pull-type index that tags in the sink, None for the state index. ``starting_offsets``:
-    Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned last.
+    Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned
+    last. ``rollbacks_seen``: completed rollbacks that were held against the commits of this stream.
     """
 
     options: Options
@@ -82,6 +83,7 @@ class JobContext:
     last_records: int = 0
     last_file_groups: int = 0
     profile: WriteProfile | None = None
+    rollbacks_seen: set[str] = field(default_factory=set)
 
     @property
     def action(self) -> str:

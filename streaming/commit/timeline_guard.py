@@ -19,8 +19,9 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch
 from tagstream.streaming.recovery.coverage import is_archived
 from tagstream.streaming.recovery.foreign import find_swallowed, work_of
+from tagstream.streaming.recovery.rollbacks import is_being_rolled_back
 from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_back, settle, wait_for
-from tagstream.table.errors import ForeignCommitError, PendingClusteringError
+from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 from tagstream.table.timeline.write_status import WriteStatus
@@ -90,11 +91,16 @@ class TimelineGuard:
             self._refuse_restored(timeline)
             self._refuse_plans(timeline, groups)
             pending = [i for i in timeline.pending_writes if i.time != instant]
+            if is_being_rolled_back(job, timeline, instant):
+                raise InstantConflictError(
+                    f"table {job.table.base_path}: another writer is rolling back instant {instant}, which this job has not "
+                    "completed yet; the batch is done again"
+                )
+            if not self._is_pending(timeline, instant):
+                return  # another writer rolled it back: the protocol says so, and there is nothing to wait for
             if not pending:
                 self._refuse_overlap(timeline, groups, adds_keys=adds_keys)
                 return
-            if not self._is_pending(timeline, instant):
-                return  # another writer rolled it back: the protocol says so, and there is nothing to wait for
             for other in pending:
                 if is_at_work(job, other) and not wait_for(job, other, give_up=lambda: not self._has_inflight(instant)):
                     continue
