@@ -1,8 +1,8 @@
 """Rollbacks on the timeline before a batch: a dead writer's are finished, a live one's are waited for.
 
 A writer of Hudi with its default policy (``hoodie.clean.failed.writes.policy=EAGER``) takes every pending write for that
-of a dead writer and rolls it back when it starts. It looks first and deletes later: a batch that was committed in between is on
-the timeline while its files are gone. Such a commit is taken off the timeline too, and its records are then read again
+of a dead writer and rolls it back when it starts. It looks first and deletes later: a batch that was committed in between
+is on the timeline while its files are gone. Such a commit is taken off the timeline too, and its records are then read again
 from the source like those of any commit that a restore took away.
 """
 
