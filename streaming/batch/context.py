@@ -26,7 +26,7 @@ from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.opening import open_storage
 from tagstream.table.timeline.instant import REPLACE_COMMIT
 from tagstream.table.write.write_context import WriterOptions
 from tagstream.table.write.write_profile import WriteProfile
@@ -131,7 +131,7 @@ class JobContext:
     def write_spec(self, batch_id: int, instant: str, *, replay: bool) -> WriteSpec:
         """The constants of the batch's write tasks."""
         return WriteSpec(
-            base_path=self.table.base_path,
+            storage=self.table.storage,
             instant=instant,
             action=self.action,
             as_of=self.as_of,
@@ -194,4 +194,4 @@ class JobContext:
         )
         self.profile = profile
         path = profile_path(self.profiles_dir, profile.batch_id, profile.run)
-        Storage(self.profiles_dir).write_new(os.path.basename(path), profile.to_json().encode())
+        open_storage(self.profiles_dir).write_new(os.path.basename(path), profile.to_json().encode())

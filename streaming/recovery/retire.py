@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from tagstream.streaming.errors import CheckpointError
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.opening import open_storage
 
 _MARKER = "retiring.json"
 _SPARK = ("metadata", ".metadata.crc", "offsets", "commits", "state", "sources")
@@ -24,7 +24,7 @@ def retire(checkpoint: str, why: str) -> str:
     folder = Path(checkpoint, "retired")
     numbers = [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
     doc = json.dumps({"number": max(numbers, default=0) + 1, "why": why}).encode()
-    Storage(os.path.join(checkpoint, "tagstream")).replace(_MARKER, doc)
+    open_storage(os.path.join(checkpoint, "tagstream")).replace(_MARKER, doc)
     target = finish_retiring(checkpoint)
     assert target is not None
     return target

@@ -14,7 +14,7 @@ from typing import Any
 from tagstream.streaming.batch.commit_record import STREAMER_KEY, parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import CheckpointError
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.opening import open_storage
 from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
@@ -47,7 +47,7 @@ def read_takeover(checkpoint: str) -> Takeover | None:
 def write_takeover(checkpoint: str, takeover: Takeover) -> None:
     """Make it durable, in place of an earlier one."""
     doc = json.dumps({"version": _VERSION, **asdict(takeover)}, indent=1).encode()
-    Storage(os.path.join(checkpoint, "tagstream")).replace(_FILE, doc)
+    open_storage(os.path.join(checkpoint, "tagstream")).replace(_FILE, doc)
 
 
 def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:

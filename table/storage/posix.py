@@ -6,11 +6,13 @@ would contradict a file written or removed here is removed with it.
 
 from __future__ import annotations
 
+import builtins
+import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -49,7 +51,7 @@ class PosixStorage:
         """Bytes of a file."""
         return os.stat(self.where(rel)).st_size
 
-    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> list[FileEntry]:
+    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> builtins.list[FileEntry]:
         """The entries of a folder, sorted by name; names without one of the prefixes cost no look at the file."""
         try:
             with os.scandir(self.where(rel)) as entries:
@@ -95,7 +97,11 @@ class PosixStorage:
 
     def open_input(self, rel: str) -> pa.NativeFile:
         """The file, mapped into memory."""
-        return pa.memory_map(self.where(rel)) if self.size(rel) else pa.BufferReader(b"")
+        path = self.where(rel)
+        try:
+            return pa.memory_map(path)
+        except FileNotFoundError:  # Arrow's tells the name in its text only
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
 
     def fetch(self, rel: str, local: str) -> None:
         """Copy a file to a local path."""
@@ -123,7 +129,8 @@ class PosixStorage:
                 yield cast(BinaryIO, f)
                 self._finish(f)
         except BaseException:
-            os.unlink(temp)
+            with suppress(FileNotFoundError):  # its folder was removed meanwhile
+                os.unlink(temp)
             raise
         self._move(temp, target)
 
@@ -205,7 +212,7 @@ class PosixStorage:
             return
         shutil.rmtree(target, ignore_errors=True)
 
-    def _numbers(self, rel: str) -> list[int]:
+    def _numbers(self, rel: str) -> builtins.list[int]:
         folder, _, name = rel.rpartition("/")
         found = (entry[len(name) + 1 :] for entry in self.names(folder) if entry.startswith(f"{name}."))
         return [int(number) for number in found if number.isdigit()]

@@ -129,7 +129,7 @@ def change_rows(case: StreamCase, change: Callable[[str, pa.Table], pa.Table]) -
     view = table.view()
     for partition in view.partitions():
         for found in view.latest_merged_slices(partition):
-            path = table.storage.path(found.base_path or "")
+            path = table.storage.where(found.base_path or "")
             before = pq.read_table(path)
             after = change(partition, before)
             if after is not before:
