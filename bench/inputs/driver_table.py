@@ -88,12 +88,12 @@ def make_table(
     block = log_block(times[-1])
     for n in range(groups):
         group = Group(_partition(n % partitions), new_file_id("simulated", n), times[0], logs)
-        base = table.storage.path(f"{group.partition}/{base_file_name(group.file_id, _TOKEN, times[0])}")
+        base = table.storage.where(f"{group.partition}/{base_file_name(group.file_id, _TOKEN, times[0])}")
         with open(base, "wb") as f:
             f.truncate(SMALL_BYTES if n % every == 0 else FULL_BYTES)
         for version in range(1, logs + 1):
             name = log_file_name(group.file_id, times[0], version, _TOKEN)
-            Path(table.storage.path(f"{group.partition}/{name}")).write_bytes(block)
+            Path(table.storage.where(f"{group.partition}/{name}")).write_bytes(block)
         made.append(group)
     for n, time in enumerate(times):
         follows = digest(times[:n]) if n + 1 == instants else ""  # only the newest one is asked
@@ -138,7 +138,7 @@ def write_files(table: HoodieTable, instant: str, statuses: list[WriteStatus]) -
     block = log_block(instant)
     for status in statuses:
         create_marker(table.storage, instant, status.stat.partition_path, status.stat.file_name, status.kind)
-        Path(table.storage.path(status.stat.path)).write_bytes(block)
+        Path(table.storage.where(status.stat.path)).write_bytes(block)
 
 
 def remove_files(table: HoodieTable, statuses: list[WriteStatus]) -> None:
@@ -226,7 +226,7 @@ def _commit_files(table: HoodieTable, time: str, batch: int, follows: str, group
     manifest = BatchManifest(QUERY_ID, max(batch, 0), 1, {}).name
     record = CommitRecord("simulated", QUERY_ID, batch, _offsets(batch), _offsets(batch + 1), manifest, follows)
     content = CommitMetadata.build(stats, extra_metadata(record, ""), AVRO).to_bytes()
-    folder = Path(table.storage.path(table.config.timeline_folder))
+    folder = Path(table.storage.where(table.config.timeline_folder))
     for state in State:
         data = content if state is State.COMPLETED else b""
         (folder / Instant(time, "deltacommit", state).file_name()).write_bytes(data)

@@ -140,7 +140,7 @@ class JobContext:
     def write_spec(self, batch_id: int, instant: str, *, replay: bool) -> WriteSpec:
         """The constants of the batch's write tasks."""
         return WriteSpec(
-            base_path=self.table.base_path,
+            storage=self.table.storage,
             instant=instant,
             action=self.action,
             as_of=self.as_of,

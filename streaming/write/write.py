@@ -38,7 +38,7 @@ class WriteSpec:
     ``index``: a pull-type index that the tasks keep up to date; ``tell_written``: what the driver is told for one.
     """
 
-    base_path: str
+    storage: Storage
     instant: str
     action: str
     as_of: str | None
@@ -88,7 +88,7 @@ def _write_rows(spec: WriteSpec, rows: pa.Table) -> list[tuple[str, str]]:
 
 
 def _write_files(spec: WriteSpec, rows: pa.Table, context: TaskContext) -> list[tuple[str, str]]:
-    table = HoodieTable.open(spec.base_path)
+    table = HoodieTable.open(spec.storage)
     op = rows["op"].to_numpy()
     code, groups = file_group_codes(rows["dest_part"], rows["dest_file"])
     keep = _by_code(np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE)), code)

@@ -6,6 +6,8 @@ would contradict a file written or removed here is removed with it.
 
 from __future__ import annotations
 
+import builtins
+import errno
 import os
 import shutil
 import tempfile
@@ -49,7 +51,7 @@ class PosixStorage:
         """Bytes of a file."""
         return os.stat(self.where(rel)).st_size
 
-    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> list[FileEntry]:
+    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> builtins.list[FileEntry]:
         """The entries of a folder, sorted by name; names without one of the prefixes cost no look at the file."""
         try:
             with os.scandir(self.where(rel)) as entries:
@@ -100,7 +102,11 @@ class PosixStorage:
 
     def open_input(self, rel: str) -> pa.NativeFile:
         """The file, mapped into memory."""
-        return pa.memory_map(self.where(rel)) if self.size(rel) else pa.BufferReader(b"")
+        path = self.where(rel)
+        try:
+            return pa.memory_map(path)
+        except FileNotFoundError:  # Arrow's tells the name in its text only
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
 
     def fetch(self, rel: str, local: str) -> None:
         """Copy a file to a local path."""
@@ -128,7 +134,8 @@ class PosixStorage:
                 yield cast(BinaryIO, f)
                 self._finish(f)
         except BaseException:
-            os.unlink(temp)
+            with suppress(FileNotFoundError):  # its folder was removed meanwhile
+                os.unlink(temp)
             raise
         self._move(temp, target)
 
@@ -221,7 +228,7 @@ class PosixStorage:
                         found += 1
         return found
 
-    def _numbers(self, rel: str) -> list[int]:
+    def _numbers(self, rel: str) -> builtins.list[int]:
         folder, _, name = rel.rpartition("/")
         found = (entry[len(name) + 1 :] for entry in self.names(folder) if entry.startswith(f"{name}."))
         return [int(number) for number in found if number.isdigit()]

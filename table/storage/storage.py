@@ -7,6 +7,7 @@ matter. ``tests/behaviours/test_storages.py`` holds every implementation to it.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Storage(Protocol):
         """Bytes of a file; FileNotFoundError when it is not there."""
         ...
 
-    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> list[FileEntry]:
+    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> builtins.list[FileEntry]:
         """The entries of a folder whose names begin with one of ``prefixes``, sorted by name; a missing folder is empty.
 
         Scratch files of this project and checksum files of Hadoop are not among them.
@@ -91,7 +92,10 @@ class Storage(Protocol):
         ...
 
     def open_input(self, rel: str) -> pa.NativeFile:
-        """A file for Arrow's readers, read by ranges; FileNotFoundError when it is not there. The caller closes it."""
+        """A file for Arrow's readers, read by ranges; the caller closes it.
+
+        FileNotFoundError when it is not there, whose ``filename`` is :meth:`where`.
+        """
         ...
 
     def fetch(self, rel: str, local: str) -> None:
@@ -122,8 +126,8 @@ class Storage(Protocol):
     def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Give staged files their final names: (staged, final) each, in any order, several at a time.
 
-        FileNotFoundError when a staged file was taken away, FileExistsError when a final name is taken; files before it may
-        then have their names. The staged files may stay or go. Nothing is published of a staged file that was deleted before.
+        FileNotFoundError when a staged file was taken away, FileExistsError when a final name is taken; some files may then
+        have their names. The staged files may stay or go. Nothing is published of a staged file that was deleted before.
         """
         ...
 

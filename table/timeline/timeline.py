@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,8 +24,6 @@ from tagstream.table.timeline.instant import (
 
 FileGroupId = tuple[str, str]
 
-# The last look at a few tables' timelines: folder -> (its inode and time of change, its names, what was made of them)
-_SEEN: dict[str, tuple[tuple[int, int], tuple[str, ...], Timeline]] = {}
 _TABLES_SEEN = 4
 
 
@@ -50,21 +47,19 @@ class Timeline:
         A batch looks several times. A file of the timeline is written once, so the look before is given again when the
         folder was not touched and has the same names.
         """
-        place = storage.path(folder)
-        state = _state_of(place)  # before the names: a change in between is seen the next time
+        stamp = storage.stamp(folder)  # before the names: a change in between is seen the next time
         names = storage.names(folder)
-        seen = _SEEN.get(place)
-        if seen is not None and seen[:2] == (state, names):
-            return seen[2]
+        for seen in _SEEN:
+            if (seen.folder, seen.stamp, seen.names) == (folder, stamp, names) and seen.storage == storage:
+                return seen.timeline
         timeline = Timeline(folder, _newest_states(names))
         timeline = replace(
             timeline,
             pending_compactions=_compaction_plans(storage, timeline),
             replaced=_replaced_groups(storage, timeline),
         )
-        while len(_SEEN) >= _TABLES_SEEN:
-            _SEEN.pop(next(iter(_SEEN)), None)
-        _SEEN[place] = state, names, timeline
+        others = [seen for seen in _SEEN if (seen.folder, seen.storage) != (folder, storage)]
+        _SEEN[:] = [*others, _Look(storage, folder, stamp, names, timeline)][-_TABLES_SEEN:]
         return timeline
 
     @cached_property
@@ -127,15 +122,22 @@ class Timeline:
     def metadata(self, storage: Storage, instant: Instant) -> CommitMetadata:
         """The content of a completed write's file."""
         rel = f"{self.folder}/{instant.file_name()}"
-        return CommitMetadata.from_bytes(storage.read(rel), storage.path(rel))
+        return CommitMetadata.from_bytes(storage.read(rel), storage.where(rel))
 
 
-def _state_of(folder: str) -> tuple[int, int]:
-    try:
-        stat = os.stat(folder)
-    except FileNotFoundError:
-        return 0, 0
-    return stat.st_ino, stat.st_mtime_ns
+@dataclass(frozen=True)
+class _Look:
+    """What a folder was like, and the timeline made of it."""
+
+    storage: Storage
+    folder: str
+    stamp: object
+    names: tuple[str, ...]
+    timeline: Timeline
+
+
+# The last look at a few tables' timelines.
+_SEEN: list[_Look] = []
 
 
 def _newest_states(names: Iterable[str]) -> tuple[Instant, ...]:
@@ -159,10 +161,10 @@ def _compaction_plans(storage: Storage, timeline: Timeline) -> dict[FileGroupId,
             continue
         rel = f"{timeline.folder}/{instant.time}.{instant.action}.requested"
         try:
-            plan = read_record(storage.read(rel), storage.path(rel))
+            plan = read_record(storage.read(rel), storage.where(rel))
         except FileNotFoundError:
             raise CorruptFileError(
-                f"{storage.path(rel)} is missing, the plan of an unfinished {instant.action}: without it nobody can tell "
+                f"{storage.where(rel)} is missing, the plan of an unfinished {instant.action}: without it nobody can tell "
                 "which log files count; restore it, or read again if a compaction has just ended"
             ) from None
         # A log compaction only rewrites logs into logs: it starts no slice.

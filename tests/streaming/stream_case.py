@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.state.durable.root import current_root
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.bootstrap_only import load_only, open_existing
 from tagstream.streaming.job.job import open_table, stream
@@ -19,6 +20,7 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
+from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 
 
@@ -61,6 +63,11 @@ class StreamCase:
     @property
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
+
+    @property
+    def root(self) -> Path:
+        """Of the checkpoint's query."""
+        return Path(current_root(PosixStorage(str(self.checkpoint))).files.root)
 
     @property
     def source(self) -> Path:

@@ -13,7 +13,7 @@ from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.errors import CheckpointError
 from tagstream.table.errors import ConfigError, LeaseLostError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.opening import open_storage
 from tagstream.table.timeline import lease
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write import commit as protocol
@@ -85,7 +85,7 @@ def test_a_checkpoint_of_another_query(tmp_path: Path, spark: SparkSession) -> N
 
 
 def test_a_second_writer_is_told_who_the_first_is(case: StreamCase) -> None:
-    storage = Storage.open(str(case.table))
+    storage = open_storage(str(case.table))
     owner = lease.LeaseOwner("other-host", "boot", 4711, 1, "stream orders")
     held = lease.acquire(storage, owner, 2**50, 60_000)
     with pytest.raises(LeaseLostError, match=r"process 4711 on other-host \(stream orders\)"):
