@@ -9,6 +9,7 @@ from typing import Any
 
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.index.base import HoodieIndex
+from tagstream.state.durable.expected import ExpectedChains, chains_before
 from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import CheckpointMeta
@@ -44,6 +45,7 @@ class JobContext:
     commits of this query that Spark may run again. ``instant``: the write that this process
     began last. ``index``: the pull-type index that tags in the sink, None for the state index. ``starting_offsets``:
     Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned last.
+    ``chains``: where the key groups stand before the batch that was pinned or committed last.
     """
 
     options: Options
@@ -74,6 +76,7 @@ class JobContext:
     last_records: int = 0
     last_file_groups: int = 0
     profile: WriteProfile | None = None
+    chains: ExpectedChains | None = None
 
     @property
     def action(self) -> str:
@@ -113,7 +116,13 @@ class JobContext:
                 self.options.insert_split_size, max(1, self.options.parquet_max_file_size // files.record_bytes)
             ),
             small_files={} if self.overwrites else files.profile(),  # what is there goes
+            **self._expected_chains(epoch),
         )
+
+    def committed(self, deltas: Mapping[int, str]) -> None:
+        """The batch that was pinned last is committed with these deltas: the next one begins at them."""
+        if self.chains is not None:
+            self.chains = self.chains.after(deltas)
 
     def pin_replay(self, epoch: Epoch, instant: str, manifest: str) -> None:
         """Write the profile that makes the tag step adopt the deltas of a batch the table already holds.
@@ -167,6 +176,21 @@ class JobContext:
             batch = name.split(".")[0]
             if batch.isdigit() and int(batch) < oldest:  # not the scratch file of a killed run
                 os.unlink(os.path.join(self.profiles_dir, name))
+
+    def _expected_chains(self, epoch: Epoch) -> dict[str, Any]:
+        """Where the key groups stand before a batch: known from the batch before it, else read from the manifests."""
+        if self.index is not None:  # there is no state
+            return {}
+        if self.chains is None or not self.chains.is_for(epoch.query_id, self.generation, epoch.batch_id):
+            self.chains = chains_before(
+                self.manifests_dir,
+                self.meta.labels,
+                epoch.query_id,
+                self.generation,
+                epoch.batch_id,
+                self.retain_batches,
+            )
+        return {"chains": dict(self.chains.chains), "chains_whole": self.chains.whole}
 
     def _lanes(self) -> int:
         """How many file groups of one partition take inserts at the same time.

@@ -28,7 +28,17 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
     keyed = keyed_records(raw, job.decode, job.meta.labels)
     if job.index is not None:
         return _start(keyed, job, sink)
-    tag = make_tag_function(TagSpec(job.layout, job.profiles_dir, job.run, job.crash, job.meta.shuffle_partitions))
+    spec = TagSpec(
+        layout=job.layout,
+        profiles_dir=job.profiles_dir,
+        run=job.run,
+        crash=job.crash,
+        lanes=job.meta.shuffle_partitions,
+        storage=job.table.storage,
+        timeline_folder=job.table.config.timeline_folder,
+        action=job.action,
+    )
+    tag = make_tag_function(spec)
     located = keyed.groupBy("kg").applyInPandasWithState(
         tag, LOCATED_SQL, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )
