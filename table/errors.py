@@ -53,3 +53,7 @@ class LeaseLostError(TableError):
 
 class ForeignCommitError(TableError):
     """Another writer committed to the table since this one looked."""
+
+
+class MissingSliceError(ForeignCommitError):
+    """A file group that the index has rows in has no slice: another writer replaced it, or index or table is damaged."""

@@ -102,7 +102,8 @@ def stream(
         restart: Restart | None = None
         while True:
             rebuild = restart.why if restart is not None and restart.rebuild else None
-            cover_table(job, spark, running=restart is not None, rebuild=rebuild)
+            doubt = restart.why if restart is not None and restart.doubt else None
+            cover_table(job, spark, running=restart is not None, rebuild=rebuild, doubt=doubt)
             if job.table.config.metadata_partitions:
                 job.table = _drop_metadata_table(job.table, clock_ms())
             job.table.check_writable()
@@ -117,6 +118,7 @@ def stream(
                 restart = restart_after(e, sink, restart)
                 if restart is None:
                     raise
+                lease.check()  # a driver that stood still leaves it all to its successor
                 LOG.warning("%s. The query starts again", restart.why)
             finally:
                 query.stop()

@@ -7,37 +7,37 @@ from dataclasses import dataclass
 from tagstream.state.errors import IndexDamagedError
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.job.failure import own_errors
-from tagstream.table.errors import ForeignCommitError, InstantConflictError
+from tagstream.table.errors import ForeignCommitError, InstantConflictError, MissingSliceError
 
 _MOST = 5
+_MENDED = (IndexDamagedError, MissingSliceError, ForeignCommitError, InstantConflictError)
 
 
 @dataclass(frozen=True)
 class Restart:
-    """``rebuild``: the index is to be loaded anew. ``count``: restarts in a row without a batch in between."""
+    """``rebuild``: the index is to be loaded anew; ``doubt``: only if it lacks no commit of the table.
+
+    ``count``: restarts in a row without a batch in between.
+    """
 
     why: str
     rebuild: bool
     count: int
+    doubt: bool = False
 
 
 def restart_after(error: Exception, sink: BatchSink, before: Restart | None) -> Restart | None:
     """What to do about an error that ended the query; None where it is final, or where trying has not helped."""
-    found = own_errors(error)
-    text = str(error)
-    names = {name for name, _ in found}
-    texts = dict(found)
-    if IndexDamagedError.__name__ in names:
-        rebuild, why = True, texts[IndexDamagedError.__name__]
-    elif names & {ForeignCommitError.__name__, InstantConflictError.__name__}:
-        rebuild, why = (
-            False,
-            next(t for n, t in found if n in (ForeignCommitError.__name__, InstantConflictError.__name__)),
-        )
-    else:
+    texts = dict(own_errors(error))
+    name = next((kind.__name__ for kind in _MENDED if kind.__name__ in texts), None)
+    if name is None:
         return None
-    count = 1 if before is None or sink.committed else before.count + 1
-    tried = before is not None and before.rebuild and not sink.committed
-    if count > _MOST or (rebuild and tried):
+    if sink.committed:
+        before = None
+    rebuild, doubt = name == IndexDamagedError.__name__, name == MissingSliceError.__name__
+    if doubt and before is not None and before.doubt:
+        rebuild, doubt = True, False  # what the table has more was caught up with, and that was not it
+    count = 1 if before is None else before.count + 1
+    if count > _MOST or (rebuild and before is not None and before.rebuild):
         return None
-    return Restart(why or text, rebuild, count)
+    return Restart(texts[name] or str(error), rebuild, count, doubt)
