@@ -13,7 +13,8 @@ OrderingKind = Literal["none", "int64", "bytes"]
 class StateLayout:
     """Folders and fixed choices of one stream's index.
 
-    `durable_dir` is the checkpoint's index folder (shared storage), `local_dir` this host's cache folder.
+    `durable_dir` is the checkpoint's index folder (shared storage), `local_dir` this host's cache folder. What lies between
+    `local_root` (the folder above by default) and it is this project's, too, and made for this user alone.
     `ordering`: how ordering values are kept ("int64" order-preserving, "bytes" for strings, "none" = position only).
     `ttl_ms` 0 keeps keys forever. `snapshot_every`: deltas in a pointer before a snapshot replaces them.
     `lock_wait_s`: how long a locked local store is waited for before a fresh folder is used instead.
@@ -28,6 +29,7 @@ class StateLayout:
     snapshot_every: int = 20
     lock_wait_s: float = 10.0
     durable_fsync: bool = True
+    local_root: str = ""
 
     def deltas_dir(self, label: int) -> str:
         """Folder of a key group's deltas."""

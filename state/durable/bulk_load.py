@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tagstream.state.durable.generation import GroupStart, write_start
 from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import StateLayout
+from tagstream.state.local_folder import make_private
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern
@@ -119,7 +120,7 @@ def bulk_load(
 def _scratch(layout: StateLayout, label: int) -> str:
     """An empty local folder; those that loads of this group left behind when they were killed are removed."""
     prefix = f"{label}.load."
-    os.makedirs(layout.local_dir, exist_ok=True)
+    make_private(layout)
     for name in os.listdir(layout.local_dir):
         pid = name.removeprefix(prefix)
         if name.startswith(prefix) and (pid == str(os.getpid()) or not _is_alive(int(pid))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -28,7 +27,6 @@ def open_view(layout: StateLayout, label: int, pointer: Pointer, epoch: int) -> 
 
     Close it, or use it as a context manager. IndexDamagedError when a durable file is missing or damaged.
     """
-    os.makedirs(layout.local_dir, exist_ok=True)
     store, meta = open_at(layout, label, pointer)
     try:
         for number in range(pointer.epoch + 1, epoch + 1):

@@ -151,12 +151,14 @@ def make_context(
     index = make_index(options.index, table.config.record_key_fields)
     base_only = options.inserts_to_base_files or options.op == INSERT_OVERWRITE
     base_only |= index is not None and not index.can_index_log_files
+    local_root = options.index_local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
     layout = StateLayout(
         durable_dir=os.path.join(checkpoint, "tagstream", "index"),
-        local_dir=_local_dir(options, spark, table.base_path, checkpoint),
+        local_dir=os.path.join(local_root, *_local_names(options, table.base_path, checkpoint)),
         ordering=decode.ordering_kind,
         global_index=options.global_index,
         ttl_ms=int(options.index_state_ttl_days * DAY_MS),
+        local_root=local_root,
     )
     return JobContext(
         options=options,
@@ -231,14 +233,13 @@ def _open_meta(options: Options, checkpoint: str, spark: SparkSession, decode: D
     )
 
 
-def _local_dir(options: Options, spark: SparkSession, base_path: str, checkpoint: str) -> str:
-    """``<spark.local.dir>/tagstream/<table hash>/<checkpoint hash>`` on every executor."""
-    root = options.index_local_dir or os.path.join(
-        spark.conf.get("spark.local.dir", "/tmp") or "/tmp",
-        "tagstream",
-    )
-    names = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint))
-    return os.path.join(root, *names)
+def _local_names(options: Options, base_path: str, checkpoint: str) -> list[str]:
+    """``tagstream-<user id>/<table hash>/<checkpoint hash>`` on every executor; in a named folder without the first.
+
+    Users who share Spark's folder have a folder each: one of a fixed name would be the first one's.
+    """
+    names = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint)]
+    return names if options.index_local_dir else [f"tagstream-{os.getuid()}", *names]
 
 
 def _drop_metadata_table(table: HoodieTable, now_ms: int) -> HoodieTable:
