@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 
@@ -18,8 +16,6 @@ from tagstream.state.store import codec
 from tagstream.state.store.codec import Records
 from tagstream.state.store.dictionary import Place, places_of
 from tagstream.state.store.rocks_store import RocksStore
-
-_CHUNK = 100_000
 
 
 def open_view(layout: StateLayout, label: int, pointer: Pointer, epoch: int) -> RocksStore:
@@ -39,14 +35,6 @@ def open_view(layout: StateLayout, label: int, pointer: Pointer, epoch: int) -> 
         store.close()
         raise
     return store
-
-
-def records_of(store: RocksStore, layout: StateLayout) -> Iterator[tuple[list[bytes], Records]]:
-    """All keys of a store with their location records, in key order and in bounded pieces."""
-    items = iter(store.items())
-    while chunk := list(islice(items, _CHUNK)):
-        keys, values = zip(*chunk, strict=True)
-        yield list(keys), codec.decode(values, layout.ordering)
 
 
 def places_of_records(store: RocksStore, records: Records, label: int) -> tuple[list[Place], np.ndarray]:

@@ -22,6 +22,7 @@ from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern, places_of
+from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag import stats
@@ -200,17 +201,19 @@ def _sweep(
 ) -> tuple[list[bytes], int, int]:
     """Outlived keys to forget that the batch does not bring again: (keys, how many live, how many tombstones).
 
-    Only when a snapshot is due, since it reads the whole store.
+    Only when a snapshot is due, since it reads the whole store; piece by piece, for it may be large.
     """
     if not layout.ttl_ms or len(at.deltas) < layout.snapshot_every:
         return [], 0, 0
-    entries = list(store.items())
-    records = codec.decode([value for _, value in entries], layout.ordering)
     rewritten = {wanted[i] for i in pick.tolist()}
-    dead = np.flatnonzero(expired(records.minutes, profile.batch_time_ms, layout.ttl_ms)).tolist()
-    dead = [i for i in dead if entries[i][0] not in rewritten]
-    tombstones = int(np.count_nonzero(records.flags[dead] & TOMBSTONE))
-    return [entries[i][0] for i in dead], len(dead) - tombstones, tombstones
+    dropped: list[bytes] = []
+    tombstones = 0
+    for keys, records in records_of(store, layout):
+        dead = np.flatnonzero(expired(records.minutes, profile.batch_time_ms, layout.ttl_ms)).tolist()
+        dead = [i for i in dead if keys[i] not in rewritten]  # a row loop: over outlived keys only
+        dropped += [keys[i] for i in dead]
+        tombstones += int(np.count_nonzero(records.flags[dead] & TOMBSTONE))
+    return dropped, len(dropped) - tombstones, tombstones
 
 
 def tag_result(
