@@ -22,6 +22,8 @@ from tagstream.streaming.recovery.foreign import find_swallowed, work_of
 from tagstream.streaming.recovery.rollbacks import is_being_rolled_back
 from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_back, settle, wait_for
 from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
+from tagstream.table.meta_client.hoodie_table import without_meta_fields
+from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 from tagstream.table.timeline.write_status import WriteStatus
@@ -153,7 +155,7 @@ class TimelineGuard:
                 )
             if adds_keys and work.adds_keys:
                 raise ForeignCommitError(f"{made}; it may have added keys that the batch adds too")
-            if work.schema is not None and job.schema_differs(work.schema):
+            if work.schema is not None and _adds_to(job.avro_json, work.schema):
                 raise ForeignCommitError(f"{made}; it changed the table's schema")
         if new and find_swallowed(job.table, timeline, tuple(i.time for i in new), job.meta.stream_id):
             raise ForeignCommitError(
@@ -167,6 +169,12 @@ class TimelineGuard:
         job = self._job
         name = Instant(instant, job.action, State.INFLIGHT).file_name()
         return job.table.storage.exists(f"{job.table.config.timeline_folder}/{name}")
+
+
+def _adds_to(own: str, other: str) -> bool:
+    """Whether another writer's schema has a column that ours lacks, or has with another type."""
+    ours, theirs = avro_to_arrow(own), avro_to_arrow(without_meta_fields(other))
+    return any(f.name not in ours.names or ours.field(f.name).type != f.type for f in theirs)
 
 
 def _name(group: FileGroupId) -> str:
