@@ -107,5 +107,6 @@ class ForeignWriter:
         operation = "INSERT_OVERWRITE" if replaced else "UPSERT"
         built = CommitMetadata.build(statuses, {}, AVRO, operation)
         metadata = CommitMetadata(built.stats, built.extra, operation, replaced=replaced or {})
+        protocol.publish_files(table, instant, statuses)
         protocol.complete(table, instant, action, metadata)
         return instant
