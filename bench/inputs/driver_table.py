@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef
+from tagstream.state.durable.root import MANIFESTS
 from tagstream.state.durable.snapshot import MANIFEST_SUFFIX, SNAPSHOT_VERSION
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef, Pointer
@@ -26,6 +27,7 @@ from tagstream.table.file_group.partition_metadata import ensure_partition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro, with_meta, with_meta_avro
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
@@ -162,12 +164,12 @@ def make_checkpoint(
         if batch < batches:
             (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     for label in labels:
-        Path(layout.deltas_dir(label)).mkdir(parents=True)
-        Path(layout.snapshots_dir(label)).mkdir(parents=True)
+        Path(layout.durable.where(layout.deltas_dir(label))).mkdir(parents=True)
+        Path(layout.durable.where(layout.snapshots_dir(label))).mkdir(parents=True)
     for batch in range(batches):
         instant = instants[batch - batches] if batch >= batches - len(instants) else ""
         refs = delta_refs(layout, labels, batch)
-        BatchManifest(QUERY_ID, batch, 1, refs, instant).write(str(folder / "tagstream" / "manifests"))
+        BatchManifest(QUERY_ID, batch, 1, refs, instant).write(PosixStorage(str(folder)).below(MANIFESTS))
 
 
 def add_offsets(folder: Path, batch: int) -> None:
@@ -185,7 +187,7 @@ def _delta_ref(layout: StateLayout, label: int, batch: int) -> DeltaRef:
     first = batch - batch % SNAPSHOT_EVERY
     snapshot = _snapshot(layout, label, first) if first else None  # of the state before that batch
     deltas = tuple(_file(label, b) for b in range(first, batch + 1))
-    Path(layout.deltas_dir(label), deltas[-1].file).touch()
+    Path(layout.durable.where(layout.deltas_dir(label)), deltas[-1].file).touch()
     before = _chain(label, batch - 1) if batch else ""
     return DeltaRef(before, Pointer(0, 0, snapshot, deltas))
 
@@ -199,7 +201,7 @@ def _snapshot(layout: StateLayout, label: int, batch: int) -> FileRef:
     """A snapshot manifest that names eight sorted files, written once."""
     chain = _chain(label, batch)
     name = f"{batch:012d}-{chain[:16]}-{chain[-16:]}{MANIFEST_SUFFIX}"
-    folder = Path(layout.snapshots_dir(label))
+    folder = Path(layout.durable.where(layout.snapshots_dir(label)))
     files = [[f"{n:06d}.sst", f"{batch:012d}-{_chain(label, n)}.sst", MIB, 0] for n in range(8)]
     doc = {"version": SNAPSHOT_VERSION, "identity": "simulated", "chain": chain, "files": files}
     data = json.dumps(doc, separators=(",", ":")).encode()

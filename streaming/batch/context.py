@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tagstream.bootstrap.report import BootstrapProgress
@@ -12,6 +12,7 @@ from tagstream.index.base import HoodieIndex
 from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import CheckpointMeta
+from tagstream.state.durable.root import INDEX, MANIFESTS, PROFILES, QUARANTINE, Root
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.epoch import Epoch, newest_batch
@@ -21,13 +22,17 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.bootstrap_progress import LoadLog
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.tag.tag import profile_path
+from tagstream.streaming.tag.tag import profile_name
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
-from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.storage.opening import open_storage
+from tagstream.table.meta_client.hoodie_table import HoodieTable, without_meta_fields
+from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.storage.create import create
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
+from tagstream.table.write.commit import WRITER_KEY
 from tagstream.table.write.write_context import WriterOptions
 from tagstream.table.write.write_profile import WriteProfile
 
@@ -37,7 +42,8 @@ SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs 
 
 @dataclass
 class JobContext:
-    """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats.
+    """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats, ``run_owner``
+    tells this one from every other, also from one of a checkpoint that was here before. ``root``: of its query.
 
     ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups
     since. ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
@@ -48,9 +54,11 @@ class JobContext:
 
     options: Options
     table: HoodieTable
-    checkpoint: str
+    checkpoint: Storage
+    root: Root
     meta: CheckpointMeta
     run: int
+    run_owner: str
     layout: StateLayout
     decode: DecodeSpec
     avro_json: str
@@ -87,20 +95,41 @@ class JobContext:
         """Whether a batch takes the place of all that the partitions it touches hold."""
         return self.options.op == INSERT_OVERWRITE
 
+    def go_on_at(self, root: Root) -> None:
+        """Work with another root of the checkpoint from here on."""
+        self.root = root
+        self.layout = replace(self.layout, durable=root.files.below(INDEX))
+
     @property
-    def profiles_dir(self) -> str:
+    def profiles(self) -> Storage:
         """Where write profiles are pinned."""
-        return os.path.join(self.checkpoint, "tagstream", "profiles")
+        return self.root.files.below(PROFILES)
 
     @property
-    def manifests_dir(self) -> str:
+    def manifests(self) -> Storage:
         """Where batch manifests are kept."""
-        return os.path.join(self.checkpoint, "tagstream", "manifests")
+        return self.root.files.below(MANIFESTS)
 
     @property
-    def quarantine_dir(self) -> str:
+    def quarantine(self) -> Storage:
         """Where bad records go."""
-        return os.path.join(self.checkpoint, "tagstream", "quarantine")
+        return self.root.files.below(QUARANTINE)
+
+    def begun_by(self, batch_id: int) -> CommitMetadata:
+        """What the inflight file of a batch says, so that a later run knows it for a leftover of this project."""
+        writer = {"stream_id": self.meta.stream_id, "run": self.run, "batch_id": batch_id}
+        return CommitMetadata(extra={WRITER_KEY: json.dumps(writer, sort_keys=True)}, operation=self.options.op)
+
+    def take_schema(self, avro_json: str, defaults_json: str) -> None:
+        """Go on with another schema: another writer has added columns."""
+        self.avro_json = avro_json
+        self.decode = replace(self.decode, avro_json=avro_json, defaults_json=defaults_json)
+
+    def schema_differs(self, avro_json: str) -> bool:
+        """Whether a commit's schema has a column that this job's lacks, or has with another type."""
+        own = avro_to_arrow(self.avro_json)
+        other = avro_to_arrow(without_meta_fields(avro_json))
+        return any(f.name not in own.names or own.field(f.name).type != f.type for f in other)
 
     def pin_profile(self, epoch: Epoch, instant: str) -> None:
         """Write the profile of a batch that is about to run; once per batch and run."""
@@ -123,7 +152,7 @@ class JobContext:
         if instant in self.loaded:
             self._pin(epoch, instant, mode="replay")
             return
-        made = BatchManifest.read(os.path.join(self.manifests_dir, manifest))
+        made = BatchManifest.read(self.manifests, manifest)
         self._pin(
             epoch, instant, mode="replay", manifest=made.deltas, generation=made.generation, index_epoch=made.epoch
         )
@@ -140,7 +169,7 @@ class JobContext:
             avro_json=self.avro_json,
             options=self.writer,
             decode=self.decode,
-            quarantine_dir=self.quarantine_dir,
+            quarantine=self.quarantine,
             topic=self.options.kafka_topic or "",
             crash=self.crash,
             replay=replay,
@@ -159,14 +188,13 @@ class JobContext:
         if batch_id % max(1, self.retain_batches // 10):
             return  # it lists the folders of all key groups, which not every batch must wait for
         oldest = batch_id - self.retain_batches
-        committed = newest_batch(self.checkpoint, "commits")
+        committed = newest_batch(self.root.files, "commits")
         if oldest <= 0 or committed is None:
             return
-        collect_garbage(self.layout, self.meta.labels, min(oldest, committed), self.manifests_dir)
-        for name in os.listdir(self.profiles_dir):
-            batch = name.split(".")[0]
-            if batch.isdigit() and int(batch) < oldest:  # not the scratch file of a killed run
-                os.unlink(os.path.join(self.profiles_dir, name))
+        collect_garbage(self.layout, self.meta.labels, min(oldest, committed), self.manifests)
+        profiles = self.profiles
+        batches = {name: name.split(".")[0] for name in profiles.names("")}
+        profiles.delete_many(name for name, batch in batches.items() if batch.isdigit() and int(batch) < oldest)
 
     def _lanes(self) -> int:
         """How many file groups of one partition take inserts at the same time.
@@ -193,5 +221,6 @@ class JobContext:
             **more,
         )
         self.profile = profile
-        path = profile_path(self.profiles_dir, profile.batch_id, profile.run)
-        open_storage(self.profiles_dir).write_new(os.path.basename(path), profile.to_json().encode())
+        name = profile_name(profile.batch_id, profile.run)
+        if not create(self.profiles, name, profile.to_json().encode()):
+            raise FileExistsError(f"{self.profiles.where(name)} was pinned already, by a run of the same number")

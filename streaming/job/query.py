@@ -28,7 +28,8 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
     keyed = keyed_records(raw, job.decode, job.meta.labels)
     if job.index is not None:
         return _start(keyed, job, sink)
-    tag = make_tag_function(TagSpec(job.layout, job.profiles_dir, job.run, job.crash, job.meta.shuffle_partitions))
+    lanes = job.meta.shuffle_partitions
+    tag = make_tag_function(TagSpec(job.layout, job.profiles, job.run, job.run_owner, job.crash, lanes))
     located = keyed.groupBy("kg").applyInPandasWithState(
         tag, LOCATED_SQL, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )
@@ -37,7 +38,7 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:
     writer = rows.writeStream.foreachBatch(sink).outputMode("append")
-    writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.checkpoint)
+    writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.root.files.root)
     if job.options.continuous:
         writer = writer.trigger(processingTime=f"{job.options.min_sync_interval_seconds} seconds")
     else:
@@ -57,7 +58,8 @@ def run_to_end(query: StreamingQuery, job: JobContext, sink: BatchSink, monitor:
                 raise sink.failure from None
             raise
         monitor.tick(query)
-        job.crash.reach_logged("commit_log", newest_batch(job.checkpoint, "commits"))
+        if job.crash.point == "commit_log":
+            job.crash.reach_logged("commit_log", newest_batch(job.root.files, "commits"))
         if ended:
             return
         if job.stop.requested and sink.pause_between_batches():

@@ -47,7 +47,7 @@ class WriteSpec:
     avro_json: str
     options: WriterOptions
     decode: DecodeSpec
-    quarantine_dir: str
+    quarantine: Storage
     topic: str
     crash: CrashPlan
     replay: bool = False
@@ -80,7 +80,7 @@ def _write_rows(spec: WriteSpec, rows: pa.Table) -> list[tuple[str, str]]:
     is_bad = rows["op"].to_numpy() == OP_BAD
     if is_bad.any():
         bad, rows = rows.filter(pa.array(is_bad)), rows.filter(pa.array(~is_bad)).combine_chunks()
-        path = write_quarantine(spec.quarantine_dir, spec.batch_id, context.partitionId(), _bad_rows(bad, spec.topic))
+        path = write_quarantine(spec.quarantine, spec.batch_id, context.partitionId(), _bad_rows(bad, spec.topic))
         out.append((QUARANTINE_STATUS, json.dumps({"path": path, "records": bad.num_rows})))
     if rows.num_rows and not spec.replay:
         out += _write_files(spec, rows, context)

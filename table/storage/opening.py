@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from tagstream.table.errors import ConfigError
@@ -20,6 +21,11 @@ def open_storage(url: str) -> Storage:
     if opener is None:
         raise ConfigError(f"{url}: the file system {scheme}:// is not supported; use a local or mounted (POSIX) path")
     return opener(url)
+
+
+def unsynced(storage: Storage) -> Storage:
+    """The same files for what need not outlive the machine: no disk is waited for where there is one."""
+    return replace(storage, sync=False) if isinstance(storage, PosixStorage) else storage
 
 
 def _posix(url: str) -> Storage:

@@ -70,10 +70,15 @@ class PosixStorage:
             return ()
 
     def walk_files(self, rel: str) -> Iterator[str]:
-        """Names of all files below a folder."""
-        for entry in self.list(rel):
-            child = f"{rel}/{entry.name}" if rel else entry.name
-            if entry.is_dir:
+        """Names of all files below a folder; no file is looked at."""
+        try:
+            with os.scandir(self.where(rel)) as entries:
+                found = sorted((e.name, e.is_dir()) for e in entries if not _is_hidden(e.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name, is_dir in found:
+            child = f"{rel}/{name}" if rel else name
+            if is_dir:
                 yield from self.walk_files(child)
             else:
                 yield child
@@ -214,6 +219,17 @@ class PosixStorage:
                 continue
             return
         shutil.rmtree(target, ignore_errors=True)
+
+    def clear_scratch(self, rel: str, before_ms: int) -> int:
+        """Remove old hidden files."""
+        found = 0
+        for folder, _, names in os.walk(self.where(rel)):
+            for path in (os.path.join(folder, name) for name in names if name.startswith(_TEMP_PREFIX)):
+                with suppress(FileNotFoundError):  # its writer has ended just now
+                    if os.stat(path).st_mtime_ns < before_ms * 1_000_000:
+                        os.unlink(path)
+                        found += 1
+        return found
 
     def _numbers(self, rel: str) -> builtins.list[int]:
         folder, _, name = rel.rpartition("/")

@@ -155,3 +155,7 @@ class Storage(Protocol):
     def delete_tree(self, rel: str) -> None:
         """Remove a folder and all below it; a missing one is fine. The root itself is refused by ValueError."""
         ...
+
+    def clear_scratch(self, rel: str, before_ms: int) -> int:
+        """Remove what killed writers left below a folder and no listing shows, if older than ``before_ms``; how many."""
+        ...

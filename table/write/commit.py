@@ -43,6 +43,9 @@ from tagstream.table.write.markers import (
 _FILES_KEY, _STAGED = "tagstream.data.files", "staged"
 _THREADS = 16
 
+# Extra metadata of an inflight file of this project: what began it, so that a later run knows it for its own leftover.
+WRITER_KEY = "tagstream.writer"
+
 
 def request(table: HoodieTable, instant: str, action: str) -> None:
     """Step 1. InstantConflictError when the instant is taken."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
+from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 
 HOUR = 3_600_000
@@ -15,7 +16,7 @@ START = 1_767_225_600_000
 
 def test_outlived_keys_are_inserted_anew_and_swept(tmp_path: Path) -> None:
     layout = StateLayout(
-        str(tmp_path / "d"), str(tmp_path / "l"), ttl_ms=2 * HOUR, snapshot_every=3, durable_fsync=False
+        PosixStorage(str(tmp_path / "d"), sync=False), str(tmp_path / "l"), ttl_ms=2 * HOUR, snapshot_every=3
     )
     pointer = None
     steps = [(0, "old"), (1, "touched"), (2, "touched"), (3, "old"), (4, "touched"), (7, "new"), (8, "new")]
