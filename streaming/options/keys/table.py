@@ -167,7 +167,9 @@ TABLE_KEYS = (
         "hoodie.table.ordering.fields",
         Kind.LIST,
         "The field whose greater value is the newer event (one field). "
-        "Without it the position in the source decides, which files do not have: they need one.",
+        "Without it the position in the source decides, which files do not have: they need one. A decimal "
+        "of a merge-on-read table has at most 15 digits before the point and 15 after it, which is what a delete in a log "
+        "file holds: a type with more after it is refused, a record with more before it is quarantined.",
         default=(),
         flag="--source-ordering-field",
         section=_TABLE,
