@@ -25,6 +25,7 @@ from tagstream.admin.index.load import Carrier
 from tagstream.admin.index.verify import KINDS, Comparison, committed_manifests
 from tagstream.admin.output import Fact, Output
 from tagstream.bootstrap.plan import plan_bootstrap
+from tagstream.state.durable.files import sync_file
 from tagstream.state.durable.generation import GenerationMarker
 from tagstream.state.durable.meta import CheckpointMeta, open_or_create_meta, read_meta
 from tagstream.state.layout import StateLayout
@@ -32,6 +33,7 @@ from tagstream.streaming.batch.commit_record import CommitRecord, parse
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.recovery.cover_plan import next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
+from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import Takeover, read_takeover, write_takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant
@@ -43,11 +45,12 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
     begun = clock_ms()
     table = HoodieTable.open(arguments.target_base_path)
     source = existing_checkpoint(arguments.checkpoint_dir)
+    check_table(source, table.base_path)
     with _alone(table, clock_ms, "rescale") as lease:
         timeline = table.timeline()
         newest = _at_rest(table, timeline, source)
         names = committed_manifests(table, timeline, source)
-        with open_index(source, names) as index, _new_checkpoint(arguments.to_checkpoint_dir) as new:
+        with open_index(source, names) as index, _new_checkpoint(table, arguments.to_checkpoint_dir) as new:
             if index.heads.batch_id != newest.batch_id:
                 raise AdminError(
                     f"the index in {source} ends with batch {index.heads.batch_id}, the newest commit of table "
@@ -61,8 +64,8 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
                 with index.group(label) as store:
                     for entries in entries_of(store, index.layout, label):
                         carrier.add(entries)
-            loaded = new.finish(carrier, table, timeline, index.partition_regex)
-            new.publish(lease, table, timeline)
+            loaded = new.finish(carrier, timeline, index.partition_regex)
+            new.publish(lease, timeline)
     _report(out, new, loaded, (clock_ms() - begun) / 1000)
     return 0
 
@@ -73,7 +76,7 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
     path = os.path.abspath(arguments.source)
     info = read_info(path)
     table = HoodieTable.open(arguments.target_base_path)
-    with _alone(table, clock_ms, "index import") as lease, _new_checkpoint(arguments.to_checkpoint_dir) as new:
+    with _alone(table, clock_ms, "index import") as lease, _new_checkpoint(table, arguments.to_checkpoint_dir) as new:
         plan = plan_bootstrap(table)
         groups = arguments.key_groups or info.key_groups
         new.create(info, groups, arguments.shuffle_partitions or info.shuffle_partitions)
@@ -82,7 +85,7 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
         out.progress(f"reading {path}")
         for entries in imported_entries(path, info, new.layout, there, begun):
             carrier.add(entries)
-        loaded = new.finish(carrier, table, plan.timeline, ".*")
+        loaded = new.finish(carrier, plan.timeline, ".*")
         with open_index(new.building) as index:
             comparison = Comparison(index, plan, out.progress)
             first = next(iter(list(comparison.differences(1))), None)
@@ -93,7 +96,7 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
                 f"{first[1]!r}). Export an index that does, or start with a new checkpoint: the index is then loaded from "
                 "the table"
             )
-        new.publish(lease, table, plan.timeline)
+        new.publish(lease, plan.timeline)
     _report(out, new, loaded, (clock_ms() - begun) / 1000)
     return 0
 
@@ -160,6 +163,7 @@ def _record(table: HoodieTable, timeline: Timeline, instant: Instant) -> CommitR
 class _NewCheckpoint:
     """A checkpoint in the making. ``building`` is its folder until it is whole, ``scratch`` one on the local disk."""
 
+    table: HoodieTable
     path: str
     building: str
     scratch: str
@@ -183,6 +187,8 @@ class _NewCheckpoint:
             stream_id=like.stream_id,
             ordering=like.ordering,
             global_index=like.global_index,
+            table_name=self.table.config.name,
+            table_path=self.table.base_path,
             explicit=("spark.sql.shuffle.partitions", "index.key.groups"),
         )
 
@@ -191,35 +197,29 @@ class _NewCheckpoint:
         assert self.meta is not None
         return Carrier(self.layout, self.meta.labels, os.path.join(self.scratch, "records"), progress)
 
-    def finish(
-        self, carrier: Carrier, table: HoodieTable, timeline: Timeline, partition_regex: str
-    ) -> GenerationMarker:
+    def finish(self, carrier: Carrier, timeline: Timeline, partition_regex: str) -> GenerationMarker:
         """Load the index and record what it covers."""
         assert self.meta is not None
         covered = tuple(i.time for i in timeline.completed_writes)
-        loaded = carrier.load(table.base_path, covered, partition_regex)
-        self.offsets = _offsets(table, timeline, self.meta.stream_id)
+        loaded = carrier.load(self.table.base_path, covered, partition_regex)
+        self.offsets = _offsets(self.table, timeline, self.meta.stream_id)
         write_takeover(self.building, Takeover(loaded.generation))
         return loaded
 
-    def publish(self, lease: LeaseKeeper, table: HoodieTable, timeline: Timeline) -> None:
+    def publish(self, lease: LeaseKeeper, timeline: Timeline) -> None:
         """Give the whole checkpoint its name, if the table is still what it was."""
         lease.check()
-        if table.timeline().completed_writes != timeline.completed_writes:
-            raise AdminError(f"table {table.base_path} was written to meanwhile; end that writer and begin again")
+        if self.table.timeline().completed_writes != timeline.completed_writes:
+            raise AdminError(f"table {self.table.base_path} was written to meanwhile; end that writer and begin again")
         try:
             os.rename(self.building, self.path)
         except OSError as e:
             raise AdminError(f"{self.path} was made by another process meanwhile ({e}); give another folder") from e
-        parent = os.open(os.path.dirname(self.path), os.O_RDONLY)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
+        sync_file(os.path.dirname(self.path), True)
 
 
 @contextmanager
-def _new_checkpoint(url: str) -> Iterator[_NewCheckpoint]:
+def _new_checkpoint(table: HoodieTable, url: str) -> Iterator[_NewCheckpoint]:
     """A folder for a new checkpoint; nothing is left of one that did not become whole."""
     path = checkpoint_path(url)
     if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
@@ -229,7 +229,7 @@ def _new_checkpoint(url: str) -> Iterator[_NewCheckpoint]:
     os.makedirs(building)
     scratch = tempfile.mkdtemp(prefix="tagstream-rescale-")
     try:
-        yield _NewCheckpoint(path, building, scratch)
+        yield _NewCheckpoint(table, path, building, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         shutil.rmtree(building, ignore_errors=True)

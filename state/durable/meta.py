@@ -14,7 +14,7 @@ from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import OrderingKind
 from tagstream.state.store.codec import FORMAT_VERSION
 
-META_VERSION = 1
+META_VERSION = 2  # 1 did not name the table
 STATE_INDEX, TABLE_INDEX = "state", "table"
 
 # Field -> the option that sets it; None: it follows from the table and the source.
@@ -31,12 +31,21 @@ _DEFAULTED = ("shuffle_partitions", "key_groups")
 
 
 @dataclass(frozen=True)
+class BoundTo:
+    """The table that a checkpoint is of: its name, its base path, and where the checkpoint was when that was noted."""
+
+    name: str
+    path: str
+    checkpoint: str
+
+
+@dataclass(frozen=True)
 class CheckpointMeta:
     """The fixed choices of a checkpoint. `labels[i]` is the label of the keys with `crc32(key) % key_groups == i`.
 
     `index`: whether the places of keys are Spark's state or are looked up in the table (every pull-type index): a query of
     one kind can't go on as the other. `stream_id` is empty while only an index was loaded: the first stream on the
-    checkpoint gives it its name.
+    checkpoint gives it its name. `table` is None in a file of version 1, until the next start.
     """
 
     key_groups: int
@@ -47,6 +56,7 @@ class CheckpointMeta:
     global_index: bool
     record_format: int = FORMAT_VERSION
     index: str = STATE_INDEX
+    table: BoundTo | None = None
 
 
 def meta_path(checkpoint: str) -> str:
@@ -61,8 +71,10 @@ def read_meta(checkpoint: str) -> CheckpointMeta:
         with open(path, encoding="utf-8") as f:
             doc: dict[str, Any] = json.load(f)
         version = doc.pop("version", None)
-        if version == META_VERSION and doc["record_format"] == FORMAT_VERSION:
+        if version in (1, META_VERSION) and doc["record_format"] == FORMAT_VERSION:
             doc["labels"] = tuple(doc["labels"])
+            if version != 1:
+                doc["table"] = BoundTo(**doc["table"])
             return CheckpointMeta(**doc)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise StateError(
@@ -82,6 +94,8 @@ def open_or_create_meta(
     stream_id: str,
     ordering: OrderingKind,
     global_index: bool,
+    table_name: str,
+    table_path: str,
     explicit: Collection[str] = (),
     index: str = STATE_INDEX,
 ) -> CheckpointMeta:
@@ -90,8 +104,10 @@ def open_or_create_meta(
     `explicit` names the options that the user gave: a number of key groups or shuffle partitions that is only a
     default of this machine gives way to the checkpoint's. Everything else must agree; StateError names what does not.
     An empty `stream_id` agrees with every one, and a checkpoint without one takes the first that is given.
+    The table is noted and not compared: whether another one may take the checkpoint over, the caller has found out.
     """
     path = meta_path(checkpoint)
+    table = BoundTo(table_name, table_path, checkpoint)
     if not os.path.exists(path):
         wanted = CheckpointMeta(
             key_groups,
@@ -101,6 +117,7 @@ def open_or_create_meta(
             ordering,
             global_index,
             index=index,
+            table=table,
         )
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _write(path, wanted, _link_new)
@@ -124,10 +141,10 @@ def open_or_create_meta(
                 f"{path} fixes {name} as {getattr(found, name)!r}, but {option or 'the table'} now says {value!r}; "
                 "go back to that value, or start with a new checkpoint"
             )
-    if stream_id and not found.stream_id:
-        found = replace(found, stream_id=stream_id)
-        _write(path, found, os.replace)  # the caller holds the table's lease: no other start does the same
-    return found
+    now = replace(found, stream_id=stream_id or found.stream_id, table=table)
+    if now != found:
+        _write(path, now, os.replace)  # the caller holds the table's lease: no other start does the same
+    return now
 
 
 def _write(path: str, meta: CheckpointMeta, publish: Callable[[str, str], None]) -> None:

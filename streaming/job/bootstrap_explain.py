@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from pathlib import Path
 from typing import TextIO
 
 from tagstream.bootstrap.catch_up import plan_catch_up
@@ -17,12 +16,14 @@ from tagstream.state.durable.meta import meta_path, read_meta
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.job.bootstrap_only import stream_problem
 from tagstream.streaming.job.dry_run_page import Page
+from tagstream.streaming.job.job import checkpoint_folder
 from tagstream.streaming.job.table_match import check_options, new_config, stream_schema
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.report import size
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked
+from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.table.errors import TableNotFoundError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -35,7 +36,8 @@ def explain_start(options: Options, out: TextIO) -> bool:
 
     What is wrong with the options or the table's format is raised, as a start would raise it.
     """
-    checkpoint = str(Path(options.checkpoint_dir.removeprefix("file://")).absolute())
+    checkpoint = checkpoint_folder(options)
+    taken_over = check_table(checkpoint, options.target_base_path)
     try:
         table = HoodieTable.open(options.target_base_path)
     except TableNotFoundError:
@@ -53,6 +55,8 @@ def explain_start(options: Options, out: TextIO) -> bool:
     timeline = table.timeline()
     _table_rows(page, options, table, timeline)
     _checkpoint_rows(page, checkpoint)
+    if taken_over is not None:
+        page.row("taken over", taken_over)
     would, fine = _decide(page, options, table, timeline, checkpoint)
     page.row("would do", would)
     page.write(out)

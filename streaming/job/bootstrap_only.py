@@ -13,13 +13,14 @@ from pyspark.sql import SparkSession
 from tagstream.index.family.registry import STATE
 from tagstream.state.durable.generation import read_marker
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.job.job import make_context, spark_conf
+from tagstream.streaming.job.job import checkpoint_folder, make_context, spark_conf
 from tagstream.streaming.job.session import start_session
 from tagstream.streaming.job.table_match import check_options, stream_schema
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
+from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.table.errors import UnsupportedTableError
@@ -52,6 +53,7 @@ def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Cal
 
 def open_existing(options: Options) -> HoodieTable:
     """The table that the options name, held against them; warns when a stream into it will be refused."""
+    check_table(checkpoint_folder(options), options.target_base_path)
     table = HoodieTable.open(options.target_base_path)
     check_options(options, table.config)
     problem = stream_problem(table)

@@ -30,6 +30,7 @@ from tagstream.streaming.progress.metrics import Metrics
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
+from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
@@ -73,6 +74,7 @@ def open_table(options: Options, now_ms: int) -> HoodieTable:
             "a metadata table up to date, and a stale one hides rows from readers; set it to false (one that exists is "
             "then dropped, and Hudi builds it again when it writes)"
         )
+    check_table(checkpoint_folder(options), options.target_base_path)  # before a table is made
     table = open_or_create(options, now_ms)
     # A metadata table is dropped, but only once it is certain that the job can run.
     table.without_metadata_table().check_writable()
@@ -141,10 +143,13 @@ def make_context(
     clock_ms: Callable[[], int],
 ) -> JobContext:
     """Everything the run works with; the checkpoint's fixed choices are made here at its first start."""
-    checkpoint = str(Path(options.checkpoint_dir.removeprefix("file://")).absolute())
+    checkpoint = checkpoint_folder(options)
+    taken_over = check_table(checkpoint, table.base_path)
+    if taken_over is not None:
+        LOG.warning("%s", taken_over)
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
-    meta = _open_meta(options, checkpoint, spark, decode)
+    meta = _open_meta(options, checkpoint, spark, table, decode)
     run = next_run(checkpoint)
     index = make_index(options.index, table.config.record_key_fields)
     base_only = options.inserts_to_base_files or options.op == INSERT_OVERWRITE
@@ -209,7 +214,14 @@ def next_run(checkpoint: str) -> int:
         return number
 
 
-def _open_meta(options: Options, checkpoint: str, spark: SparkSession, decode: DecodeSpec) -> CheckpointMeta:
+def checkpoint_folder(options: Options) -> str:
+    """The absolute path of ``--checkpoint-dir``."""
+    return str(Path(options.checkpoint_dir.removeprefix("file://")).absolute())
+
+
+def _open_meta(
+    options: Options, checkpoint: str, spark: SparkSession, table: HoodieTable, decode: DecodeSpec
+) -> CheckpointMeta:
     if query_id(checkpoint) is not None and not Path(checkpoint, "tagstream", "meta.json").exists():
         raise CheckpointError(
             f"{checkpoint} is the checkpoint of another Spark query (it has no tagstream/meta.json); "
@@ -224,6 +236,8 @@ def _open_meta(options: Options, checkpoint: str, spark: SparkSession, decode: D
         ordering=decode.ordering_kind,
         # A pull-type index finds its keys in the table at every batch: which one it is may change.
         global_index=options.index_global_enabled,
+        table_name=table.config.name,
+        table_path=table.base_path,
         explicit=options.explicit,
         index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
     )
