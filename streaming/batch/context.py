@@ -44,6 +44,7 @@ class JobContext:
     commits of this query that Spark may run again. ``instant``: the write that this process
     began last. ``index``: the pull-type index that tags in the sink, None for the state index. ``starting_offsets``:
     Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned last.
+    ``partition_depth``: of the table's partitions, None where it need not be looked at or no commit tells it yet.
     """
 
     options: Options
@@ -74,6 +75,7 @@ class JobContext:
     last_records: int = 0
     last_file_groups: int = 0
     profile: WriteProfile | None = None
+    partition_depth: int | None = None
 
     @property
     def action(self) -> str:
@@ -190,6 +192,7 @@ class JobContext:
             labels=self.meta.labels,
             generation=self.generation if generation is None else generation,
             epoch=self.index_epoch if index_epoch is None else index_epoch,
+            partition_depth=self.partition_depth,
             **more,
         )
         self.profile = profile

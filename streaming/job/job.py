@@ -15,6 +15,7 @@ from tagstream.state.durable.meta import STATE_INDEX, TABLE_INDEX, CheckpointMet
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
 from tagstream.streaming.batch.epoch import query_id
+from tagstream.streaming.commit.partition_depth import find_depth
 from tagstream.streaming.commit.pull_start import start_index
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.crash import CrashPlan
@@ -109,6 +110,7 @@ def stream(
                 job.table = _drop_metadata_table(job.table, clock_ms())
             job.table.check_writable()
             job.small_files.load(job.table.view())
+            find_depth(job)
             start_index(job, spark)
             sink = BatchSink(job, monitor.on_report)
             query = start_query(spark, job, sink)

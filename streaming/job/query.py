@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -14,7 +17,7 @@ from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.source.source import keyed_records, raw_records
 from tagstream.streaming.tag.located import LOCATED_SQL
-from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function
+from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function, profile_path, read_profile
 
 POLL_S = 0.5
 
@@ -25,7 +28,11 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
     With a pull-type index the plan ends with the keys, and the sink tags them.
     """
     raw = raw_records(spark, job.options, job.starting_offsets)
-    keyed = keyed_records(raw, job.decode, job.meta.labels)
+    depth = job.partition_depth
+    if depth is None and job.decode.depth_is_open:
+        keyed = keyed_records(raw, job.decode, job.meta.labels, DepthOfBatch(job.profiles_dir, job.run))
+    else:
+        keyed = keyed_records(raw, job.decode, job.meta.labels, depth)
     if job.index is not None:
         return _start(keyed, job, sink)
     tag = make_tag_function(TagSpec(job.layout, job.profiles_dir, job.run, job.crash, job.meta.shuffle_partitions))
@@ -33,6 +40,23 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
         tag, LOCATED_SQL, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )
     return _start(located, job, sink)
+
+
+@dataclass(frozen=True)
+class DepthOfBatch:
+    """Tells a task how deep the table's partitions are, from its batch's profile: every attempt is told the same.
+
+    For a query that began on a table without commits. Once it is known, a query is given the number itself.
+    """
+
+    profiles_dir: str
+    run: int
+
+    def __call__(self) -> int | None:
+        context = TaskContext.get()
+        assert context is not None
+        batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        return read_profile(profile_path(self.profiles_dir, batch_id, self.run)).partition_depth
 
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:

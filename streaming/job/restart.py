@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from tagstream.state.errors import IndexDamagedError
 from tagstream.streaming.commit.sink import BatchSink
+from tagstream.streaming.errors import PartitionDepthError
 from tagstream.streaming.job.failure import own_errors
 from tagstream.table.errors import ForeignCommitError, InstantConflictError
 
 _MOST = 5
+_AGAIN = frozenset(e.__name__ for e in (ForeignCommitError, InstantConflictError, PartitionDepthError))
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,8 @@ def restart_after(error: Exception, sink: BatchSink, before: Restart | None) -> 
     texts = dict(found)
     if IndexDamagedError.__name__ in names:
         rebuild, why = True, texts[IndexDamagedError.__name__]
-    elif names & {ForeignCommitError.__name__, InstantConflictError.__name__}:
-        rebuild, why = (
-            False,
-            next(t for n, t in found if n in (ForeignCommitError.__name__, InstantConflictError.__name__)),
-        )
+    elif names & _AGAIN:
+        rebuild, why = False, next(t for n, t in found if n in _AGAIN)
     else:
         return None
     count = 1 if before is None or sink.committed else before.count + 1

@@ -93,6 +93,23 @@ class DecodeSpec:
         """How the state keeps ordering values; StateError for a type that can't be one."""
         return ordering_kind(self.ordering_type)
 
+    @property
+    def key_generator_rules(self) -> KeyGenerator:
+        """The rules that make keys of rows."""
+        return KeyGenerator.create(
+            self.key_generator,
+            self.record_key_fields,
+            self.partition_fields,
+            self.hive_style,
+            self.url_encode,
+            name_single_key=self.name_single_key,
+        )
+
+    @property
+    def depth_is_open(self) -> bool:
+        """Whether the values of records decide how many folders deep a partition lies."""
+        return self.key_generator_rules.depth(self.schema) is None
+
     def ordering_values(self, codes: pa.Array, natural: pa.Array) -> pa.Array:
         """Ordering codes as the column's own values, null where ``natural``: what delete blocks carry.
 
@@ -116,17 +133,9 @@ class DecodeSpec:
 @lru_cache(maxsize=2)
 def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
     """The decoder of a spec; a worker process keeps it from batch to batch."""
-    generator = KeyGenerator.create(
-        spec.key_generator,
-        spec.record_key_fields,
-        spec.partition_fields,
-        spec.hive_style,
-        spec.url_encode,
-        name_single_key=spec.name_single_key,
-    )
     return KeyDecoder(
         spec.schema,
-        generator,
+        spec.key_generator_rules,
         spec.ordering_field,
         spec.global_index,
         avro_defaults(spec.defaults_json),

@@ -30,6 +30,7 @@ class WriteProfile:
     driver's clock when the profile was written (epoch milliseconds); nothing in a task reads a clock of its own.
     `manifest` (replay only) maps a group label to the JSON of the delta that the commit on the timeline was made with;
     a group that had none is absent. `generation` and `epoch` say which bootstrap and which catch-up the index is at.
+    `partition_depth`: folders from the base path to a partition, None while no commit tells.
     """
 
     table_name: str
@@ -46,6 +47,7 @@ class WriteProfile:
     records_per_new_file: int = 122_880
     small_files: dict[str, tuple[SmallFile, ...]] = field(default_factory=dict)
     manifest: dict[int, str] = field(default_factory=dict)
+    partition_depth: int | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):

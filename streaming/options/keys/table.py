@@ -106,7 +106,10 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.datasource.write.partitionpath.urlencode",
         Kind.BOOL,
-        "Special characters of a partition value become `%XX`. Without it `/` in a value makes folder levels.",
+        "Special characters of a partition value become `%XX`. Without it `/` in a value makes folder levels. "
+        "All partitions of a table are equally deep, as those of its newest commit are, or in a new table those of most "
+        "records of the first batch: readers do not find a partition inside another. A record that comes with another "
+        "depth is quarantined.",
         default=False,
         section=_TABLE,
     ),

@@ -66,13 +66,14 @@ class KeyDecoder:
         self._text_ordering = ordering_kind(ordering_type) == "bytes"
         self._greatest = greatest_decimal(ordering_type) if merge_on_read and ordering_type is not None else None
 
-    def keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def keys(self, batch: pa.RecordBatch, partition_depth: int | None = None) -> pa.RecordBatch:
         """One row per record of ``batch`` (``key, value, src, pos_hi, pos_lo``), without the blank lines of files.
 
         Columns: ``skey`` (the state's key; the message key of a bad record), ``part``, ``ord`` (order-preserving int64,
         binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, 8 bad),
         ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all nullable; of no use where bad),
-        ``value`` (the bytes of a bad record, else null), ``reason`` (why bad, else null).
+        ``value`` (the bytes of a bad record, else null), ``reason`` (why bad, else null). ``partition_depth``: of the
+        table's partitions, where it is known; a path of another one is bad.
         """
         batch = _without_blank_lines(batch)
         rows, reason = self._keys.decode(batch.column("value"))
@@ -81,7 +82,8 @@ class KeyDecoder:
         deleted = _mask(rows.column(DELETED))
         no_part = self._no_partition(parts, deleted)
         no_order, ordering = self._order(rows)
-        reason = pc.coalesce(reason, pc.if_else(pa.array(no_part), pa.scalar(None, _TEXT), check_partition_path(parts)))
+        path_faults = check_partition_path(parts, partition_depth, len(self._generator.partition_fields))
+        reason = pc.coalesce(reason, pc.if_else(pa.array(no_part), pa.scalar(None, _TEXT), path_faults))
         if self._ordering is not None:
             missing = pc.if_else(
                 pa.array(no_order & ~deleted), f"ordering field {self._ordering} is null", pa.scalar(None, _TEXT)

@@ -82,6 +82,16 @@ def test_ordering_values() -> None:
     assert one(b'{"id":"k","day":"d"}', ordering=None)["flags"] == 0
 
 
+def test_a_path_of_another_depth_is_bad_once_the_depth_is_known() -> None:
+    records = batch(*(f'{{"id":"k","day":"{day}","ts":1}}'.encode() for day in ("a", "a/b")))
+    assert decoder().keys(records).column("flags").to_pylist() == [0, 0]
+    rows = decoder().keys(records, 1).to_pylist()
+    assert [row["flags"] for row in rows] == [0, BAD]
+    assert rows[1]["reason"].startswith("partition path 'a/b' is 2 folders deep")
+    delete = batch(b'{"id":"k","_hoodie_is_deleted":true}')  # takes its partition from the index
+    assert decoder().keys(delete, 3).column("flags").to_pylist() == [DELETE | NO_ORDERING | NO_PARTITION]
+
+
 @pytest.mark.parametrize(
     ("digits", "scale", "good", "bad"),
     [
