@@ -58,7 +58,7 @@ def cover_table(job: JobContext, spark: SparkSession, *, running: bool = False, 
             job.index_epoch = len(complete_epochs(job.layout, job.generation))
             job.covered = frozenset(i.time for i in timeline.completed_writes)
             job.loaded, job.batches = step.found.loaded, step.found.batches
-            job.starting_offsets = starting_offsets(job, timeline) if new and job.covered else None
+            job.starting_offsets = starting_offsets(job, spark, timeline) if new and job.covered else None
             return
         _do(job, spark, state, step)
     raise IndexCoverageError(
