@@ -57,3 +57,11 @@ class ForeignCommitError(TableError):
 
 class StaleVersionError(TableError):
     """A compare-and-swap named a version that is not the newest any more: another process wrote first."""
+
+
+class PendingClusteringError(TableError):
+    """A batch has rows for a file group that another writer's pending clustering (``instant``) is moving elsewhere."""
+
+    def __init__(self, text: str, instant: str) -> None:
+        super().__init__(text)
+        self.instant = instant

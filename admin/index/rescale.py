@@ -154,7 +154,7 @@ def _at_rest(table: HoodieTable, timeline: Timeline, checkpoint: Storage) -> Com
             "the table last"
         )
     files = starting_offsets_of(newest) is None
-    place = IndexPlace(root, layout, generation, RETAINED_BATCHES, files)
+    place = IndexPlace(root, layout, generation, RETAINED_BATCHES, files, newest.stream_id)
     step = next_step(place, table, timeline, state, taken)
     if step.kind != "nothing":
         raise AdminError(f"{step.why}. Run the stream on that checkpoint once, which mends it, then rescale")

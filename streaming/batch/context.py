@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,10 +26,13 @@ from tagstream.streaming.tag.tag import profile_name
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
-from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable, without_meta_fields
+from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
+from tagstream.table.write.commit import WRITER_KEY
 from tagstream.table.write.write_context import WriterOptions
 from tagstream.table.write.write_profile import WriteProfile
 
@@ -110,6 +114,22 @@ class JobContext:
     def quarantine(self) -> Storage:
         """Where bad records go."""
         return self.root.files.below(QUARANTINE)
+
+    def begun_by(self, batch_id: int) -> CommitMetadata:
+        """What the inflight file of a batch says, so that a later run knows it for a leftover of this project."""
+        writer = {"stream_id": self.meta.stream_id, "run": self.run, "batch_id": batch_id}
+        return CommitMetadata(extra={WRITER_KEY: json.dumps(writer, sort_keys=True)}, operation=self.options.op)
+
+    def take_schema(self, avro_json: str, defaults_json: str) -> None:
+        """Go on with another schema: another writer has added columns."""
+        self.avro_json = avro_json
+        self.decode = replace(self.decode, avro_json=avro_json, defaults_json=defaults_json)
+
+    def schema_differs(self, avro_json: str) -> bool:
+        """Whether a commit's schema has a column that this job's lacks, or has with another type."""
+        own = avro_to_arrow(self.avro_json)
+        other = avro_to_arrow(without_meta_fields(avro_json))
+        return any(f.name not in own.names or own.field(f.name).type != f.type for f in other)
 
     def pin_profile(self, epoch: Epoch, instant: str) -> None:
         """Write the profile of a batch that is about to run; once per batch and run."""

@@ -7,13 +7,14 @@ The steps of a batch; each is also a crash point of ``streaming.crash``:
 3. ``inflight``          the instant's inflight file exists: from here on leftovers can be rolled back by their markers
 4. ``delta_durable``     (tag stage) a key group's change of state is in the checkpoint
 5. ``state_committed``   Spark has committed the pointers of the batch's state version; no file of the table is written yet
-6. ``files_written``     every data file is written, each under a marker
-7. ``manifest_durable``  the batch manifest names the winning delta of every key group
-8. ``completed``         the completed instant was created exclusively: the batch is committed
-9. ``commit_log``        Spark's own commit log has the batch
+6. ``files_written``     every data file is staged, none is in its partition
+7. ``files_published``   the data files that the tasks' answers name have their names, which markers tell
+8. ``manifest_durable``  the batch manifest names the winning delta of every key group
+9. ``completed``         the completed instant was created exclusively: the batch is committed
+10. ``commit_log``       Spark's own commit log has the batch
 
-A crash before 8 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
-crash after 8 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
+A crash before 9 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
+crash after 9 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
 stateful operator (Spark needs that state version) with the deltas the commit was made with, and writes nothing.
 """
 
@@ -146,7 +147,8 @@ class BatchSink:
         crash.reach("profile_pinned", batch)
         protocol.request(job.table, instant, job.action)
         crash.reach("requested", batch)
-        protocol.inflight(job.table, instant, job.action)
+        protocol.inflight(job.table, instant, job.action, job.begun_by(batch))
+        job.lease.beat(instant)
         crash.reach("inflight", batch)
         clock.append(time.monotonic())
         outcome = self._run(rows, epoch, instant, replay=False)
@@ -157,12 +159,13 @@ class BatchSink:
         if job.index is not None and not job.index.update_in_tasks:
             job.index.update_location(written, instant)
         job.lease.check()
+        protocol.publish_files(job.table, instant, outcome.statuses)
+        crash.reach("files_published", batch)
         manifest = BatchManifest(
             epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
         )
         name = manifest.write(job.manifests)
         crash.reach("manifest_durable", batch)
-        protocol.reconcile(job.table, instant, outcome.statuses)
         record = CommitRecord(
             stream_id=job.meta.stream_id,
             query_id=epoch.query_id,
@@ -176,8 +179,16 @@ class BatchSink:
         metadata = CommitMetadata.build(
             outcome.statuses, extra, job.avro_json, job.options.op, replaced_groups(job, outcome.statuses)
         )
-        protocol.complete(job.table, instant, job.action, metadata, guard=self._guard.before_complete)
+        adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
+        protocol.complete(
+            job.table,
+            instant,
+            job.action,
+            metadata,
+            guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
+        )
         crash.reach("completed", batch)
+        job.lease.beat(None)
         self._guard.committed(instant)
         self.committed += 1
         if job.index is not None:

@@ -107,11 +107,13 @@ def _decide(
     taken = read_takeover(root)
     generation = taken.generation if taken is not None else 0
     files = options.source_class != "kafka"
+    pull = options.index.type != STATE
     try:
-        step = next_step(IndexPlace(root, layout, generation, RETAINED_BATCHES, files), table, timeline, state, taken)
+        place = IndexPlace(root, layout, generation, RETAINED_BATCHES, files, options.stream_id or "", pull)
+        step = next_step(place, table, timeline, state, taken)
     except IndexCoverageError as e:
         return f"end with an error: {e}", False
-    if options.index.type != STATE and step.kind != "retire":
+    if pull and step.kind not in ("retire", "reread"):
         own = (
             ""
             if FACTS[options.index.type].is_implicit_with_storage
@@ -140,7 +142,7 @@ def _decide(
         if not touched.too_big(read_meta(checkpoint).key_groups):
             _plan_rows(page, touched.plan)
             return f"catch the index up with {len(touched.touched):,} file groups, then {then}", True
-    if step.kind == "retire":
+    if step.kind in ("retire", "reread"):
         page.row("found", step.why)
         return (
             f"put Spark's part of the checkpoint aside, load the index from the table, then {then} where its newest commit "

@@ -25,13 +25,14 @@ from tagstream.streaming.job.query import run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, restart_after
 from tagstream.streaming.job.runs import claim_run
 from tagstream.streaming.job.session import fix_state_settings, start_session
-from tagstream.streaming.job.table_match import open_or_create, stream_schema
+from tagstream.streaming.job.table_match import columns_left_null, open_or_create, stream_schema
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.metrics import Metrics
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
+from tagstream.streaming.recovery.settle import settle, wait_for_clustering
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
@@ -108,10 +109,13 @@ def stream(
         restart: Restart | None = None
         while True:
             rebuild = restart.why if restart is not None and restart.rebuild else None
-            cover_table(job, spark, running=restart is not None, rebuild=rebuild)
+            if restart is not None:
+                _leave_to_others(job, restart)
+            cover_table(job, spark, rebuild=rebuild)
             if job.table.config.metadata_partitions:
                 job.table = _drop_metadata_table(job.table, clock_ms())
             job.table.check_writable()
+            _look_at_schema(job)
             job.small_files.load(job.table.view())
             start_index(job, spark)
             sink = BatchSink(job, monitor.on_report)
@@ -124,6 +128,7 @@ def stream(
                 if restart is None:
                     raise
                 LOG.warning("%s. The query starts again", restart.why)
+                job.lease.beat(None)
             finally:
                 query.stop()
             job.run_owner = _run_owner(clock_ms())
@@ -238,6 +243,32 @@ def _local_dir(options: Options, spark: SparkSession, base_path: str, checkpoint
     )
     names = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint))
     return os.path.join(root, *names)
+
+
+def _leave_to_others(job: JobContext, restart: Restart) -> None:
+    """Wait for a clustering that holds file groups of the batch, and a little longer the more often others were first."""
+    if restart.clustering is not None:
+        job.table = job.table.reload()
+        settle(job)  # our own part of the batch first, which the clustering must not wait for
+        wait_for_clustering(job, restart.clustering)
+    if restart.pause_s and job.stop.wait(restart.pause_s):
+        raise StopRequested(f"asked to end by {job.stop.signal_name} while other writers were at work")
+
+
+def _look_at_schema(job: JobContext) -> None:
+    """Another writer may have added columns: from now on they are part of what this job writes."""
+    avro_json, defaults_json = stream_schema(job.options, job.table)
+    left_null = columns_left_null(job.options, avro_json)
+    if left_null and (avro_json != job.avro_json or job.instant is None):
+        LOG.warning(
+            "table %s has columns that %s lacks (%s): they stay, and are null in the rows that this job writes; add them "
+            "to the schema file if the records have them",
+            job.table.base_path,
+            job.options.schema_file,
+            ", ".join(left_null),
+        )
+    if avro_json != job.avro_json:
+        job.take_schema(avro_json, defaults_json)
 
 
 def _drop_metadata_table(table: HoodieTable, now_ms: int) -> HoodieTable:

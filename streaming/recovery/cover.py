@@ -20,29 +20,44 @@ from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked, load_index
 from tagstream.streaming.recovery.retire import finish_retiring
 from tagstream.streaming.recovery.settle import settle
-from tagstream.streaming.recovery.takeover import Takeover, read_takeover, starting_offsets, write_takeover
+from tagstream.streaming.recovery.takeover import (
+    Takeover,
+    forget_resume,
+    read_resume,
+    read_takeover,
+    starting_offsets,
+    write_resume,
+    write_takeover,
+)
 
 LOG = logging.getLogger("tagstream")
 _TRIES = 10
 
 
-def cover_table(job: JobContext, spark: SparkSession, *, running: bool = False, rebuild: str | None = None) -> None:
-    """Bring index and table together. ``running``: the job has been at work already, so what is pending on the timeline
-    and not its own may be another writer's work of this moment. ``rebuild``: why the index is
-    to be loaded anew (a file of it is damaged).
+def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = None) -> None:
+    """Bring index and table together. ``rebuild``: why the index is to be loaded anew (a file of it is damaged).
 
     IndexCoverageError when that must not be done without a person.
     """
     job.go_on_at(finish_retiring(job.checkpoint))
     if not job.options.bootstrap_only:  # which leaves the table as it is, also one that cannot be written
-        settle(job, running=running)
+        settle(job)
     for _ in range(_TRIES):
         root = job.root.files
         state = CheckpointState.read(root)
         taken = read_takeover(root)
         job.generation = taken.generation if taken is not None else 0
         timeline = job.table.timeline()
-        index = IndexPlace(root, job.layout, job.generation, job.retain_batches, job.decode.files)
+        index = IndexPlace(
+            root,
+            job.layout,
+            job.generation,
+            job.retain_batches,
+            job.decode.files,
+            job.meta.stream_id,
+            pull=job.index is not None,
+            resuming=read_resume(job.checkpoint) is not None,
+        )
         new = state.query_id is None or state.planned is None
         if rebuild is not None and job.index is None:
             step, rebuild = CoverStep("load", rebuild), None
@@ -55,11 +70,13 @@ def cover_table(job: JobContext, spark: SparkSession, *, running: bool = False, 
             step = CoverStep("load", f"the index in {root.root} was loaded with other options")
         else:
             step = next_step(index, job.table, timeline, state, taken)
-        if step.kind == "nothing" or (job.index is not None and step.kind != "retire"):
+        if step.kind == "nothing" or (job.index is not None and step.kind not in ("retire", "reread")):
             # A pull-type index asks the table itself, whoever wrote it.
             job.index_epoch = len(complete_epochs(job.layout, job.generation))
             job.covered = frozenset(i.time for i in timeline.completed_writes)
             job.loaded, job.batches = step.found.loaded, step.found.batches
+            if not new:
+                forget_resume(job.checkpoint)
             job.starting_offsets = starting_offsets(job, timeline) if new and job.covered else None
             return
         _do(job, spark, state, step)
@@ -75,7 +92,12 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
             f"{step.why}, and index.bootstrap.enabled=false: rows that the index does not know would be written a second "
             "time. Set it to true, or start with the checkpoint that wrote the table"
         )
-    if step.kind == "retire":
+    if step.kind == "reread":
+        write_resume(job.checkpoint, step.since)
+        if state.query_id is None:  # there is no query to put aside
+            LOG.warning("%s", step.why)
+            return
+    if step.kind in ("retire", "reread"):
         job.lease.check()
         before = job.root.files.root
         job.go_on_at(next_root(job.checkpoint, job.root, step.why))

@@ -43,7 +43,8 @@ class CheckpointState:
 class IndexPlace:
     """The index of a checkpoint's query at one generation. ``retain_batches``: manifests younger than that are all there.
 
-    ``root``: of the query. ``files``: the source is a folder of files, not Kafka.
+    ``root``: of the query. ``files``: the source is a folder of files, not Kafka. ``pull``: the keys are looked up in the
+    table, and so no commit is ever caught up with. ``resuming``: a new query is to read again what others took away.
     """
 
     root: Storage
@@ -51,6 +52,9 @@ class IndexPlace:
     generation: int
     retain_batches: int
     files: bool
+    stream_id: str = ""
+    pull: bool = False
+    resuming: bool = False
 
     @property
     def manifests(self) -> Storage:

@@ -19,7 +19,9 @@ from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
+_RESUME = "tagstream/resume.json"
 _VERSION = 2
+_RESUME_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,32 @@ def write_takeover(root: Storage, takeover: Takeover) -> None:
     root.replace(TAKEOVER, doc)
 
 
+def write_resume(checkpoint: Storage, start_offsets: Any) -> None:
+    """Keep where the next query must begin to read: our rows from there on were taken away by another writer."""
+    doc = json.dumps({"version": _RESUME_VERSION, "start_offsets": start_offsets}).encode()
+    checkpoint.replace(_RESUME, doc)
+
+
+def forget_resume(checkpoint: Storage) -> None:
+    """The query that began there has planned its first batch."""
+    checkpoint.delete(_RESUME)
+
+
+def read_resume(checkpoint: Storage) -> Any:
+    """Offsets that the next query must begin at; None where nothing says so."""
+    try:
+        doc = json.loads(checkpoint.read(_RESUME))
+        if doc["version"] == _RESUME_VERSION:
+            return doc["start_offsets"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as e:
+        raise CheckpointError(f"{checkpoint.where(_RESUME)} is damaged ({e!r}); restore it") from e
+    raise CheckpointError(
+        f"{checkpoint.where(_RESUME)} has another version than {_RESUME_VERSION}; run the program version that wrote it"
+    )
+
+
 def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
     """Where the newest commit of this stream (ours or HoodieStreamer's) ended, as Spark's JSON; None for files.
 
@@ -56,6 +84,9 @@ def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
     """
     if job.options.source_class != "kafka" or job.options.bootstrap_only:
         return None
+    resume = read_resume(job.checkpoint)
+    if resume is not None:
+        return json.dumps(resume or "earliest").strip('"')  # {}: the stream's first batch is read again
     for instant in reversed(timeline.completed_writes):
         extra = timeline.metadata(job.table.storage, instant).extra
         record = parse(extra)

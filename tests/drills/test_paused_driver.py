@@ -19,7 +19,7 @@ from tests.support.process import wait_for
 CHUNK = 150
 MIX = Mix(keys=600, partitions=300, tombstones=0.02)  # every batch has keys and file groups that no batch had before
 LEASE_MS = 60_000
-STEPS = ("files_written", "manifest_durable")
+STEPS = ("files_written", "files_published", "manifest_durable")
 GONE = ("taken over by another process", "rolled back by another process")
 
 

@@ -19,6 +19,7 @@ from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write import commit as protocol
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
+from tests.support.foreign_writer import ForeignWriter
 from tests.support.hudi_rs import read_table
 
 pytestmark = pytest.mark.spark
@@ -119,6 +120,16 @@ def test_a_new_column_comes_in_and_a_changed_one_does_not(case: StreamCase) -> N
     case.schema = {**ev.AVRO_SCHEMA, "fields": narrowed}
     with pytest.raises(ConfigError, match="column 'amount' is float, in the table it is double"):
         case.run()
-    case.schema = {**ev.AVRO_SCHEMA, "fields": fields[:-1]}
-    with pytest.raises(ConfigError, match="lacks the table's column 'note'"):
+    case.schema = {**ev.AVRO_SCHEMA, "fields": [f for f in fields if f["name"] != "id"]}
+    with pytest.raises(ConfigError, match="'id' is no column"):
         case.run()
+
+
+def test_a_column_that_only_the_table_has_stays(case: StreamCase, caplog: pytest.LogCaptureFixture) -> None:
+    ForeignWriter(case.table, note=True).upsert([ev.Event("theirs", "p0", 1, name="x")])
+    with caplog.at_level("WARNING", "tagstream"):
+        case.run()
+    assert sum("columns that" in r.message and "(note)" in r.message for r in caplog.records) == 1
+    rows = {r["id"]: r for r in read_table(case.table).to_pylist()}
+    assert rows["theirs"]["note"] == "x"
+    assert {r["note"] for k, r in rows.items() if k != "theirs"} == {None}

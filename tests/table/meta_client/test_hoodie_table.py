@@ -32,6 +32,7 @@ def test_a_table_stays_in_the_storage_it_was_opened_in(tmp_path: Path) -> None:
     table = HoodieTable.create(storage, CONFIG, 0)
     assert HoodieTable.open(storage).storage is storage
     assert table.reload().storage is storage
+    assert pickle.loads(pickle.dumps(table)).storage == storage  # noqa: S301 (what Spark does with it)
     assert HoodieTable.open(str(tmp_path / "t")).storage == PosixStorage(str(tmp_path / "t"))
 
 
