@@ -8,16 +8,14 @@ ordering value, so that a late event does not bring them back.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state.durable.delta import Change, apply_delta, write_delta
+from tagstream.state.durable.delta import Change, apply_deltas, write_delta
 from tagstream.state.durable.epoch import EpochMarker, SideRows, read_epoch_marker, read_side
-from tagstream.state.durable.files import write_new
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
@@ -28,6 +26,7 @@ from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag_batch import OBJECTS
+from tagstream.table.storage.create import create
 
 BOOLS = npt.NDArray[np.bool_]
 _EXAMPLES = 1_000
@@ -60,7 +59,7 @@ def catch_up(
         if change is not None:
             changed += len(change.keys)
             delta = write_delta(layout, label, batch_id, change, at.chain)
-            apply_delta(store, layout, label, delta)
+            apply_deltas(store, layout, label, [delta])
             at = replace(at, deltas=(*at.deltas, delta))
             meta = replace(change.meta, chain=delta.chain)
     return CaughtUp(at, meta, changed, twice)
@@ -206,5 +205,4 @@ def _list_doubled(
             })
         )  # fmt: skip
     folder = layout.epoch_dir(marker.generation, marker.epoch)
-    path = os.path.join(folder, f"{label}.twice.jsonl")
-    write_new(path, ("\n".join(lines) + "\n").encode(), 0, layout.durable_fsync)
+    create(layout.durable, f"{folder}/{label}.twice.jsonl", ("\n".join(lines) + "\n").encode())

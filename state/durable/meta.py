@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tagstream.state.durable.files import sync_file, temp_path
 from tagstream.state.errors import StateError
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import OrderingKind
 from tagstream.state.store.codec import FORMAT_VERSION
+from tagstream.table.storage.create import create
+from tagstream.table.storage.storage import Storage
 
+META_FILE = "tagstream/meta.json"
 META_VERSION = 1
 STATE_INDEX, TABLE_INDEX = "state", "table"
 
@@ -49,22 +50,16 @@ class CheckpointMeta:
     index: str = STATE_INDEX
 
 
-def meta_path(checkpoint: str) -> str:
-    """Where a checkpoint keeps it."""
-    return os.path.join(checkpoint, "tagstream", "meta.json")
-
-
-def read_meta(checkpoint: str) -> CheckpointMeta:
+def read_meta(checkpoint: Storage) -> CheckpointMeta:
     """The checkpoint's fixed choices; StateError when they are missing, damaged or of another version."""
-    path = meta_path(checkpoint)
+    path = checkpoint.where(META_FILE)
     try:
-        with open(path, encoding="utf-8") as f:
-            doc: dict[str, Any] = json.load(f)
+        doc: dict[str, Any] = json.loads(checkpoint.read(META_FILE))
         version = doc.pop("version", None)
         if version == META_VERSION and doc["record_format"] == FORMAT_VERSION:
             doc["labels"] = tuple(doc["labels"])
             return CheckpointMeta(**doc)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise StateError(
             f"{path} cannot be read ({e!r}); restore it from a copy, or start with a new checkpoint"
         ) from e
@@ -74,8 +69,21 @@ def read_meta(checkpoint: str) -> CheckpointMeta:
     )
 
 
+def new_meta(
+    key_groups: int,
+    shuffle_partitions: int,
+    stream_id: str,
+    ordering: OrderingKind,
+    global_index: bool,
+    index: str = STATE_INDEX,
+) -> CheckpointMeta:
+    """The choices of a new checkpoint, the key groups' labels among them."""
+    labels = balanced_labels(key_groups, shuffle_partitions)
+    return CheckpointMeta(key_groups, labels, shuffle_partitions, stream_id, ordering, global_index, index=index)
+
+
 def open_or_create_meta(
-    checkpoint: str,
+    checkpoint: Storage,
     *,
     shuffle_partitions: int,
     key_groups: int,
@@ -91,19 +99,10 @@ def open_or_create_meta(
     default of this machine gives way to the checkpoint's. Everything else must agree; StateError names what does not.
     An empty `stream_id` agrees with every one, and a checkpoint without one takes the first that is given.
     """
-    path = meta_path(checkpoint)
-    if not os.path.exists(path):
-        wanted = CheckpointMeta(
-            key_groups,
-            balanced_labels(key_groups, shuffle_partitions),
-            shuffle_partitions,
-            stream_id,
-            ordering,
-            global_index,
-            index=index,
-        )
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        _write(path, wanted, _link_new)
+    path = checkpoint.where(META_FILE)
+    if not checkpoint.exists(META_FILE):
+        wanted = new_meta(key_groups, shuffle_partitions, stream_id, ordering, global_index, index)
+        create(checkpoint, META_FILE, meta_bytes(wanted))  # another start that was first: its choices hold
     found = read_meta(checkpoint)
     given = {
         "shuffle_partitions": shuffle_partitions,
@@ -126,25 +125,12 @@ def open_or_create_meta(
             )
     if stream_id and not found.stream_id:
         found = replace(found, stream_id=stream_id)
-        _write(path, found, os.replace)  # the caller holds the table's lease: no other start does the same
+        checkpoint.replace(
+            META_FILE, meta_bytes(found)
+        )  # the caller holds the table's lease: no other start does the same
     return found
 
 
-def _write(path: str, meta: CheckpointMeta, publish: Callable[[str, str], None]) -> None:
-    folder = os.path.dirname(path)
-    temp = temp_path(folder, 0)
-    with open(temp, "x", encoding="utf-8") as f:
-        json.dump({"version": META_VERSION, **asdict(meta)}, f, indent=1)
-        f.flush()
-        os.fsync(f.fileno())
-    publish(temp, path)
-    sync_file(folder, True)
-
-
-def _link_new(temp: str, path: str) -> None:
-    try:
-        os.link(temp, path)
-    except FileExistsError:
-        pass  # another start was first: its choices hold, and are compared by the caller
-    finally:
-        os.unlink(temp)
+def meta_bytes(meta: CheckpointMeta) -> bytes:
+    """What the file holds."""
+    return json.dumps({"version": META_VERSION, **asdict(meta)}, indent=1).encode()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tagstream.state.durable.expected import short_chain
 from tagstream.state.durable.generation import starting_pointer
 from tagstream.state.errors import IndexDamagedError, StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
+from tagstream.state.tag.expected import short_chain
 from tagstream.table.write.write_profile import WriteProfile
 
 
@@ -29,7 +29,7 @@ def standing_of(data: bytes | None, label: int, profile: WriteProfile, layout: S
     fits = (void or not profile.chains_whole) if wanted is None else short_chain(at.chain) == wanted
     if not fits:
         raise IndexDamagedError(
-            f"key group {label} of {layout.durable_dir}: Spark's checkpoint has it at "
+            f"key group {label} of {layout.durable.root}: Spark's checkpoint has it at "
             f"{short_chain(at.chain) or 'the beginning'!r}, the commits before batch {profile.batch_id} left it at "
             f"{wanted or 'the beginning'!r}: another driver, which had stood still, wrote over Spark's state"
         )

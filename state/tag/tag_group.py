@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -260,8 +259,8 @@ def _replay(
     new = DeltaRef.from_json(text).adopt(at, label, profile.batch_id)
     for delta in new.deltas:
         if delta not in at.deltas:
-            path = os.path.join(layout.deltas_dir(label), delta.file)
-            read_checked(path, delta.size, delta.crc, label, f"delta of batch {delta.batch}")
+            path = f"{layout.deltas_dir(label)}/{delta.file}"
+            read_checked(layout.durable, path, delta.size, delta.crc, label, f"delta of batch {delta.batch}")
     return replace(_nothing(batch, layout, new.to_bytes()), delta=text)
 
 

@@ -40,6 +40,7 @@ from tagstream.streaming.commit.pull import located_rows, replaced_groups
 from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.progress.report import BatchReport
+from tagstream.streaming.write.quarantine import batch_folder
 from tagstream.streaming.write.write import (
     INDEX_STATUS,
     QUARANTINE_STATUS,
@@ -100,7 +101,7 @@ class BatchSink:
         """True when no batch runs and Spark has logged the last one: the query can be stopped without a replay."""
         if self._running.is_set():
             return False
-        done = newest_batch(self._job.checkpoint, "commits")
+        done = newest_batch(self._job.root.files, "commits")
         return self._last_batch is None or (done is not None and done >= self._last_batch)
 
     def _batch(self, rows: DataFrame, batch_id: int) -> None:
@@ -109,7 +110,7 @@ class BatchSink:
         if job.stop.requested:
             raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
         started = time.monotonic()
-        epoch = read_epoch(job.checkpoint, batch_id, files=job.decode.files)
+        epoch = read_epoch(job.root.files, batch_id, files=job.decode.files)
         found = self._guard.before_batch(epoch)
         if found is not None:
             outcome, report = self._replay(rows, epoch, found)
@@ -121,7 +122,7 @@ class BatchSink:
                 "%s keys that another writer wrote are live in another place of the table too; the newer one counts, all "
                 "are listed in %s/*.twice.jsonl",
                 f"{outcome.counts['twice']:,}",
-                job.layout.epoch_dir(job.generation, job.index_epoch),
+                job.layout.durable.where(job.layout.epoch_dir(job.generation, job.index_epoch)),
             )
         total = Counter[str]()
         for counts in self._groups.values():
@@ -147,7 +148,8 @@ class BatchSink:
         protocol.request(job.table, instant, job.action)
         crash.reach("requested", batch)
         job.lease.check()
-        protocol.inflight(job.table, instant, job.action)
+        protocol.inflight(job.table, instant, job.action, job.begun_by(batch))
+        job.lease.beat(instant)
         crash.reach("inflight", batch)
         job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
         clock.append(time.monotonic())
@@ -162,7 +164,7 @@ class BatchSink:
         manifest = BatchManifest(
             epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
         )
-        name = manifest.write(job.manifests_dir)
+        name = manifest.write(job.manifests)
         crash.reach("manifest_durable", batch)
         protocol.reconcile(job.table, instant, outcome.statuses)
         record = CommitRecord(
@@ -178,8 +180,16 @@ class BatchSink:
         metadata = CommitMetadata.build(
             outcome.statuses, extra, job.avro_json, job.options.op, replaced_groups(job, outcome.statuses)
         )
-        protocol.complete(job.table, instant, job.action, metadata, guard=self._guard.before_complete)
+        adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
+        protocol.complete(
+            job.table,
+            instant,
+            job.action,
+            metadata,
+            guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
+        )
         crash.reach("completed", batch)
+        job.lease.beat(None)
         self._guard.committed(instant)
         job.committed(outcome.deltas)
         self.committed += 1
@@ -256,7 +266,7 @@ class BatchSink:
         raise BadRecordsError(
             f"{outcome.counts['quarantined']} bad records in batch {epoch.batch_id} "
             f"({self._bad_records} in this run, {job.options.max_bad_records} allowed); nothing of the batch was "
-            f"committed. They are in {job.quarantine_dir}/batch={epoch.batch_id:020d} with the reason of each. "
+            f"committed. They are in {job.quarantine.where(batch_folder(epoch.batch_id))} with the reason of each. "
             "Mend the source, or pass --commit-on-errors or a greater --max-bad-records to go on without them"
         )
 

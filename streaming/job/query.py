@@ -30,8 +30,9 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
         return _start(keyed, job, sink)
     spec = TagSpec(
         layout=job.layout,
-        profiles_dir=job.profiles_dir,
+        profiles=job.profiles,
         run=job.run,
+        run_owner=job.run_owner,
         crash=job.crash,
         lanes=job.meta.shuffle_partitions,
         storage=job.table.storage,
@@ -47,7 +48,7 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:
     writer = rows.writeStream.foreachBatch(sink).outputMode("append")
-    writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.checkpoint)
+    writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.root.files.root)
     if job.options.continuous:
         writer = writer.trigger(processingTime=f"{job.options.min_sync_interval_seconds} seconds")
     else:
@@ -67,7 +68,8 @@ def run_to_end(query: StreamingQuery, job: JobContext, sink: BatchSink, monitor:
                 raise sink.failure from None
             raise
         monitor.tick(query)
-        job.crash.reach_logged("commit_log", newest_batch(job.checkpoint, "commits"))
+        if job.crash.point == "commit_log":
+            job.crash.reach_logged("commit_log", newest_batch(job.root.files, "commits"))
         if ended:
             return
         if job.stop.requested and sink.pause_between_batches():

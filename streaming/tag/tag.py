@@ -7,10 +7,8 @@ status per key group that carries its delta's name and its counts to the driver.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,18 +37,21 @@ from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write.write_profile import WriteProfile
 
 STATE_SCHEMA = "pointer binary"
+_newest: dict[tuple[str, str], WriteProfile] = {}
 
 
 @dataclass(frozen=True)
 class TagSpec:
     """What every task needs to know; pickled into the plan once, when the query starts.
 
-    ``lanes``: number of write tasks. ``storage``: the table's; ``timeline_folder`` and ``action``: of its instants.
+    ``run_owner`` tells this run from the one of the same number of a checkpoint that was here before; ``lanes``: number of
+    write tasks. ``storage``: the table's; ``timeline_folder`` and ``action``: of its instants.
     """
 
     layout: StateLayout
-    profiles_dir: str
+    profiles: Storage
     run: int
+    run_owner: str
     crash: CrashPlan
     lanes: int
     storage: Storage
@@ -69,24 +70,21 @@ class TagSpec:
             )
 
 
-def profile_path(profiles_dir: str, batch_id: int, run: int) -> str:
+def profile_name(batch_id: int, run: int) -> str:
     """File of the write profile that one run pinned for one batch."""
-    return os.path.join(profiles_dir, f"{batch_id:020d}.{run}.json")
+    return f"{batch_id:020d}.{run}.json"
 
 
-def read_profile(path: str) -> WriteProfile:
-    """The pinned profile; cached, since a worker serves several key groups of a batch and a profile never changes.
-
-    A checkpoint that is made anew in the same folder begins with the same names: the file itself is part of the key.
-    """
-    stat = os.stat(path)
-    return _read_profile(path, stat.st_ino, stat.st_mtime_ns)
-
-
-@lru_cache(maxsize=2)
-def _read_profile(path: str, _inode: int, _changed_ns: int) -> WriteProfile:
-    with open(path, encoding="utf-8") as f:
-        return WriteProfile.from_json(f.read(), path)
+def read_profile(spec: TagSpec, batch_id: int) -> WriteProfile:
+    """The pinned profile; read once a process, which serves several key groups of a batch: a profile never changes."""
+    where = spec.profiles.where(profile_name(batch_id, spec.run))
+    key = (where, spec.run_owner)
+    profile = _newest.get(key)
+    if profile is None:
+        profile = WriteProfile.from_json(spec.profiles.read(profile_name(batch_id, spec.run)).decode(), where)
+        _newest.clear()
+        _newest[key] = profile
+    return profile
 
 
 def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
@@ -96,7 +94,7 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         context = TaskContext.get()
         assert context is not None
         batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        profile = read_profile(profile_path(spec.profiles_dir, batch_id, spec.run))
+        profile = read_profile(spec, batch_id)
         label = int(key[0])
         good, bad = good_and_bad(unpack(value for frame in frames for value in frame["rows"]))
         pointer = bytes(state.get[0]) if state.exists else None

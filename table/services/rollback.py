@@ -88,7 +88,7 @@ def _failed(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
 def _resume(table: HoodieTable, begun: Instant, only: str | None = None) -> RollbackResult | None:
     rel = _rel(table, Instant(begun.time, ROLLBACK, State.REQUESTED))
     try:
-        record = read_record(table.storage.read(rel), table.storage.path(rel))
+        record = read_record(table.storage.read(rel), table.storage.where(rel))
     except FileNotFoundError:
         raise CorruptFileError(
             f"rollback {begun.time} of {table.base_path} is unfinished and its plan {rel} is missing: finish it with Hudi"
@@ -131,9 +131,9 @@ def _carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Ro
         "partitionMetadata": {
             p: {
                 "partitionPath": p,
-                "successDeleteFiles": [storage.path(rel) for rel in deleted[p]],
+                "successDeleteFiles": [storage.where(rel) for rel in deleted[p]],
                 "failedDeleteFiles": [],
-                "rollbackLogFiles": {storage.path(rel): size for rel, size in blocks[p].items()},
+                "rollbackLogFiles": {storage.where(rel): size for rel, size in blocks[p].items()},
                 "logFilesFromFailedCommit": {},
             }
             for p in partitions

@@ -82,7 +82,7 @@ def _log_content(table: HoodieTable, rel: str, log: LogFileName, time: str, name
     if log.base_instant > time:
         return _Holds.NOTHING
     own = others = False
-    for block in scan_log_file(table.storage.path(rel)):
+    for block in scan_log_file(table.storage, rel):
         if block.type is BlockType.CORRUPT:
             continue  # nobody reads it; it does not tell whose it is
         own |= block.instant == time
@@ -120,8 +120,8 @@ def plan_record(table: HoodieTable, failed: Instant, requests: Iterable[Rollback
                 "partitionPath": r.partition_path,
                 "fileId": r.file_id,
                 "latestBaseInstant": r.base_instant,
-                "filesToBeDeleted": [table.storage.path(rel) for rel in r.files],
-                "logBlocksToBeDeleted": {table.storage.path(rel): size for rel, size in r.log_blocks},
+                "filesToBeDeleted": [table.storage.where(rel) for rel in r.files],
+                "logBlocksToBeDeleted": {table.storage.where(rel): size for rel, size in r.log_blocks},
             }
             for r in requests
         ],

@@ -102,7 +102,7 @@ def current(storage: Storage) -> Lease | None:
             data = storage.read(_path(number))
         except FileNotFoundError:
             continue  # cleaned by a newer owner between the listing and the read
-        return _parse(data, storage.path(_path(number)))
+        return _parse(data, storage.where(_path(number)))
     return None
 
 

@@ -35,9 +35,8 @@ def append(
     ensure_partition(storage, partition, ctx.instant)
     staged = begin_data_file(table, ctx, partition, name, FileKind.APPEND)
     rows = new_rows(ctx, upserts, partition, file_id, first_row)
-    write_log_file(staged, _blocks(ctx, rows, deletes, partition, _needs_avro(table, ctx)))
+    size = write_log_file(storage, staged, _blocks(ctx, rows, deletes, partition, _needs_avro(table, ctx)))
     publish_data_file(table, ctx, partition, name)
-    size = storage.size(path)
     inserts, updates = split_inserts(upserts)
     stat = WriteStat(
         file_id=file_id,

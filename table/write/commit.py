@@ -14,17 +14,18 @@ removes it before anything else.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write.markers import TEMP_FOLDER, delete_markers, list_markers
+
+# Extra metadata of an inflight file of this project: what began it, so that a later run knows it for its own leftover.
+WRITER_KEY = "tagstream.writer"
 
 
 def request(table: HoodieTable, instant: str, action: str) -> None:
@@ -60,13 +61,13 @@ def complete(
     storage, name = table.storage, Instant(instant, action, State.COMPLETED).file_name()
     folder = table.config.timeline_folder
     staged = _staged_path(instant, action)
-    _stage(storage, staged, metadata.to_bytes())
+    storage.replace(staged, metadata.to_bytes())
     try:
         if guard is not None:
             guard()
         if not storage.exists(f"{folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"):
             raise InstantConflictError(_gone(table, instant))
-        storage.publish(storage.path(staged), storage.path(f"{folder}/{name}"))
+        storage.publish([(staged, f"{folder}/{name}")])
     except FileExistsError:
         raise InstantConflictError(
             f"instant {instant} of {table.base_path} is completed already: another run committed it; start again"
@@ -89,21 +90,13 @@ def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
         table.storage.write_new(rel, data)
     except FileExistsError:
         raise InstantConflictError(
-            f"{table.storage.path(rel)} exists already: another writer took instant {instant.time}; roll it back or "
+            f"{table.storage.where(rel)} exists already: another writer took instant {instant.time}; roll it back or "
             "take a later instant"
         ) from None
 
 
 def _staged_path(instant: str, action: str) -> str:
     return f"{TEMP_FOLDER}/.{instant}.{action}.staged"
-
-
-def _stage(storage: Storage, rel: str, data: bytes) -> None:
-    storage.make_folder(TEMP_FOLDER)
-    with open(storage.path(rel), "wb") as f:
-        f.write(data)
-        f.flush()
-        os.fsync(f.fileno())
 
 
 def _gone(table: HoodieTable, instant: str) -> str:

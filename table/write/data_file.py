@@ -7,8 +7,6 @@ stood still: a second base file of one instant in a file group is more than some
 
 from __future__ import annotations
 
-import os
-
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -21,25 +19,29 @@ _SUFFIX = ".staged"
 
 
 def begin_data_file(table: HoodieTable, ctx: WriteContext, partition_path: str, name: str, kind: FileKind) -> str:
-    """Announce the file by its marker; returns the absolute path where it is to be written.
+    """Announce the file by its marker; returns the name where it is to be written.
 
     InstantConflictError when the instant is settled already.
     """
     _check_pending(table, ctx, name)
     create_marker(table.storage, ctx.instant, partition_path, name, kind)
-    return table.storage.path(f"{marker_folder(ctx.instant)}/{join(partition_path, name)}{_SUFFIX}")
+    return _staged(ctx, partition_path, name)
 
 
 def publish_data_file(table: HoodieTable, ctx: WriteContext, partition_path: str, name: str) -> None:
     """Give the whole and durable file its name in the partition; InstantConflictError when the instant is settled."""
     storage = table.storage
-    staged = storage.path(f"{marker_folder(ctx.instant)}/{join(partition_path, name)}{_SUFFIX}")
+    staged = _staged(ctx, partition_path, name)
     _check_pending(table, ctx, name)
     try:
-        storage.publish(staged, storage.path(join(partition_path, name)))
+        storage.publish([(staged, join(partition_path, name))])
     except FileNotFoundError:
         raise InstantConflictError(_settled(table, ctx, name)) from None
-    os.unlink(staged)
+    storage.delete(staged)
+
+
+def _staged(ctx: WriteContext, partition_path: str, name: str) -> str:
+    return f"{marker_folder(ctx.instant)}/{join(partition_path, name)}{_SUFFIX}"
 
 
 def _check_pending(table: HoodieTable, ctx: WriteContext, name: str) -> None:

@@ -44,7 +44,7 @@ def marker_folder(instant: str) -> str:
 
 def create_marker(storage: Storage, instant: str, partition_path: str, file_name: str, kind: FileKind) -> None:
     """Announce a data file; call it before the file is opened."""
-    storage.create_empty(f"{marker_folder(instant)}/{join(partition_path, file_name)}.marker.{kind.value}")
+    storage.replace(f"{marker_folder(instant)}/{join(partition_path, file_name)}.marker.{kind.value}", b"")
 
 
 def has_markers(storage: Storage, instant: str) -> bool:

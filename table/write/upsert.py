@@ -23,6 +23,7 @@ from tagstream.table.file_group.partition_metadata import ensure_partition, join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
 from tagstream.table.write.data_file import begin_data_file, publish_data_file
 from tagstream.table.write.write_context import WriteContext
@@ -62,15 +63,19 @@ def write_base_file(
     staged = begin_data_file(table, ctx, partition_path, name, kind)
     incoming = new_rows(ctx, upserts, partition_path, name, first_row)
     counts = MergeCounts()
-    with BaseFileWriter(
-        staged,
-        ctx.file_schema,
-        ctx.file_avro_json,
-        codec=options.codec,
-        bloom=options.bloom,
-        row_group_bytes=options.row_group_bytes,
-    ) as writer:
-        old = _old_batches(storage.path(old_path), ctx.file_schema) if old_path else iter(())
+    with (
+        storage.open_output(staged) as out,
+        BaseFileWriter(
+            out,
+            storage.where(staged),
+            ctx.file_schema,
+            ctx.file_avro_json,
+            codec=options.codec,
+            bloom=options.bloom,
+            row_group_bytes=options.row_group_bytes,
+        ) as writer,
+    ):
+        old = _old_batches(storage, old_path, ctx.file_schema) if old_path else iter(())
         ordering = table.config.ordering_field if options.compare_ordering else None
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
@@ -166,10 +171,11 @@ def _merge_batch(
     return both.take(order[keep])
 
 
-def _old_batches(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
+def _old_batches(storage: Storage, rel: str, schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group."""
+    path = storage.where(rel)
     try:
-        with open_base_file(path) as file:
+        with open_base_file(storage, rel) as file:
             lost = [name for name in file.schema_arrow.names if name not in schema.names]
             if lost:
                 raise UnsupportedTableError(

@@ -17,6 +17,7 @@ from tagstream.state.pointer import Pointer
 from tagstream.state.store.rocks_store import META_KEY, RocksStore, write_sorted_file
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.table.storage.posix import PosixStorage
 from tests.state.durable.test_generation import Row, load
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 
@@ -35,7 +36,7 @@ def layout(tmp_path: Path) -> StateLayout:
     root = tmp_path / "spark"
     root.mkdir(mode=0o755)
     local = root / "tagstream-0" / "table" / "checkpoint"
-    return StateLayout(str(tmp_path / "durable"), str(local), durable_fsync=False, local_root=str(root))
+    return StateLayout(PosixStorage(str(tmp_path / "durable"), sync=False), str(local), local_root=str(root))
 
 
 def mode(path: str | Path) -> int:
@@ -51,7 +52,9 @@ def ours(layout: StateLayout) -> list[Path]:
 def test_what_is_made_is_for_this_user_alone(tmp_path: Path, root: str) -> None:
     where = Path(f"{tmp_path}/spark{root}")
     Path(tmp_path, "spark").mkdir()
-    layout = StateLayout(str(tmp_path / "durable"), str(where / "a" / "b"), durable_fsync=False, local_root=str(where))
+    layout = StateLayout(
+        PosixStorage(str(tmp_path / "durable"), sync=False), str(where / "a" / "b"), local_root=str(where)
+    )
     tag_key_group(LABEL, None, make_batch([Event("k", "p", 1)], layout), make_profile(0), layout)
     made = [p for p in (tmp_path / "spark" / "missing", where, where / "a", where / "a" / "b") if p.is_dir()]
     assert {mode(p) for p in made if p != tmp_path / "spark"} == {0o700}

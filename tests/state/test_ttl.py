@@ -8,6 +8,7 @@ from pathlib import Path
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
+from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 
 HOUR = 3_600_000
@@ -16,7 +17,7 @@ START = 1_767_225_600_000
 
 def test_outlived_keys_are_inserted_anew_and_swept(tmp_path: Path) -> None:
     layout = StateLayout(
-        str(tmp_path / "d"), str(tmp_path / "l"), ttl_ms=2 * HOUR, snapshot_every=3, durable_fsync=False
+        PosixStorage(str(tmp_path / "d"), sync=False), str(tmp_path / "l"), ttl_ms=2 * HOUR, snapshot_every=3
     )
     pointer = None
     steps = [(0, "old"), (1, "touched"), (2, "touched"), (3, "old"), (4, "touched"), (7, "new"), (8, "new")]
@@ -35,9 +36,8 @@ def test_outlived_keys_are_inserted_anew_and_swept(tmp_path: Path) -> None:
 
 def test_a_sweep_holds_a_small_part_of_a_key_group(tmp_path: Path) -> None:
     """Of many keys in time it keeps none, of those that outlived theirs the names only."""
-    layout = StateLayout(
-        str(tmp_path / "d"), str(tmp_path / "l"), ttl_ms=2 * HOUR, snapshot_every=1, durable_fsync=False
-    )
+    durable = PosixStorage(str(tmp_path / "d"), sync=False)
+    layout = StateLayout(durable, str(tmp_path / "l"), ttl_ms=2 * HOUR, snapshot_every=1)
     many = 200_000
     first = make_batch([Event(f"old-{i}", "p", 1) for i in range(1000)], layout)
     second = make_batch([Event(f"{i:020}", "p", 1) for i in range(many)], layout)

@@ -10,14 +10,15 @@ import pyarrow as pa
 import pytest
 
 from tagstream.state.durable.epoch import EpochMarker, Touched, complete_epoch
-from tagstream.state.durable.expected import ExpectedChains, chains_before
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
+from tagstream.state.tag.expected import ExpectedChains, chains_before
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_INSERT, TagResult
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import arrow_to_avro, avro_json
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
@@ -32,7 +33,7 @@ AVRO = avro_json(arrow_to_avro(SCHEMA, "t"))
 
 @pytest.fixture
 def layout(tmp_path: Path) -> StateLayout:
-    return StateLayout(str(tmp_path / "durable"), str(tmp_path / "local"), snapshot_every=4, durable_fsync=False)
+    return StateLayout(PosixStorage(str(tmp_path / "durable"), sync=False), str(tmp_path / "local"), snapshot_every=4)
 
 
 class Driver:
@@ -40,7 +41,7 @@ class Driver:
 
     def __init__(self, layout: StateLayout, generation: int = 0) -> None:
         self.layout, self.generation = layout, generation
-        self.manifests = str(Path(layout.durable_dir).parent / "manifests")
+        self.manifests = PosixStorage(str(Path(layout.durable.root).parent / "manifests"), sync=False)
         self.pointer: bytes | None = None
         self.batch_id = 0
 
@@ -119,7 +120,7 @@ def test_a_catch_up_in_between(layout: StateLayout) -> None:
     driver = Driver(layout, generation=1)
     driver.commit(driver.tag(None, Event("b", "p0", 1)))
     marker = EpochMarker(1, 1, ("20260101000000009",), (Touched("p0", "f0", "20260101000000009"),), True, 1)
-    complete_epoch(layout, marker, 1)
+    complete_epoch(layout, marker)
     behind = driver.pointer
     after = driver.tag(behind, Event("c", "p0", 1), epoch=1)
     assert after.stats["caught_up"] == 1  # "a" is gone from its file group

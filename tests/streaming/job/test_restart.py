@@ -1,62 +1,60 @@
-"""A query that ended is started again only where that can help, and not for ever."""
+"""Which failures start the query anew, how often, and after which pause."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from pathlib import Path
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tagstream.table.errors import TagstreamError
-from tests.streaming.stream_case import StreamCase
-from tests.support import events as ev
-from tests.support.compare import compare
-from tests.support.hudi_rs import read_table
-
-pytestmark = pytest.mark.spark
-TYPES = ["COPY_ON_WRITE", "MERGE_ON_READ"]
+from tagstream.state.errors import IndexDamagedError
+from tagstream.streaming.errors import BadRecordsError
+from tagstream.streaming.job.restart import Restart, restart_after
+from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
 
 
-def events_of(partition: str, ordering: int, keys: Sequence[int] = range(20)) -> list[ev.Event]:
-    return [ev.Event(f"{partition}-{i}", partition, ordering, name=f"at {ordering}", amount=1.0) for i in keys]
+def after(error: Exception, before: Restart | None = None, *, committed: int = 0) -> Restart | None:
+    sink: Any = SimpleNamespace(committed=committed, failure=error)
+    return restart_after(error, sink, before)
 
 
-def lose_partition(case: StreamCase, partition: str) -> list[Path]:
-    """Delete the data files of a partition by hand, which no commit tells of."""
-    lost = [p for p in (case.table / partition).iterdir() if not p.name.startswith(".hoodie_partition")]
-    assert lost
-    for path in lost:
-        path.unlink()
-    return lost
+@pytest.mark.parametrize("kind", [ForeignCommitError, InstantConflictError])
+def test_other_writers_may_be_first_as_often_as_they_like(kind: type[Exception]) -> None:
+    restart, pauses = None, []
+    for count in range(1, 101):
+        restart = after(kind("another writer"), restart)
+        assert restart is not None
+        assert (restart.count, restart.rebuild, restart.why) == (count, False, "another writer")
+        pauses.append(restart.pause_s)
+    assert pauses[0] == 0.0
+    assert all(a <= b for a, b in pairwise(pauses))
+    assert pauses[-1] == 30.0
 
 
-@pytest.fixture
-def case(tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -> StreamCase:
-    """A stream of one batch with partitions a and b."""
-    case = StreamCase(tmp_path, spark, request.param)
-    ev.write_files([*events_of("a", 1), *events_of("b", 1)], case.source, 100)
-    assert len(case.run()) == 1
-    return case
+def test_a_batch_in_between_begins_the_count_anew() -> None:
+    first = after(ForeignCommitError("x"))
+    second = after(ForeignCommitError("x"), first)
+    assert second is not None
+    assert second.count == 2
+    third = after(ForeignCommitError("x"), second, committed=1)
+    assert third is not None
+    assert third.count == 1
 
 
-@pytest.mark.parametrize("case", TYPES, indirect=True)
-def test_a_file_group_that_is_gone_though_nobody_committed(case: StreamCase, caplog: pytest.LogCaptureFixture) -> None:
-    lose_partition(case, "a")
-    case.conf = {"index.bootstrap.corrupt.files": "skip"}
-    ev.write_files([*events_of("a", 2, range(5)), *events_of("b", 2)], case.source, 100, first=1)
-    with caplog.at_level(logging.WARNING):
-        assert [r.batch_id for r in case.run()] == [1]
-    assert caplog.text.count("The query starts again") == 1
-    assert "has no slice" in caplog.text and "the index is loaded from the table" in caplog.text
-    rows = ev.rows([*events_of("a", 2, range(5)), *events_of("b", 2)])
-    assert not (wrong := compare(rows, read_table(case.table, meta_columns=False), ["id"])), wrong
+def test_a_clustering_is_named() -> None:
+    restart = after(PendingClusteringError("is being clustered", "20260101000000000"))
+    assert restart is not None
+    assert restart.clustering == "20260101000000000"
 
 
-@pytest.mark.parametrize("case", ["COPY_ON_WRITE"], indirect=True)
-def test_what_is_lost_is_named_where_it_must_not_be_passed_over(case: StreamCase) -> None:
-    lost = lose_partition(case, "a")
-    ev.write_files(events_of("a", 2), case.source, 100, first=1)
-    with pytest.raises(TagstreamError, match=lost[0].name):
-        case.run()
+def test_a_rebuilt_index_that_is_damaged_again_is_final() -> None:
+    first = after(IndexDamagedError("a file is missing"))
+    assert first is not None
+    assert first.rebuild
+    assert after(IndexDamagedError("a file is missing"), first) is None
+    assert after(IndexDamagedError("a file is missing"), first, committed=1) is not None
+
+
+def test_other_errors_are_final() -> None:
+    assert after(BadRecordsError("bad")) is None

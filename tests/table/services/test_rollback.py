@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services import rollback_plan
 from tagstream.table.services.rollback import RollbackResult, resume_rollbacks, rollback
 from tagstream.table.services.validate import validate
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.write import commit
 from tests.support.hudi_rs import read_table
@@ -67,9 +66,9 @@ def test_a_rollback_that_dies_is_finished_with_its_own_plan(
     writer = filled(tmp_path, table_type)
     failed = fail(writer, "files")
     deletes = 0
-    real = Storage.delete
+    real = PosixStorage.delete
 
-    def dies(self: Storage, rel: str) -> bool:
+    def dies(self: PosixStorage, rel: str) -> bool:
         nonlocal deletes
         if rel.startswith("p"):
             deletes += 1
@@ -77,7 +76,7 @@ def test_a_rollback_that_dies_is_finished_with_its_own_plan(
                 raise CrashError
         return real(self, rel)
 
-    monkeypatch.setattr(Storage, "delete", dies)
+    monkeypatch.setattr(PosixStorage, "delete", dies)
     begun = writer.instant()
     with pytest.raises(CrashError):
         rollback(writer.table, failed, begun)
@@ -91,14 +90,14 @@ def test_a_rollback_that_dies_is_finished_with_its_own_plan(
 def test_a_rollback_that_died_after_its_files_were_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = filled(tmp_path, MERGE_ON_READ)
     failed = fail(writer, "files")
-    real = Storage.write_new
+    real = PosixStorage.write_new
 
-    def dies(self: Storage, rel: str, data: bytes) -> None:
+    def dies(self: PosixStorage, rel: str, data: bytes) -> None:
         if rel.endswith(".rollback"):
             raise CrashError
         real(self, rel, data)
 
-    monkeypatch.setattr(Storage, "write_new", dies)
+    monkeypatch.setattr(PosixStorage, "write_new", dies)
     with pytest.raises(CrashError):
         rollback(writer.table, failed, writer.instant())
     monkeypatch.undo()
@@ -163,7 +162,7 @@ def test_the_plan_and_its_result_are_on_the_timeline(tmp_path: Path) -> None:
     assert plan["instantToRollback"] == {"commitTime": failed, "action": "commit"}
     planned = {path for r in plan["RollbackRequests"] for path in r["filesToBeDeleted"]}
     deleted = {path for p in done["partitionMetadata"].values() for path in p["successDeleteFiles"]}
-    assert planned == deleted == {writer.table.storage.path(rel) for rel in result.deleted}
+    assert planned == deleted == {writer.table.storage.where(rel) for rel in result.deleted}
     assert done["commitsRollback"] == [failed]
     assert read(f".hoodie/{result.instant}.rollback.inflight") == b""
 
@@ -179,7 +178,7 @@ def test_a_log_file_shared_with_other_instants_gets_a_rollback_block(tmp_path: P
     both = storage.read(earlier) + storage.read(log)
     storage.delete(log)
     storage.delete(earlier)
-    write_log_file(storage.path(earlier), [both])
+    write_log_file(storage, earlier, [both])
     result = rollback(writer.table, failed, writer.instant())
     assert len(result.blocks) == 1
     assert storage.exists(earlier)
@@ -188,7 +187,6 @@ def test_a_log_file_shared_with_other_instants_gets_a_rollback_block(tmp_path: P
     # The table moves on; the failed instant falls behind the timeline's start and must stay invisible.
     for n in range(3):
         writer.write([row(n, "p0", 9)])
-    shutil.rmtree(storage.path(".hoodie/archived"))
     for instant in writer.table.timeline().completed_writes[:-1]:
         storage.delete(f".hoodie/{instant.file_name()}")
         for state in ("requested", "inflight"):
@@ -236,7 +234,7 @@ def test_torn_files_without_markers_are_found_by_listing(tmp_path: Path) -> None
     failed = writer.table.timeline().pending_writes[0].time
     logs = list(writer.table.storage.walk_files("p1"))
     for rel in logs:
-        path = Path(writer.table.storage.path(rel))
+        path = Path(writer.table.storage.where(rel))
         path.write_bytes(path.read_bytes()[:-30])
     writer.table.storage.delete_tree(f".hoodie/.temp/{failed}")
     writer.rollback_pending()

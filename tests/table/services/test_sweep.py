@@ -59,7 +59,7 @@ def test_heartbeats(tmp_path: Path) -> None:
     storage = Writer.create(tmp_path, COPY_ON_WRITE).table.storage
     instant = "20270101000000000"
     assert not is_alive(storage, instant, 0)
-    storage.create_empty(f".hoodie/.heartbeat/{instant}")
+    storage.replace(f".hoodie/.heartbeat/{instant}", b"")
     (beat,) = storage.list(".hoodie/.heartbeat")
     assert is_alive(storage, instant, beat.mtime_ms + 60_000)
     assert not is_alive(storage, instant, beat.mtime_ms + 180_001)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tagstream.table.errors import InstantConflictError, LeaseLostError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.services.rollback import rollback
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tagstream.table.write import commit
@@ -83,14 +84,14 @@ def test_a_writer_that_was_rolled_back_cannot_publish(
     elif moment == "in the guard":
         guard = roll_back
     else:
-        publish = Storage.publish
+        publish = PosixStorage.publish
 
-        def late(self: Storage, staged: str, target: str) -> None:
+        def late(self: PosixStorage, pairs: Sequence[tuple[str, str]]) -> None:
             monkeypatch.undo()
             roll_back()
-            publish(self, staged, target)
+            publish(self, pairs)
 
-        monkeypatch.setattr(Storage, "publish", late)
+        monkeypatch.setattr(PosixStorage, "publish", late)
     with pytest.raises(InstantConflictError, match="rolled back"):
         commit.complete(writer.table, T1, "commit", CommitMetadata(), guard=guard)
     assert [i.action for i in writer.table.timeline().instants] == ["rollback"]

@@ -26,6 +26,7 @@ from tagstream.table.write.append import append
 from tagstream.table.write.data_file import begin_data_file, publish_data_file
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext
+from tests.support.stored import stored
 from tests.table.reference import unpack
 from tests.table.writer import SCHEMA, Writer, delete_rows, row
 
@@ -93,7 +94,7 @@ def test_deletes_with_and_without_ordering_are_in_blocks_of_their_own(mor: Write
     mor.write([row(n, "p0", 5) for n in range(4)])
     mor.write(deletes=["k0", "k1", "k2"], orderings={"k0": 7, "k1": 8})
     (found,) = mor.table.view().latest_merged_slices("p0")
-    blocks = list(scan_log_file(mor.table.storage.path(found.log_paths[-1])))
+    blocks = list(scan_log_file(mor.table.storage, found.log_paths[-1]))
     assert [(b.type.name, len(b.deletes(pa.int64()))) for b in blocks] == [("DELETE", 1), ("DELETE", 2)]
     assert read_snapshot(mor.table, ["id"]).column("id").to_pylist() == ["k3"]
 
@@ -102,7 +103,7 @@ def test_large_data_is_cut_into_blocks(mor: Writer) -> None:
     mor.with_options(data_block_bytes=2_000)
     mor.write([row(n, "p0", 1) for n in range(100)])
     (found,) = mor.table.view().latest_merged_slices("p0")
-    blocks = list(scan_log_file(mor.table.storage.path(found.log_paths[0])))
+    blocks = list(scan_log_file(mor.table.storage, found.log_paths[0]))
     assert len(blocks) > 3
     assert sum(b.read_table().num_rows for b in blocks) == 100
     assert {r["id"]: r for r in read_snapshot(mor.table, SCHEMA.names).to_pylist()} == mor.live
@@ -149,7 +150,7 @@ def test_sequence_numbers_go_on_from_the_rows_before(mor: Writer) -> None:
     ctx = context(mor)
     write_file_group(mor.table, ctx, "p0", "f-0", upserts(mor, 1, 2), NOTHING)
     (status,) = write_file_group(mor.table, ctx, "p0", "g-0", upserts(mor, 3), NOTHING, first_row=2)
-    (block,) = scan_log_file(mor.table.storage.path(status.stat.path))
+    (block,) = scan_log_file(mor.table.storage, status.stat.path)
     assert block.read_table().column("_hoodie_commit_seqno").to_pylist() == [f"{ctx.instant}_0_2"]
 
 
@@ -175,7 +176,7 @@ def test_dates_in_delete_blocks_are_numbers(tmp_path: Path) -> None:
     ctx = replace(context(writer), schema=writer.schema, avro_json=json.dumps(arrow_to_avro(writer.schema, "t")))
     gone = pa.table({"_hoodie_record_key": ["k0"], "_ordering": pa.array([day], pa.date32())})
     (status,) = write_file_group(writer.table, ctx, *writer.where["k0"], writer.rows([]), gone)
-    (block,) = scan_log_file(writer.table.storage.path(status.stat.path))
+    (block,) = scan_log_file(writer.table.storage, status.stat.path)
     assert block.deletes().orderings == pa.array([day], pa.date32()).cast(pa.int32())
     assert block.deletes(pa.date32()).orderings == pa.array([day], pa.date32())
 
@@ -187,8 +188,8 @@ def test_a_text_ordering_column_makes_avro_blocks(tmp_path: Path) -> None:
     writer.write([{**row(n, "p0", 0), "ver": f"v{n}"} for n in range(3)])
     writer.write([{**row(1, "p0", 0), "ver": "v9"}], ["k2"], {"k2": "v9"})
     first, second = sorted(Path(writer.table.base_path, "p0").glob(".*log*"))
-    assert [block.type for block in scan_log_file(str(first))] == [BlockType.AVRO_DATA]
-    assert [block.type for block in scan_log_file(str(second))] == [BlockType.AVRO_DATA, BlockType.DELETE]
+    assert [block.type for block in scan_log_file(*stored(first))] == [BlockType.AVRO_DATA]
+    assert [block.type for block in scan_log_file(*stored(second))] == [BlockType.AVRO_DATA, BlockType.DELETE]
     found = read_snapshot(writer.table).sort_by("id")
     assert found.select(["id", "ver"]).to_pylist() == [{"id": "k0", "ver": "v0"}, {"id": "k1", "ver": "v9"}]
 
@@ -201,7 +202,7 @@ def test_what_comes_too_late_never_gets_into_the_table(tmp_path: Path, table_typ
     ctx = context(writer)
     table = writer.table
     begun = begin_data_file(table, ctx, "p0", "f-0_0-0-1_1.parquet", FileKind.CREATE)
-    Path(begun).write_bytes(b"half a file")
+    table.storage.replace(begun, b"half a file")
     if settled == "completed":
         commit.complete(table, ctx.instant, ctx.action, CommitMetadata())
     else:

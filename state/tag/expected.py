@@ -7,13 +7,13 @@ profile which chain each key group must stand at, and the tag step takes no othe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tagstream.state.durable.files import batch_of
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef, manifest_names
 from tagstream.state.errors import IndexDamagedError
+from tagstream.table.storage.storage import Storage
 
 _DIGITS = 16  # of a chain's 32: the profile has one for each key group, and every worker reads it
 
@@ -47,7 +47,7 @@ def short_chain(chain: str) -> str:
 
 
 def chains_before(
-    manifests_dir: str, labels: Collection[int], query_id: str, generation: int, batch_id: int, retain_batches: int
+    manifests: Storage, labels: Collection[int], query_id: str, generation: int, batch_id: int, retain_batches: int
 ) -> ExpectedChains:
     """What batch `batch_id` begins at, from the manifests of the batches before it.
 
@@ -56,11 +56,11 @@ def chains_before(
     """
     chains: dict[int, str] = {}
     expected = batch_id - 1
-    for name in reversed(manifest_names(manifests_dir)):
+    for name in reversed(manifest_names(manifests)):
         batch = batch_of(name)
         if batch is None or batch >= batch_id:
             continue  # of a batch that is done again
-        manifest = _read(os.path.join(manifests_dir, name))
+        manifest = _read(manifests, name)
         gap = batch < expected and expected >= batch_id - retain_batches
         if gap or manifest is None or manifest.query_id != query_id or manifest.generation > generation:
             return ExpectedChains(query_id, generation, batch_id, chains, whole=False)
@@ -80,8 +80,8 @@ def _chain(text: str) -> str:
     return short_chain(DeltaRef.from_json(text).pointer.chain)
 
 
-def _read(path: str) -> BatchManifest | None:
+def _read(manifests: Storage, name: str) -> BatchManifest | None:
     try:
-        return BatchManifest.read(path)
+        return BatchManifest.read(manifests, name)
     except IndexDamagedError:
         return None

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.state.durable.expected import ExpectedChains, chains_before, short_chain
 from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef, Pointer
+from tagstream.state.tag.expected import ExpectedChains, chains_before, short_chain
+from tagstream.table.storage.posix import PosixStorage
 
 LABELS = (0, 1, 2)
 RETAIN = 5
@@ -30,11 +31,13 @@ def write(
         ).to_json()
         for label in labels
     }
-    return BatchManifest(query, batch, run, deltas, f"i{batch}", generation).write(str(folder))
+    return BatchManifest(query, batch, run, deltas, f"i{batch}", generation).write(
+        PosixStorage(str(folder), sync=False)
+    )
 
 
 def before(folder: Path, batch: int, generation: int = 0) -> ExpectedChains:
-    return chains_before(str(folder), LABELS, "q", generation, batch, RETAIN)
+    return chains_before(PosixStorage(str(folder)), LABELS, "q", generation, batch, RETAIN)
 
 
 def short(places: Mapping[int, int], run: int = 1) -> dict[int, str]:
@@ -63,7 +66,7 @@ def test_it_goes_on_in_the_process_as_it_would_from_the_files(tmp_path: Path) ->
     at = before(tmp_path, 0)
     for batch, labels in enumerate([(0, 1), (), (1, 2)]):
         name = write(tmp_path, batch, labels)
-        at = at.after(BatchManifest.read(str(tmp_path / name)).deltas)
+        at = at.after(BatchManifest.read(PosixStorage(str(tmp_path)), name).deltas)
         assert at == before(tmp_path, batch + 1)
 
 
@@ -92,13 +95,13 @@ def test_nothing_is_said_of_what_lies_behind_a_fault(tmp_path: Path, fault: str)
 
 
 def test_manifests_that_are_garbage_are_not_missed(tmp_path: Path) -> None:
-    layout = StateLayout(str(tmp_path / "index"), str(tmp_path / "local"))
+    layout = StateLayout(PosixStorage(str(tmp_path / "index")), str(tmp_path / "local"))
     folder = tmp_path / "manifests"
     at = before(folder, 0)
     for batch in range(40):
         name = write(folder, batch, (batch % 2,) if batch else (0, 2))
-        at = at.after(BatchManifest.read(str(folder / name)).deltas)
+        at = at.after(BatchManifest.read(PosixStorage(str(folder)), name).deltas)
         if batch > RETAIN:
-            collect_garbage(layout, LABELS, batch - RETAIN, str(folder))
+            collect_garbage(layout, LABELS, batch - RETAIN, PosixStorage(str(folder)))
         assert before(folder, batch + 1) == at
     assert len(list(folder.iterdir())) < 10
