@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.avro_timeline import MAGIC
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import (
     CLUSTERING,
@@ -142,6 +143,15 @@ class Timeline:
         """The content of a completed write's file."""
         rel = f"{self.folder}/{instant.file_name()}"
         return CommitMetadata.from_bytes(storage.read(rel), storage.where(rel))
+
+    def metadata_with(self, storage: Storage, instant: Instant, texts: Collection[str]) -> CommitMetadata | None:
+        """As :meth:`metadata`; None, and not parsed, where none of the texts (letters, digits, ``-``) is in the content."""
+        rel = f"{self.folder}/{instant.file_name()}"
+        data = storage.read(rel)
+        there = data.startswith(MAGIC) or any(text.encode() in data for text in texts)  # Avro may be compressed
+        if not there:
+            return None
+        return CommitMetadata.from_bytes(data, storage.where(rel))
 
 
 @dataclass(frozen=True)
