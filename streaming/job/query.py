@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from pyspark import TaskContext
@@ -11,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import newest_batch
+from tagstream.streaming.batch.epoch import newest_batch, raw_offset
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.progress.monitor import Monitor
@@ -28,7 +29,7 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
 
     With a pull-type index the plan ends with the keys, and the sink tags them.
     """
-    raw = raw_records(spark, job.options, job.starting_offsets)
+    raw = raw_records(spark, job.options, job.starting_offsets, _reached(job))
     depth = job.partition_depth
     if depth is None and job.decode.depth_is_open:
         keyed = keyed_records(raw, job.decode, job.meta.labels, DepthOfBatch(job.profiles, job.run, job.run_owner))
@@ -70,6 +71,15 @@ class DepthOfBatch:
         assert context is not None
         batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         return read_profile(self, batch_id).partition_depth
+
+
+def _reached(job: JobContext) -> dict[int, int]:
+    """Where a Kafka stream goes on: after the batch that Spark planned last, or where a new query is told to begin."""
+    planned = newest_batch(job.checkpoint, "offsets")
+    known = None if planned is None or job.decode.files else raw_offset(job.checkpoint, planned)
+    if known is None and job.starting_offsets is not None:
+        known = json.loads(job.starting_offsets)
+    return {int(p): at for parts in (known or {}).values() for p, at in parts.items() if at >= 0}
 
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:
