@@ -171,8 +171,6 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     statuses = sim.touched(made, touched)
     sim.write_files(job.table, instant, statuses)
     tasks(steps, job, made, statuses, now)
-    pending = Instant(instant, DELTA_COMMIT, State.INFLIGHT)
-    steps.measure("rollback", "plan a rollback by markers", lambda: plan_rollback(job.table, pending), **now)
     texts = [s.to_json() for s in statuses]
     parse = lambda: [WriteStatus.from_json(text) for text in texts]  # noqa: E731
     steps.measure("batch", "parse the tasks' answers", parse, lambda _: sum(map(len, texts)), **now)
@@ -187,14 +185,17 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
         **now,
     )
     steps.measure("start", "read batch manifest", lambda: BatchManifest.read(job.manifests, name), **now)
-    steps.measure("batch", "reconcile markers", lambda: protocol.reconcile(job.table, instant, statuses), **now)
+    publish = lambda: protocol.publish_files(job.table, instant, statuses)  # noqa: E731
+    steps.measure("batch", "publish the files, under markers", publish, **now)
+    pending = Instant(instant, DELTA_COMMIT, State.INFLIGHT)
+    steps.measure("rollback", "plan a rollback by markers", lambda: plan_rollback(job.table, pending), **now)
     metadata = steps.measure(
         "batch", "build commit metadata", lambda: commit_metadata(guard, epoch, name, statuses), **now
     )
     steps.measure("batch", "write commit metadata as JSON", metadata.to_bytes, len, **now)
     look = lambda: guard.before_complete(instant, statuses, adds_keys=True)  # noqa: E731
     complete = lambda: protocol.complete(job.table, instant, DELTA_COMMIT, metadata, guard=look)  # noqa: E731
-    steps.measure("batch", "complete (JSON, guard, publish, markers)", complete, **now)
+    steps.measure("batch", "complete (JSON, guard, publish, staged files removed)", complete, **now)
     guard.committed(instant)
     steps.measure("batch", "SmallFiles.apply", lambda: job.small_files.apply(statuses), **now)
     steps.measure(
@@ -301,6 +302,8 @@ def make_job(
         stream_id="simulated",
         ordering="int64",
         global_index=True,
+        table_name=table.config.name,
+        table_path=table.base_path,
     )
     return JobContext(
         options=options,

@@ -126,6 +126,7 @@ def make_table(folder: Path, keys: int, layout: str, hashing: BucketHash, per_fi
         )
         ctx = WriteContext(instant, "commit", n, f"{n}-1-1", _SCHEMA, avro, None, timeline, options)
         statuses += write_file_group(table, ctx, city(partition), file_id, rows, _NONE)
+    commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, "commit", CommitMetadata.build(statuses, {}, avro))
     return table
 

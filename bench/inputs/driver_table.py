@@ -31,7 +31,7 @@ from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
-from tagstream.table.write.markers import create_marker
+from tagstream.table.write.data_file import staged_path
 
 START_MS = 1_767_225_600_000
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("amount", pa.float64())])
@@ -134,11 +134,12 @@ def touched(simulated: Simulated, count: int) -> list[WriteStatus]:
 
 
 def write_files(table: HoodieTable, instant: str, statuses: list[WriteStatus]) -> None:
-    """What the tasks of a batch leave behind: a marker and a log file for each status."""
+    """What the tasks of a batch leave behind: a staged log file for each status."""
     block = log_block(instant)
     for status in statuses:
-        create_marker(table.storage, instant, status.stat.partition_path, status.stat.file_name, status.kind)
-        Path(table.storage.where(status.stat.path)).write_bytes(block)
+        path = Path(table.storage.where(staged_path(instant, status.stat.path)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(block)
 
 
 def remove_files(table: HoodieTable, statuses: list[WriteStatus]) -> None:

@@ -7,13 +7,14 @@ The steps of a batch; each is also a crash point of ``streaming.crash``:
 3. ``inflight``          the instant's inflight file exists: from here on leftovers can be rolled back by their markers
 4. ``delta_durable``     (tag stage) a key group's change of state is in the checkpoint
 5. ``state_committed``   Spark has committed the pointers of the batch's state version; no file of the table is written yet
-6. ``files_written``     every data file is written, each under a marker
-7. ``manifest_durable``  the batch manifest names the winning delta of every key group
-8. ``completed``         the completed instant was created exclusively: the batch is committed
-9. ``commit_log``        Spark's own commit log has the batch
+6. ``files_written``     every data file is staged, none is in its partition
+7. ``files_published``   the data files that the tasks' answers name have their names, which markers tell
+8. ``manifest_durable``  the batch manifest names the winning delta of every key group
+9. ``completed``         the completed instant was created exclusively: the batch is committed
+10. ``commit_log``       Spark's own commit log has the batch
 
-A crash before 8 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
-crash after 8 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
+A crash before 9 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
+crash after 9 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
 stateful operator (Spark needs that state version) with the deltas the commit was made with, and writes nothing.
 """
 
@@ -36,6 +37,7 @@ from tagstream.state.durable.manifest import BatchManifest
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
+from tagstream.streaming.commit.partition_depth import settle_depth
 from tagstream.streaming.commit.pull import located_rows, replaced_groups
 from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
@@ -157,16 +159,18 @@ class BatchSink:
         clock.append(time.monotonic())
         crash.reach("files_written", batch)
         self._check_bad_records(outcome, epoch, instant)
+        settle_depth(job, outcome.statuses, self._guard.roll_back)
         written = unpack_rows(outcome.written)
         if job.index is not None and not job.index.update_in_tasks:
             job.index.update_location(written, instant)
         job.lease.check()
+        protocol.publish_files(job.table, instant, outcome.statuses)
+        crash.reach("files_published", batch)
         manifest = BatchManifest(
             epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
         )
         name = manifest.write(job.manifests)
         crash.reach("manifest_durable", batch)
-        protocol.reconcile(job.table, instant, outcome.statuses)
         record = CommitRecord(
             stream_id=job.meta.stream_id,
             query_id=epoch.query_id,

@@ -35,10 +35,10 @@ CLUSTERING_WAIT_MS = 3_600_000
 
 def settle(job: JobContext) -> None:
     """Finish begun rollbacks, take back pending writes of dead writers, wait for live ones, remove late files."""
+    job.lease.check()  # a restart within this process may come long after the last look
     settle_rollbacks(job)
     for pending in job.table.timeline().pending_writes:
         if wait_for(job, pending):
-            job.lease.check()
             roll_back(job, pending.time)
     sweep(job.table)
 
@@ -138,6 +138,7 @@ def roll_back(job: JobContext, instant: str) -> None:
 
     The index first: what it says of an instant that is rolled back already would never be taken back.
     """
+    job.lease.check()
     if job.index is not None and not job.index.rollback_commit(instant):
         raise TableError(
             f"the {job.index.name} index could not take back instant {instant} of {job.table.base_path}; see its log, and "

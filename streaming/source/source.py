@@ -17,6 +17,7 @@ from tagstream.streaming.source.packed import pack, split
 from tagstream.streaming.source.position import LinePositions
 
 RAW_COLUMNS = ("key", "value", "src", "pos_hi", "pos_lo")
+PartitionDepth = int | None | Callable[[], int | None]
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 64 << 20
 
@@ -67,12 +68,14 @@ def _files(spark: SparkSession, options: Options) -> DataFrame:
     )
 
 
-def keyed_records(raw: DataFrame, spec: DecodeSpec, labels: tuple[int, ...]) -> DataFrame:
+def keyed_records(
+    raw: DataFrame, spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
+) -> DataFrame:
     """The records decoded, good or bad, packed by key group: ``kg`` (its label) and ``rows`` (``KeyDecoder.keys``).
 
     The group is crc32 of the key modulo the number of groups; bad records, which have no key, are spread by position.
     """
-    return raw.mapInArrow(make_key_function(spec, labels), "kg int, rows binary")
+    return raw.mapInArrow(make_key_function(spec, labels, partition_depth), "kg int, rows binary")
 
 
 def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
@@ -82,19 +85,23 @@ def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
 
 
 def make_key_function(
-    spec: DecodeSpec, labels: tuple[int, ...]
+    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The ``mapInArrow`` function that decodes records; files get their line positions here."""
+    """The ``mapInArrow`` function that decodes records; files get their line positions here.
+
+    ``partition_depth``: of the table's partitions, or a function that tells it for the batch a task is at.
+    """
 
     def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = cached_decoder(spec)
         lines = LinePositions()
+        depth = partition_depth() if callable(partition_depth) else partition_depth
         for rows in in_blocks(batches):
             columns = {name: rows.column(name).combine_chunks() for name in RAW_COLUMNS}
             if spec.files:
                 start = rows.column("block_start").combine_chunks()
                 columns["pos_lo"] = lines.assign(columns["src"], start, columns["value"])
-            keyed = decoder.keys(pa.RecordBatch.from_pydict(columns))
+            keyed = decoder.keys(pa.RecordBatch.from_pydict(columns), depth)
             yield pack_by_group(pa.Table.from_batches([keyed]), labels)
 
     return keys

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -75,7 +75,18 @@ def profile_name(batch_id: int, run: int) -> str:
     return f"{batch_id:020d}.{run}.json"
 
 
-def read_profile(spec: TagSpec, batch_id: int) -> WriteProfile:
+class ProfilePlace(Protocol):
+    """Where a run pins its profiles, and which run it is."""
+
+    @property
+    def profiles(self) -> Storage: ...
+    @property
+    def run(self) -> int: ...
+    @property
+    def run_owner(self) -> str: ...
+
+
+def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
     """The pinned profile; read once a process, which serves several key groups of a batch: a profile never changes."""
     where = spec.profiles.where(profile_name(batch_id, spec.run))
     key = (where, spec.run_owner)

@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, cast
@@ -22,6 +23,7 @@ from tagstream.table.errors import InvalidPartitionPathError, StaleVersionError
 from tagstream.table.storage.storage import FileEntry, Register
 
 _TEMP_PREFIX = ".tagstream_tmp_"
+_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class PosixStorage:
             shutil.copyfileobj(source, out, 1 << 20)
 
     def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Links: one fails when its source is gone or its name taken. Folders are forced to the disk once each."""
+        """Links: one fails when its source is gone or its name taken. Folders are forced to the disk once each, together."""
         folders = set()
         for staged, final in pairs:
             source, target = self.where(staged), self.where(final)
@@ -155,8 +157,9 @@ class PosixStorage:
                 folders.add(folder)
             _unlink_crc(target)
             os.link(source, target)
-        for folder in folders:
-            self._sync_folder(folder)
+        if folders:
+            with ThreadPoolExecutor(min(_THREADS, len(folders))) as threads:
+                list(threads.map(self._sync_folder, folders))
 
     def read_register(self, rel: str) -> Register | None:
         """A register is the file ``<rel>.<n>`` with the greatest ``n``, which is its version."""

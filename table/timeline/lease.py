@@ -1,9 +1,9 @@
 """The writer lease: one process at a time may commit to a table.
 
-``.hoodie/.tagstream_lease.<n>`` is a JSON file; the greatest ``n`` is the lease. Only its owner rewrites it, and
-taking it over is the exclusive creation of ``n + 1``: two takers cannot both succeed, and an owner that was paused
-sees the greater number when it looks. A lease is free when it was released, when its process is gone (known on the
-same host and boot only), or when it has not been renewed before it expired.
+The lease is a register of the storage (``.hoodie/.tagstream_lease``), JSON in it. Taking it, renewing it and giving it back
+are swaps: each names the version it found, so two takers cannot both succeed, and an owner that was paused finds another
+version. A lease is free when it was released, when its process is gone (known only where that could be seen: same host,
+boot and PID name space), or when it has not been renewed before it expired.
 """
 
 from __future__ import annotations
@@ -11,41 +11,56 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tagstream.table.errors import CorruptFileError, LeaseLostError
-from tagstream.table.storage.storage import META_FOLDER, Storage
+from tagstream.table.errors import CorruptFileError, LeaseLostError, StaleVersionError
+from tagstream.table.storage.storage import META_FOLDER, Register, Storage
 
-LEASE_PREFIX = ".tagstream_lease."
+LEASE_FILE = f"{META_FOLDER}/.tagstream_lease"
 
 
 @dataclass(frozen=True)
 class LeaseOwner:
-    """A process, told from every other one: ``process_start`` in clock ticks since boot, as the kernel counts."""
+    """A process, told from every other one: ``process_start`` in clock ticks since boot, as the kernel counts.
+
+    ``pid_namespace``: in which ``pid`` is a process's number; empty where it is not known.
+    """
 
     host: str
     boot_id: str
     pid: int
     process_start: int
     label: str = ""
+    machine_id: str = ""
+    pid_namespace: str = ""
 
     @staticmethod
     def this_process(label: str = "") -> LeaseOwner:
         """The calling process; ``label`` is shown to people (for example the query's name)."""
         pid = os.getpid()
-        return LeaseOwner(socket.gethostname(), _boot_id(), pid, _process_start(pid) or 0, label)
+        return LeaseOwner(
+            host=socket.gethostname(),
+            boot_id=_first_line("/proc/sys/kernel/random/boot_id"),
+            pid=pid,
+            process_start=_process_start(pid) or 0,
+            label=label,
+            machine_id=_first_line("/etc/machine-id"),
+            pid_namespace=_pid_namespace(),
+        )
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease held (or last held) by ``owner`` until ``expires_ms``."""
+    """A lease held (or last held) by ``owner`` until ``expires_ms``; ``version`` is that of the register."""
 
     number: int
     owner: LeaseOwner
     expires_ms: int
     ttl_ms: int
     released: bool = False
+    version: str = ""
 
 
 def acquire(storage: Storage, owner: LeaseOwner, now_ms: int, ttl_ms: int) -> Lease:
@@ -56,85 +71,91 @@ def acquire(storage: Storage, owner: LeaseOwner, now_ms: int, ttl_ms: int) -> Le
             f"table {storage.root} is being written by {_name(held.owner)}; its lease lasts until {held.expires_ms} ms "
             f"({max(0, held.expires_ms - now_ms) // 1000} s from now): stop that writer or wait"
         )
-    lease = Lease((held.number if held else 0) + 1, owner, now_ms + ttl_ms, ttl_ms)
     try:
-        storage.write_new(_path(lease.number), _dump(lease))
-    except FileExistsError:
+        return _write(storage, Lease(0, owner, now_ms + ttl_ms, ttl_ms), held)
+    except StaleVersionError:
         raise LeaseLostError(
             f"another process took the lease of {storage.root} at the same moment: try again"
         ) from None
-    check(storage, lease)
-    for number in _numbers(storage):
-        if number < lease.number:
-            storage.delete(_path(number))
-    return lease
 
 
 def renew(storage: Storage, lease: Lease, now_ms: int) -> Lease:
     """Push the expiry ``ttl_ms`` past now; LeaseLostError when someone else has taken the lease."""
-    check(storage, lease)
     renewed = replace(lease, expires_ms=now_ms + lease.ttl_ms)
-    storage.replace(_path(lease.number), _dump(renewed))
-    check(storage, lease)
-    return renewed
+    try:
+        return _write(storage, renewed, lease)
+    except StaleVersionError:
+        # A renewal that was carried out and ended in an error nevertheless has left a version that is not known here.
+        newest = check(storage, lease)
+    try:
+        return _write(storage, renewed, newest)
+    except StaleVersionError:
+        raise _lost(storage, current(storage)) from None
 
 
-def check(storage: Storage, lease: Lease) -> None:
-    """LeaseLostError unless this is still the newest lease. Expiry alone loses nothing while nobody took over."""
-    newest = max(_numbers(storage), default=0)
-    if newest != lease.number:
-        raise LeaseLostError(
-            f"the writer lease of {storage.root} was taken over by another process (lease {newest}, this process had "
-            f"{lease.number}): this one must not write any more and stops"
-        )
+def check(storage: Storage, lease: Lease) -> Lease:
+    """LeaseLostError unless the newest lease is its owner's. Expiry alone loses nothing while nobody took over."""
+    newest = current(storage)
+    if newest is None or newest.owner != lease.owner:
+        raise _lost(storage, newest)
+    return newest
 
 
 def release(storage: Storage, lease: Lease) -> None:
     """Give the lease back; one that was lost already is left alone."""
-    if max(_numbers(storage), default=0) == lease.number:
-        storage.replace(_path(lease.number), _dump(replace(lease, released=True)))
+    with suppress(StaleVersionError):
+        _write(storage, replace(lease, released=True), lease)
 
 
 def current(storage: Storage) -> Lease | None:
     """The newest lease, whatever its state; None when the table never had one."""
-    for number in sorted(_numbers(storage), reverse=True):
-        try:
-            data = storage.read(_path(number))
-        except FileNotFoundError:
-            continue  # cleaned by a newer owner between the listing and the read
-        return _parse(data, storage.where(_path(number)))
-    return None
+    found = storage.read_register(LEASE_FILE)
+    return None if found is None else _parse(found, storage.where(LEASE_FILE))
+
+
+def _write(storage: Storage, lease: Lease, before: Lease | None) -> Lease:
+    """Put ``lease`` in the place of ``before``; the number makes each content another one."""
+    lease = replace(lease, number=before.number + 1 if before is not None else 1)
+    content = asdict(lease)
+    del content["version"]
+    version = storage.swap(LEASE_FILE, json.dumps(content, indent=1).encode(), before.version if before else None)
+    return replace(lease, version=version)
 
 
 def _is_free(lease: Lease, asking: LeaseOwner, now_ms: int) -> bool:
     if lease.released or now_ms >= lease.expires_ms:
         return True
-    owner = lease.owner
-    if owner.host != asking.host:
+    return _same_processes(lease.owner, asking) and _process_start(lease.owner.pid) != lease.owner.process_start
+
+
+def _same_processes(one: LeaseOwner, other: LeaseOwner) -> bool:
+    """True where both would see each other's processes: only there a process that is not seen is dead.
+
+    Hosts share names, clones share machine ids, and containers share host name and boot. Leases of earlier versions do not
+    tell their name space: they end by expiry.
+    """
+    if not one.boot_id or not one.pid_namespace:
         return False
-    # Another boot of the same host: nothing that ran then is alive.
-    return owner.boot_id != asking.boot_id or _process_start(owner.pid) != owner.process_start
+    mine = (one.host, one.boot_id, one.machine_id, one.pid_namespace)
+    return mine == (other.host, other.boot_id, other.machine_id, other.pid_namespace)
 
 
-def _numbers(storage: Storage) -> list[int]:
-    tails = (entry.name[len(LEASE_PREFIX) :] for entry in storage.list(META_FOLDER, (LEASE_PREFIX,)))
-    return [int(tail) for tail in tails if tail.isdigit()]
-
-
-def _path(number: int) -> str:
-    return f"{META_FOLDER}/{LEASE_PREFIX}{number}"
-
-
-def _dump(lease: Lease) -> bytes:
-    return json.dumps(asdict(lease), indent=1).encode()
-
-
-def _parse(data: bytes, where: str) -> Lease:
+def _parse(found: Register, where: str) -> Lease:
     try:
-        content: dict[str, Any] = json.loads(data)
-        return Lease(**{**content, "owner": LeaseOwner(**content["owner"])})
+        content: dict[str, Any] = json.loads(found.data)
+        return Lease(**{**content, "owner": LeaseOwner(**content["owner"])}, version=found.version)
     except (ValueError, TypeError, KeyError) as error:
-        raise CorruptFileError(f"{where} is no readable lease ({error}): remove it when no writer is running") from None
+        raise CorruptFileError(
+            f"{where} (version {found.version}) is no readable lease ({error}): remove it when no writer is running"
+        ) from None
+
+
+def _lost(storage: Storage, newest: Lease | None) -> LeaseLostError:
+    by = f" ({_name(newest.owner)})" if newest is not None else ""
+    return LeaseLostError(
+        f"the writer lease of {storage.root} was taken over by another process{by}: this one must not write any more and "
+        "stops"
+    )
 
 
 def _name(owner: LeaseOwner) -> str:
@@ -142,10 +163,17 @@ def _name(owner: LeaseOwner) -> str:
     return f"process {owner.pid} on {owner.host}{label}"
 
 
-def _boot_id() -> str:
+def _first_line(path: str) -> str:
     try:
-        with open("/proc/sys/kernel/random/boot_id") as f:
-            return f.read().strip()
+        with open(path) as f:
+            return f.readline().strip()
+    except OSError:
+        return ""
+
+
+def _pid_namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
 

@@ -25,7 +25,7 @@ def write_file_group(
     deletes: pa.Table,
     first_row: int = 0,
 ) -> list[WriteStatus]:
-    """Write the rows of one file group and return a status for each file written.
+    """Stage the files of one file group and return a status for each.
 
     ``upserts``: the user columns, ``_hoodie_record_key`` (unique) and ``_is_insert``. ``deletes``:
     ``_hoodie_record_key`` and ``_ordering`` (null: natural order, always deletes). Every row counts: late ones have

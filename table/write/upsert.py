@@ -19,13 +19,13 @@ from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import base_file_name
-from tagstream.table.file_group.partition_metadata import ensure_partition, join
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
-from tagstream.table.write.data_file import begin_data_file, publish_data_file
+from tagstream.table.write.data_file import begin_data_file
 from tagstream.table.write.write_context import WriteContext
 from tagstream.table.write.write_rows import ORDERING, copied_rows, new_rows
 
@@ -53,14 +53,13 @@ def write_base_file(
     deletes: pa.Table,
     first_row: int,
 ) -> WriteStatus:
-    """Write the file group's base file of this instant: a first one, or the slice's base file merged with the rows."""
+    """Stage the file group's base file of this instant: a first one, or the slice's base file merged with the rows."""
     storage, options = table.storage, ctx.options
     old_path = file_slice.base_path if file_slice else None
     kind = FileKind.MERGE if old_path else FileKind.CREATE
     name = base_file_name(file_id, ctx.write_token, ctx.instant)
     path = join(partition_path, name)
-    ensure_partition(storage, partition_path, ctx.instant)
-    staged = begin_data_file(table, ctx, partition_path, name, kind)
+    staged = begin_data_file(table, ctx, partition_path, name)
     incoming = new_rows(ctx, upserts, partition_path, name, first_row)
     counts = MergeCounts()
     with (
@@ -80,7 +79,6 @@ def write_base_file(
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
         size = writer.close().bytes
-    publish_data_file(table, ctx, partition_path, name)
     stat = WriteStat(
         file_id=file_id,
         path=path,

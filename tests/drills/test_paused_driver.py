@@ -22,7 +22,7 @@ MIX = Mix(keys=600, partitions=300, tombstones=0.02)  # every batch has keys and
 # No deletes: what of Spark's state was written over is mended by a load of the index, which forgets some of them.
 WITHOUT_DELETES = replace(MIX, deletes=0.0, late_deletes=0.0, deletes_without_partition=0.0, tombstones=0.0)
 LEASE_MS = 60_000
-STEPS = ("files_written", "manifest_durable")
+STEPS = ("files_written", "files_published", "manifest_durable")
 BEFORE_FILES = ("profile_pinned", "requested", "inflight", "delta_durable", "state_committed")
 GONE = ("taken over by another process", "rolled back by another process")
 

@@ -168,7 +168,9 @@ class ForeignWriter:
             else:
                 protocol.request(table, at, action)
             protocol.inflight(table, at, action)
-            return self._write(table, timeline, at, action, rows, deletes)
+            written = self._write(table, timeline, at, action, rows, deletes)
+            protocol.publish_files(table, at, written)  # other writers' files are in the table while it is pending
+            return written
 
         def complete() -> None:
             at = self._next() if late and instant is None else held

@@ -132,15 +132,16 @@ def test_another_writer_commits_while_a_batch_is_written(
     foreign = [ev.Event("mid-batch", "p-mid", 1, name="mid", amount=3.0)]
     from tagstream.streaming.commit import sink as module
 
-    real = module.protocol.reconcile
+    real = module.protocol.publish_files
     done: list[str] = []
 
-    def reconcile(*args: object) -> list[str]:
+    def publish_files(*args: object) -> None:
         if not done:
-            done.append(between.writer.upsert(foreign))
-        return real(*args)  # type: ignore[arg-type]
+            done.append("begun")  # the other writer comes this way, too
+            between.writer.upsert(foreign)
+        real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module.protocol, "reconcile", reconcile)
+    monkeypatch.setattr(module.protocol, "publish_files", publish_files)
     reports = between.go_on(foreign)
     assert len(done) == 1
     assert len({r.batch_id for r in reports}) == len(reports)

@@ -13,6 +13,7 @@ import pytest
 
 from tagstream.table.errors import CorruptFileError, LeaseLostError
 from tagstream.table.storage.opening import open_storage
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline import lease
 from tagstream.table.timeline.lease import LeaseOwner
@@ -69,13 +70,32 @@ def test_a_dead_process_of_this_host_is_taken_over_at_once(storage: Storage) -> 
     assert lease.acquire(storage, ME, 1, TTL).owner == ME
 
 
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"host": "another-host"},
+        {"boot_id": "another machine of the same name, or an earlier boot"},
+        {"machine_id": "another machine"},
+        {"pid_namespace": "pid:[4711]"},
+        {"pid_namespace": ""},  # of an earlier version of this program
+        {"boot_id": "", "pid_namespace": ""},
+    ],
+)
+def test_a_process_that_could_not_be_seen_is_not_taken_for_dead(storage: Storage, elsewhere: dict[str, str]) -> None:
+    gone = replace(ME, pid=ME.pid, process_start=ME.process_start - 1, **elsewhere)
+    lease.acquire(storage, gone, 0, TTL)
+    with pytest.raises(LeaseLostError, match="query a"):
+        lease.acquire(storage, ME, TTL - 1, TTL)
+    assert lease.acquire(storage, ME, TTL, TTL).owner == ME
+
+
+def test_this_process_tells_where_it_is() -> None:
+    assert ME.pid_namespace.startswith("pid:[")
+    assert ME.boot_id
+
+
 def test_another_process_with_the_same_pid_is_not_the_owner(storage: Storage) -> None:
     lease.acquire(storage, replace(ME, process_start=ME.process_start - 1), 0, TTL)
-    assert lease.acquire(storage, ME, 1, TTL).owner == ME
-
-
-def test_an_earlier_boot_of_this_host_is_dead(storage: Storage) -> None:
-    lease.acquire(storage, replace(ME, boot_id="before"), 0, TTL)
     assert lease.acquire(storage, ME, 1, TTL).owner == ME
 
 
@@ -98,6 +118,42 @@ def test_only_one_of_many_takers_gets_it(storage: Storage) -> None:
     assert len(won) == 1
     assert len(lost) == 7
     lease.check(storage, won[0])
+
+
+def test_a_lease_of_an_earlier_version_is_kept_and_taken_over(storage: Storage) -> None:
+    """A file with a number; its owner tells neither machine nor name space, and a renewal rewrote it in its place."""
+    owner = {"host": "h", "boot_id": "b", "pid": 1, "process_start": 2, "label": "old"}
+    old = {"number": 7, "owner": owner, "expires_ms": TTL, "ttl_ms": TTL, "released": False}
+    storage.write_new(".hoodie/.tagstream_lease.7", json.dumps(old).encode())
+    with pytest.raises(LeaseLostError, match="old"):
+        lease.acquire(storage, ME, 1, TTL)
+    assert lease.acquire(storage, ME, TTL, TTL).number == 8
+    assert [e.name for e in storage.list(".hoodie")] == [".tagstream_lease.8"]  # the old one finds a greater number
+
+
+def test_a_renewal_that_failed_after_it_was_carried_out(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = lease.acquire(storage, ME, 0, TTL)
+    real = PosixStorage.swap
+
+    def swap(self: PosixStorage, rel: str, data: bytes, expected: str | None) -> str:
+        real(self, rel, data, expected)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(PosixStorage, "swap", swap)
+    with pytest.raises(OSError, match="no answer"):
+        lease.renew(storage, held, 10)
+    monkeypatch.undo()
+    lease.check(storage, held)
+    assert lease.renew(storage, held, 20).expires_ms == 20 + TTL
+
+
+def test_every_renewal_has_another_content(storage: Storage) -> None:
+    held = lease.acquire(storage, ME, 0, TTL)
+    seen = {storage.read(f".hoodie/.tagstream_lease.{held.number}")}
+    for _ in range(3):
+        held = lease.renew(storage, held, 0)
+        seen.add(storage.read(f".hoodie/.tagstream_lease.{held.number}"))
+    assert len(seen) == 4
 
 
 def test_a_damaged_lease_is_named(storage: Storage) -> None:
