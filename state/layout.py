@@ -15,7 +15,8 @@ OrderingKind = Literal["none", "int64", "bytes"]
 class StateLayout:
     """Folders and fixed choices of one stream's index.
 
-    `durable` is the checkpoint's index folder, whatever store that is on; `local_dir` this host's cache folder, a path.
+    `durable` is the checkpoint's index folder, whatever store that is on; `local_dir` this host's cache folder, a path. What
+    lies between `local_root` (the folder above by default) and it is this project's, too, and made for this user alone.
     `ordering`: how ordering values are kept ("int64" order-preserving, "bytes" for strings, "none" = position only).
     `ttl_ms` 0 keeps keys forever. `snapshot_every`: deltas in a pointer before a snapshot replaces them.
     `lock_wait_s`: how long a locked local store is waited for before a fresh folder is used instead.
@@ -28,6 +29,7 @@ class StateLayout:
     ttl_ms: int = 0
     snapshot_every: int = 20
     lock_wait_s: float = 10.0
+    local_root: str = ""
 
     def deltas_dir(self, label: int) -> str:
         """Folder of a key group's deltas, in `durable`."""

@@ -65,3 +65,7 @@ class PendingClusteringError(TableError):
     def __init__(self, text: str, instant: str) -> None:
         super().__init__(text)
         self.instant = instant
+
+
+class MissingSliceError(ForeignCommitError):
+    """A file group that the index has rows in has no slice: another writer replaced it, or index or table is damaged."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tagstream.state.durable.generation import GroupStart, write_start
 from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import StateLayout
+from tagstream.state.local_folder import make_private
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern
@@ -89,6 +90,7 @@ def bulk_load(
     `batch_id`: the first batch that will run on the generation (durable files are named by it). `minutes`: time of the
     load, from which the time to live counts. `on_twice` is given the keys found twice before the start file is written.
     """
+    make_private(layout)
     scratch = scratch_path(layout.local_dir, f"{label}.load")
     os.makedirs(scratch)
     try:

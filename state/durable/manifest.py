@@ -39,12 +39,14 @@ class DeltaRef:
             raise StateError(f"batch manifest holds a damaged delta reference ({e!r}): {text[:200]}") from e
 
     def adopt(self, pointer: Pointer, label: int, batch_id: int) -> Pointer:
-        """The pointer after the batch, as the run that committed it left it."""
+        """The pointer after the batch, as the run that committed it left it; IndexDamagedError when `pointer` is not the one
+        before it.
+        """
         if pointer.chain != self.before:
-            raise StateError(
-                f"key group {label}: the state of Spark's checkpoint stands at {pointer.chain or 'the beginning'!r}, "
-                f"the commit of batch {batch_id} was made from {self.before or 'the beginning'!r}; this "
-                "checkpoint is not the one that wrote the table, restore the right one or start with a new one"
+            raise IndexDamagedError(
+                f"key group {label}: the state in Spark's checkpoint stands at {pointer.chain or 'the beginning'!r}, the "
+                f"commit of batch {batch_id} was made from {self.before or 'the beginning'!r}: another driver wrote over "
+                "Spark's state, or this checkpoint is not the one that wrote the table"
             )
         return self.pointer
 

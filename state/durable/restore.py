@@ -10,6 +10,7 @@ from tagstream.state.durable.delta import apply_deltas
 from tagstream.state.durable.snapshot import restore_snapshot
 from tagstream.state.errors import LocalStoreError, LockedStoreError
 from tagstream.state.layout import StateLayout
+from tagstream.state.local_folder import make_private
 from tagstream.state.pointer import Pointer
 from tagstream.state.store.rocks_store import META_KEY, RocksStore
 from tagstream.state.store.scratch import remove
@@ -25,6 +26,7 @@ def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksSto
     A store of the same lineage gets the deltas it lacks; one that is missing, damaged, ahead or of another lineage is
     built again from snapshot and deltas. One that stays locked is left alone and another folder is used.
     """
+    make_private(layout)
     deadline = time.monotonic() + layout.lock_wait_s
     for number in range(_MAX_FOLDERS):
         path = os.path.join(layout.group_dir(label), f"store-{number}")

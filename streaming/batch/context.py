@@ -14,6 +14,7 @@ from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import CheckpointMeta
 from tagstream.state.durable.root import INDEX, MANIFESTS, PROFILES, QUARANTINE, Root
 from tagstream.state.layout import StateLayout
+from tagstream.state.tag.expected import ExpectedChains, chains_before
 from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.epoch import Epoch, newest_batch
 from tagstream.streaming.crash import CrashPlan
@@ -26,8 +27,7 @@ from tagstream.streaming.tag.tag import profile_name
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
-from tagstream.table.meta_client.hoodie_table import HoodieTable, without_meta_fields
-from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
@@ -49,7 +49,9 @@ class JobContext:
     since. ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
     commits of this query that Spark may run again. ``instant``: the write that this process
     began last. ``index``: the pull-type index that tags in the sink, None for the state index. ``starting_offsets``:
-    Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned last.
+    Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned
+    last. ``rollbacks_seen``: completed rollbacks that were held against the commits of this stream. ``chains``: where the
+    key groups stand before the batch that was pinned or committed last.
     """
 
     options: Options
@@ -82,6 +84,8 @@ class JobContext:
     last_records: int = 0
     last_file_groups: int = 0
     profile: WriteProfile | None = None
+    rollbacks_seen: set[str] = field(default_factory=set)
+    chains: ExpectedChains | None = None
 
     @property
     def action(self) -> str:
@@ -125,12 +129,6 @@ class JobContext:
         self.avro_json = avro_json
         self.decode = replace(self.decode, avro_json=avro_json, defaults_json=defaults_json)
 
-    def schema_differs(self, avro_json: str) -> bool:
-        """Whether a commit's schema has a column that this job's lacks, or has with another type."""
-        own = avro_to_arrow(self.avro_json)
-        other = avro_to_arrow(without_meta_fields(avro_json))
-        return any(f.name not in own.names or own.field(f.name).type != f.type for f in other)
-
     def pin_profile(self, epoch: Epoch, instant: str) -> None:
         """Write the profile of a batch that is about to run; once per batch and run."""
         files = self.small_files
@@ -142,7 +140,13 @@ class JobContext:
                 self.options.insert_split_size, max(1, self.options.parquet_max_file_size // files.record_bytes)
             ),
             small_files={} if self.overwrites else files.profile(),  # what is there goes
+            **self._expected_chains(epoch),
         )
+
+    def committed(self, deltas: Mapping[int, str]) -> None:
+        """The batch that was pinned last is committed with these deltas: the next one begins at them."""
+        if self.chains is not None:
+            self.chains = self.chains.after(deltas)
 
     def pin_replay(self, epoch: Epoch, instant: str, manifest: str) -> None:
         """Write the profile that makes the tag step adopt the deltas of a batch the table already holds.
@@ -195,6 +199,21 @@ class JobContext:
         profiles = self.profiles
         batches = {name: name.split(".")[0] for name in profiles.names("")}
         profiles.delete_many(name for name, batch in batches.items() if batch.isdigit() and int(batch) < oldest)
+
+    def _expected_chains(self, epoch: Epoch) -> dict[str, Any]:
+        """Where the key groups stand before a batch: known from the batch before it, else read from the manifests."""
+        if self.index is not None:  # there is no state
+            return {}
+        if self.chains is None or not self.chains.is_for(epoch.query_id, self.generation, epoch.batch_id):
+            self.chains = chains_before(
+                self.manifests,
+                self.meta.labels,
+                epoch.query_id,
+                self.generation,
+                epoch.batch_id,
+                self.retain_batches,
+            )
+        return {"chains": dict(self.chains.chains), "chains_whole": self.chains.whole}
 
     def _lanes(self) -> int:
         """How many file groups of one partition take inserts at the same time.

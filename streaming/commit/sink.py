@@ -145,11 +145,14 @@ class BatchSink:
         job.instant = instant = self._guard.next_instant()
         job.pin_profile(epoch, instant)
         crash.reach("profile_pinned", batch)
+        job.lease.check()
         protocol.request(job.table, instant, job.action)
         crash.reach("requested", batch)
+        job.lease.check()
         protocol.inflight(job.table, instant, job.action, job.begun_by(batch))
         job.lease.beat(instant)
         crash.reach("inflight", batch)
+        job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
         clock.append(time.monotonic())
         outcome = self._run(rows, epoch, instant, replay=False)
         clock.append(time.monotonic())
@@ -190,6 +193,7 @@ class BatchSink:
         crash.reach("completed", batch)
         job.lease.beat(None)
         self._guard.committed(instant)
+        job.committed(outcome.deltas)
         self.committed += 1
         if job.index is not None:
             gone = written.filter(pc.is_null(written.column("file_id"))).column("record_key").combine_chunks()

@@ -19,8 +19,11 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch
 from tagstream.streaming.recovery.coverage import is_archived
 from tagstream.streaming.recovery.foreign import find_swallowed, work_of
+from tagstream.streaming.recovery.rollbacks import is_being_rolled_back
 from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_back, settle, wait_for
-from tagstream.table.errors import ForeignCommitError, PendingClusteringError
+from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
+from tagstream.table.meta_client.hoodie_table import without_meta_fields
+from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 from tagstream.table.timeline.write_status import WriteStatus
@@ -90,11 +93,16 @@ class TimelineGuard:
             self._refuse_restored(timeline)
             self._refuse_plans(timeline, groups)
             pending = [i for i in timeline.pending_writes if i.time != instant]
+            if is_being_rolled_back(job, timeline, instant):
+                raise InstantConflictError(
+                    f"table {job.table.base_path}: another writer is rolling back instant {instant}, which this job has not "
+                    "completed yet; the batch is done again"
+                )
+            if not self._is_pending(timeline, instant):
+                return  # another writer rolled it back: the protocol says so, and there is nothing to wait for
             if not pending:
                 self._refuse_overlap(timeline, groups, adds_keys=adds_keys)
                 return
-            if not self._is_pending(timeline, instant):
-                return  # another writer rolled it back: the protocol says so, and there is nothing to wait for
             for other in pending:
                 if is_at_work(job, other) and not wait_for(job, other, give_up=lambda: not self._has_inflight(instant)):
                     continue
@@ -147,7 +155,7 @@ class TimelineGuard:
                 )
             if adds_keys and work.adds_keys:
                 raise ForeignCommitError(f"{made}; it may have added keys that the batch adds too")
-            if work.schema is not None and job.schema_differs(work.schema):
+            if work.schema is not None and _adds_to(job.avro_json, work.schema):
                 raise ForeignCommitError(f"{made}; it changed the table's schema")
         if new and find_swallowed(job.table, timeline, tuple(i.time for i in new), job.meta.stream_id):
             raise ForeignCommitError(
@@ -161,6 +169,12 @@ class TimelineGuard:
         job = self._job
         name = Instant(instant, job.action, State.INFLIGHT).file_name()
         return job.table.storage.exists(f"{job.table.config.timeline_folder}/{name}")
+
+
+def _adds_to(own: str, other: str) -> bool:
+    """Whether another writer's schema has a column that ours lacks, or has with another type."""
+    ours, theirs = avro_to_arrow(own), avro_to_arrow(without_meta_fields(other))
+    return any(f.name not in ours.names or ours.field(f.name).type != f.type for f in theirs)
 
 
 def _name(group: FileGroupId) -> str:

@@ -111,7 +111,8 @@ def stream(
             rebuild = restart.why if restart is not None and restart.rebuild else None
             if restart is not None:
                 _leave_to_others(job, restart)
-            cover_table(job, spark, rebuild=rebuild)
+            doubt = restart.why if restart is not None and restart.doubt else None
+            cover_table(job, spark, rebuild=rebuild, doubt=doubt)
             if job.table.config.metadata_partitions:
                 job.table = _drop_metadata_table(job.table, clock_ms())
             job.table.check_writable()
@@ -127,6 +128,7 @@ def stream(
                 restart = restart_after(e, sink, restart)
                 if restart is None:
                     raise
+                lease.check()  # a driver that stood still leaves it all to its successor
                 LOG.warning("%s. The query starts again", restart.why)
                 job.lease.beat(None)
             finally:
@@ -163,12 +165,14 @@ def make_context(
     index = make_index(options.index, table.config.record_key_fields)
     base_only = options.inserts_to_base_files or options.op == INSERT_OVERWRITE
     base_only |= index is not None and not index.can_index_log_files
+    local_root = options.index_local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
     layout = StateLayout(
         durable=root.files.below(INDEX),
-        local_dir=_local_dir(options, spark, table.base_path, checkpoint.root),
+        local_dir=os.path.join(local_root, *_local_names(options, table.base_path, checkpoint.root)),
         ordering=decode.ordering_kind,
         global_index=options.global_index,
         ttl_ms=int(options.index_state_ttl_days * DAY_MS),
+        local_root=local_root,
     )
     return JobContext(
         options=options,
@@ -235,14 +239,13 @@ def _open_meta(options: Options, checkpoint: Storage, spark: SparkSession, decod
     )
 
 
-def _local_dir(options: Options, spark: SparkSession, base_path: str, checkpoint: str) -> str:
-    """``<spark.local.dir>/tagstream/<table hash>/<checkpoint hash>`` on every executor."""
-    root = options.index_local_dir or os.path.join(
-        spark.conf.get("spark.local.dir", "/tmp") or "/tmp",
-        "tagstream",
-    )
-    names = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint))
-    return os.path.join(root, *names)
+def _local_names(options: Options, base_path: str, checkpoint: str) -> list[str]:
+    """``tagstream-<user id>/<table hash>/<checkpoint hash>`` on every executor; in a named folder without the first.
+
+    Users who share Spark's folder have a folder each: one of a fixed name would be the first one's.
+    """
+    names = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint)]
+    return names if options.index_local_dir else [f"tagstream-{os.getuid()}", *names]
 
 
 def _leave_to_others(job: JobContext, restart: Restart) -> None:

@@ -28,8 +28,18 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
     keyed = keyed_records(raw, job.decode, job.meta.labels)
     if job.index is not None:
         return _start(keyed, job, sink)
-    lanes = job.meta.shuffle_partitions
-    tag = make_tag_function(TagSpec(job.layout, job.profiles, job.run, job.run_owner, job.crash, lanes))
+    spec = TagSpec(
+        layout=job.layout,
+        profiles=job.profiles,
+        run=job.run,
+        run_owner=job.run_owner,
+        crash=job.crash,
+        lanes=job.meta.shuffle_partitions,
+        storage=job.table.storage,
+        timeline_folder=job.table.config.timeline_folder,
+        action=job.action,
+    )
+    tag = make_tag_function(spec)
     located = keyed.groupBy("kg").applyInPandasWithState(
         tag, LOCATED_SQL, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )

@@ -34,8 +34,9 @@ LOG = logging.getLogger("tagstream")
 _TRIES = 10
 
 
-def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = None) -> None:
+def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = None, doubt: str | None = None) -> None:
     """Bring index and table together. ``rebuild``: why the index is to be loaded anew (a file of it is damaged).
+    ``doubt``: why it is to be loaded anew if it lacks no commit.
 
     IndexCoverageError when that must not be done without a person.
     """
@@ -70,6 +71,9 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             step = CoverStep("load", f"the index in {root.root} was loaded with other options")
         else:
             step = next_step(index, job.table, timeline, state, taken)
+            if step.kind == "nothing" and doubt is not None and job.index is None:
+                step = CoverStep("load", doubt)
+            doubt = None
         if step.kind == "nothing" or (job.index is not None and step.kind not in ("retire", "reread")):
             # A pull-type index asks the table itself, whoever wrote it.
             job.index_epoch = len(complete_epochs(job.layout, job.generation))

@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
+from tagstream.streaming.recovery.rollbacks import settle_rollbacks
 from tagstream.table.errors import PendingClusteringError, TableError
 from tagstream.table.file_group.names import next_instant
-from tagstream.table.services.rollback import resume_rollbacks, rollback
+from tagstream.table.services.rollback import rollback
 from tagstream.table.services.sweep import sweep
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
@@ -35,7 +36,7 @@ CLUSTERING_WAIT_MS = 3_600_000
 def settle(job: JobContext) -> None:
     """Finish begun rollbacks, take back pending writes of dead writers, wait for live ones, remove late files."""
     job.lease.check()  # a restart within this process may come long after the last look
-    resume_rollbacks(job.table)
+    settle_rollbacks(job)
     for pending in job.table.timeline().pending_writes:
         if wait_for(job, pending):
             roll_back(job, pending.time)

@@ -31,7 +31,9 @@ from tagstream.streaming.tag.located import (
     located_table,
     packed_columns,
 )
+from tagstream.table.errors import InstantConflictError
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write.write_profile import WriteProfile
 
 STATE_SCHEMA = "pointer binary"
@@ -43,7 +45,7 @@ class TagSpec:
     """What every task needs to know; pickled into the plan once, when the query starts.
 
     ``run_owner`` tells this run from the one of the same number of a checkpoint that was here before; ``lanes``: number of
-    write tasks.
+    write tasks. ``storage``: the table's; ``timeline_folder`` and ``action``: of its instants.
     """
 
     layout: StateLayout
@@ -52,6 +54,20 @@ class TagSpec:
     run_owner: str
     crash: CrashPlan
     lanes: int
+    storage: Storage
+    timeline_folder: str
+    action: str
+
+    def check_pending(self, profile: WriteProfile) -> None:
+        """InstantConflictError when the batch's instant is not pending any more: this driver stood still, another one has
+        taken the instant back, and Spark's state files may be that one's by now.
+        """
+        name = Instant(profile.instant, self.action, State.INFLIGHT).file_name()
+        if profile.mode == "process" and not self.storage.exists(f"{self.timeline_folder}/{name}"):
+            raise InstantConflictError(
+                f"instant {profile.instant} of {self.storage.root} was rolled back by another process while batch "
+                f"{profile.batch_id} was tagged: its state was not handed on; only one writer may work on the table"
+            )
 
 
 def profile_name(batch_id: int, run: int) -> str:
@@ -86,6 +102,7 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         if result.delta is not None:
             spec.crash.reach("delta_durable", batch_id)
         if result.pointer is not None and result.pointer != pointer:
+            spec.check_pending(profile)
             state.update((result.pointer,))
         rows = located(result, good, spec.layout.ordering)
         if bad.num_rows:

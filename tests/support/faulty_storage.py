@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ class InjectedError(OSError):
 class Faults:
     """What goes wrong. ``folder``: a local one, empty at first, that is shared by all who use the storage.
 
-    ``fail``: number (from 1) of the call that has no effect and raises OSError; ``lose``: of the one that takes effect and
+    ``fail``: number (from 1) of the call that has no effect and raises OSError; ``kill``: of the one at which its process is
+    killed before it has an effect; ``lose``: of the one that takes effect and
     then raises OSError; ``repeat``: of the one whose answer the store's client loses and which it sends again: a name it
     wants to be the first at is then taken, by itself. ``only``: the kinds of calls that are counted, by default all.
     ``late``: a new name is missing from listings during the next so many calls. ``copies``: staged files are published one
@@ -43,6 +45,7 @@ class Faults:
 
     folder: str
     fail: int = 0
+    kill: int = 0
     lose: int = 0
     repeat: int = 0
     only: tuple[str, ...] = ()
@@ -212,6 +215,8 @@ class FaultyStorage:
         return number
 
     def _fail(self, kind: str, rel: str, number: int) -> None:
+        if number and number == self.faults.kill:
+            os.kill(os.getpid(), signal.SIGKILL)
         if number and number == self.faults.fail:
             raise InjectedError(errno.EIO, f"call {number}, {kind}, was made to fail", self.where(rel))
 

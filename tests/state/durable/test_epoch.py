@@ -23,11 +23,12 @@ from tagstream.state.durable.epoch import (
 )
 from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef
-from tagstream.state.durable.view import open_view, records_of
+from tagstream.state.durable.view import open_view
 from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
+from tagstream.state.store.records import records_of
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 from tests.state.durable.test_generation import content, make_layout

@@ -17,6 +17,7 @@ from tagstream.state.pointer import Pointer
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
+from tests.support.faulty_storage import Faults, FaultyStorage, InjectedError
 
 
 @pytest.fixture
@@ -106,3 +107,11 @@ def test_damaged_manifest_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(StateError, match=r"x\.json"):
         BatchManifest.read(PosixStorage(str(tmp_path)), "x.json")
+
+
+def test_a_manifest_that_cannot_be_read_for_a_moment_is_not_damaged(tmp_path: Path) -> None:
+    """Damage makes the index be loaded anew, which a store that does not answer is no reason for."""
+    storage = PosixStorage(str(tmp_path / "m"), sync=False)
+    name = BatchManifest("q", 4, 1, {1: "a"}).write(storage)
+    with pytest.raises(InjectedError):
+        BatchManifest.read(FaultyStorage(storage, Faults(str(tmp_path / "faults"), fail=1)), name)

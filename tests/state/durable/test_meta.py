@@ -11,6 +11,7 @@ import pytest
 from tagstream.state.durable.meta import META_FILE, open_or_create_meta, read_meta
 from tagstream.state.errors import StateError
 from tagstream.table.storage.posix import PosixStorage
+from tests.support.faulty_storage import Faults, FaultyStorage, InjectedError
 
 GIVEN: dict[str, Any] = {
     "shuffle_partitions": 2,
@@ -70,3 +71,14 @@ def test_damaged_or_newer_file_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(StateError, match=r"meta\.json"):
         open_or_create_meta(at(tmp_path), **GIVEN)
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_not_damaged(tmp_path: Path) -> None:
+    open_or_create_meta(at(tmp_path / "c"), **GIVEN)
+    with pytest.raises(InjectedError):
+        read_meta(FaultyStorage(at(tmp_path / "c"), Faults(str(tmp_path / "faults"), fail=1)))
+
+
+def test_a_start_meets_its_own_file_after_a_lost_answer(tmp_path: Path) -> None:
+    faults = Faults(str(tmp_path / "faults"), repeat=1, only=("write_new",))
+    assert open_or_create_meta(FaultyStorage(at(tmp_path / "c"), faults), **GIVEN).key_groups == 8

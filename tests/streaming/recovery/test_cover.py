@@ -234,6 +234,25 @@ def test_half_a_checkpoint_is_put_aside(tmp_path: Path, spark: SparkSession) -> 
     assert (between.case.root / "tagstream" / "manifests").is_dir()
 
 
+@pytest.mark.parametrize("moved", [0, 2, 8, 11])
+def test_a_retiring_that_an_earlier_version_began_is_finished(tmp_path: Path, spark: SparkSession, moved: int) -> None:
+    """It wrote a mark, moved the query's files one by one, wrote why and removed the mark."""
+    between = Between(tmp_path, spark, "MERGE_ON_READ")
+    checkpoint = between.case.checkpoint
+    names = ["metadata", ".metadata.crc", "offsets", "commits", "state", "sources"]
+    names += [f"tagstream/{name}" for name in ("takeover.json", "index", "manifests", "profiles", "quarantine")]
+    (checkpoint / "tagstream" / "retiring.json").write_text(json.dumps({"number": 1, "why": "so it was found"}))
+    (checkpoint / "retired" / "1" / "tagstream").mkdir(parents=True)
+    for name in names[:moved]:
+        if (checkpoint / name).exists():
+            (checkpoint / name).rename(checkpoint / "retired" / "1" / name)
+    between.go_on([])
+    assert between.case.root == checkpoint / "tagstream" / "roots" / "1"
+    assert "so it was found" in (between.case.root / "why.txt").read_text()
+    assert not (checkpoint / "tagstream" / "retiring.json").exists()
+    assert between.case.run() == []
+
+
 @pytest.mark.parametrize("what", ["deltas", "snapshots", "manifests", "epoch"])
 def test_a_damaged_file_of_the_index(
     tmp_path: Path, spark: SparkSession, what: str, caplog: pytest.LogCaptureFixture
