@@ -147,7 +147,7 @@ def make_table(folder: str, keys: int, partitions: int, per_file: int) -> Hoodie
             "_hoodie_record_key": ids,
         })  # fmt: skip
         ctx = WriteContext(instant, "commit", n, f"{n}-1-1", _SCHEMA, avro, None, timeline, options)
-        statuses += write_file_group(table, ctx, city, new_file_id("bench", n), rows, none)
+        statuses += write_file_group(table, ctx, city, new_file_id("bench", n), None, rows, none)
     commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, "commit", CommitMetadata.build(statuses, {}, avro))
     return table

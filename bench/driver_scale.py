@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import pickle
 import shutil
 import statistics
 import sys
@@ -44,6 +45,7 @@ from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag.tag import profile_name
 from tagstream.streaming.write.small_files import SmallFiles
+from tagstream.streaming.write.write import slices_of
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback_plan import plan_rollback
 from tagstream.table.storage.posix import PosixStorage
@@ -220,12 +222,14 @@ def pin_and_read(steps: Steps, job: JobContext, epoch: Epoch, instant: str, now:
 
 
 def tasks(steps: Steps, job: JobContext, made: sim.Simulated, statuses: list[WriteStatus], now: dict[str, Any]) -> None:
-    """What each write task looks at: the timeline once, and the folder of every file group it writes."""
-    timeline = steps.measure("task", "list timeline", job.table.timeline, **now)
+    """What each write task looks at: the timeline that the driver sends, and the folder of every partition it writes to."""
+    packed = pickle.dumps(job.timeline)
+    unpack = lambda: pickle.loads(packed)  # noqa: E731, S301 -- what Spark does with it
+    timeline = steps.measure("task", "unpack the timeline", unpack, lambda _: len(packed), **now)
     view = job.table.view(timeline, made.instants[-1])
     some = statuses[: min(100, len(statuses))]
-    find = lambda: [view.latest_slice(s.stat.partition_path, s.stat.file_id) for s in some]  # noqa: E731
-    steps.measure("task", f"find the slices of {len(some)} file groups", find, **now)
+    groups = [(s.stat.partition_path, s.stat.file_id) for s in some]
+    steps.measure("task", f"find the slices of {len(some)} file groups", lambda: slices_of(view, groups), **now)
 
 
 def every_small(steps: Steps, job: JobContext, made: sim.Simulated) -> None:

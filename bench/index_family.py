@@ -125,7 +125,7 @@ def make_table(folder: Path, keys: int, layout: str, hashing: BucketHash, per_fi
             }
         )
         ctx = WriteContext(instant, "commit", n, f"{n}-1-1", _SCHEMA, avro, None, timeline, options)
-        statuses += write_file_group(table, ctx, city(partition), file_id, rows, _NONE)
+        statuses += write_file_group(table, ctx, city(partition), file_id, None, rows, _NONE)
     commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, "commit", CommitMetadata.build(statuses, {}, avro))
     return table
@@ -204,7 +204,7 @@ def tag_by_table(index: HoodieIndex, table: HoodieTable, labels: tuple[int, ...]
     """What one batch asks of a pull-type index, as a function of the decoded records."""
     decode = SimpleNamespace(ordering_kind="int64", ordering_field="ts", ordering_type=pa.int64())
     job = SimpleNamespace(
-        index=index, table=table, as_of=table.timeline().newest_completed, decode=decode, overwrites=False,
+        index=index, table=table, timeline=table.timeline(), decode=decode, overwrites=False,
         meta=SimpleNamespace(labels=labels, shuffle_partitions=_LANES), read_profile=lambda: profile(labels),
     )  # fmt: skip
     index.start(table_as_of(job, spark))  # type: ignore[arg-type]

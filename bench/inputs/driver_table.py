@@ -112,22 +112,19 @@ def touched(simulated: Simulated, count: int) -> list[WriteStatus]:
     """The write statuses of a batch that appended to ``count`` file groups."""
     statuses = []
     for group in simulated.groups[:count]:
-        names = [
-            log_file_name(group.file_id, group.base_instant, v, _TOKEN if v <= group.logs else "0-2-2")
-            for v in range(1, group.logs + 2)
-        ]
+        name = log_file_name(group.file_id, group.base_instant, group.logs + 1, "0-2-2")
         stat = WriteStat(
             file_id=group.file_id,
-            path=f"{group.partition}/{names[-1]}",
+            path=f"{group.partition}/{name}",
             partition_path=group.partition,
             prev_commit=group.base_instant,
             num_writes=1,
             num_updates=1,
-            file_size=len(names[-1]),
-            total_write_bytes=len(names[-1]),
+            file_size=len(name),
+            total_write_bytes=len(name),
             log_version=group.logs + 1,
             base_file=base_file_name(group.file_id, _TOKEN, group.base_instant),
-            log_files=tuple(names),
+            log_files=(name,),
         )
         statuses.append(WriteStatus(stat, FileKind.APPEND))
     return statuses

@@ -32,6 +32,7 @@ from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
+from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import WRITER_KEY
 from tagstream.table.write.write_context import WriterOptions
 from tagstream.table.write.write_profile import WriteProfile
@@ -50,9 +51,10 @@ class JobContext:
     commits of this query that Spark may run again. ``instant``: the write that this process
     began last. ``index``: the pull-type index that tags in the sink, None for the state index. ``starting_offsets``:
     Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned
-    last. ``rollbacks_seen``: completed rollbacks that were held against the commits of this stream. ``chains``: where the
-    key groups stand before the batch that was pinned or committed last. ``partition_depth``: of the table's partitions,
-    None where it need not be looked at or no commit tells it yet.
+    last. ``timeline``: the look at the table's that the batch is decided on. ``rollbacks_seen``: completed rollbacks that
+    were held against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or
+    committed last. ``partition_depth``: of the table's partitions, None where it need not be looked
+    at or no commit tells it.
     """
 
     options: Options
@@ -72,7 +74,7 @@ class JobContext:
     crash: CrashPlan
     clock_ms: Callable[[], int]
     retain_batches: int
-    as_of: str | None = None
+    timeline: Timeline | None = None
     instant: str | None = None
     generation: int = 0
     index_epoch: int = 0
@@ -166,10 +168,10 @@ class JobContext:
     def write_spec(self, batch_id: int, instant: str, *, replay: bool) -> WriteSpec:
         """The constants of the batch's write tasks."""
         return WriteSpec(
-            storage=self.table.storage,
+            table=self.table,
+            timeline=self.timeline or self.table.timeline(),
             instant=instant,
             action=self.action,
-            as_of=self.as_of,
             batch_id=batch_id,
             run=self.run,
             avro_json=self.avro_json,

@@ -31,7 +31,8 @@ def table_as_of(job: JobContext, frame_or_session: Any) -> TableAsOf:
     decode = job.decode
     sql = "binary" if decode.ordering_kind == "bytes" else "long"
     code = OrderingCode(decode.ordering_field, decode.ordering_type, encode_known, sql)
-    return TableAsOf(frame_or_session, job.table, job.table.timeline(), job.as_of, code)
+    timeline = job.timeline or job.table.timeline()
+    return TableAsOf(frame_or_session, job.table, timeline, timeline.newest_completed, code)
 
 
 def encode_known(column: pa.Array) -> pa.Array:
@@ -64,9 +65,9 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
 
 def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[str, tuple[str, ...]]:
     """File ids by partition of all that an overwrite takes the place of; nothing for an upsert."""
-    if not job.overwrites or job.as_of is None:
+    if not job.overwrites:
         return {}
-    view = job.table.view(as_of=job.as_of)
+    view = job.table.view(job.timeline)
     touched = sorted({status.stat.partition_path for status in statuses})
     found = {p: tuple(s.file_id for s in view.latest_merged_slices(p)) for p in touched}
     return {partition: ids for partition, ids in found.items() if ids}

@@ -23,7 +23,7 @@ def start_index(job: JobContext, spark: SparkSession) -> None:
     index = job.index
     if index is None:
         return
-    job.as_of = job.table.timeline().newest_completed
+    job.timeline = job.table.timeline()
     look = table_as_of(job, spark)
     index.start(look)
     if not index.update_in_tasks:

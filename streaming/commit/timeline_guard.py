@@ -67,7 +67,7 @@ class TimelineGuard:
             )
         self._covered = frozenset(i.time for i in timeline.completed_writes)
         self._start = timeline
-        job.as_of = timeline.newest_completed
+        job.timeline = timeline
         found = job.batches.get(epoch.batch_id)
         return found if found is not None and found[1].same_batch(epoch) else None
 

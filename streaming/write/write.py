@@ -22,9 +22,12 @@ from tagstream.streaming.tag.located import OP_BAD, OP_DELETE_NATURAL
 from tagstream.streaming.write.quarantine import write_quarantine
 from tagstream.streaming.write.written import Told, pack_rows, written_rows
 from tagstream.table import chunks
+from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions
 
@@ -34,15 +37,18 @@ WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS, INDEX_STATUS = "write", "tag", "qua
 
 @dataclass(frozen=True)
 class WriteSpec:
-    """One batch's constants for the write tasks. ``as_of``: newest completed instant, whose slices are written over.
+    """One batch's constants for the write tasks.
 
-    ``index``: a pull-type index that the tasks keep up to date; ``tell_written``: what the driver is told for one.
+    ``table`` and ``timeline``: as the driver found them when it began the batch; its newest completed instant's slices are
+    written over. No task looks itself: what another writer does meanwhile would make the files of one batch differ in what
+    they follow, and the driver judges by what it saw. ``index``: a pull-type index that the tasks keep up to date;
+    ``tell_written``: what the driver is told for one.
     """
 
-    storage: Storage
+    table: HoodieTable
+    timeline: Timeline
     instant: str
     action: str
-    as_of: str | None
     batch_id: int
     run: int
     avro_json: str
@@ -94,7 +100,7 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     ``partition`` and ``attempt`` of the task make its files' names unique. Memory: the rows, and once more those of the
     file groups that are written together (``table.chunks.CHUNK_BYTES``) or of a larger one.
     """
-    table = HoodieTable.open(spec.storage)
+    table = spec.table
     op = rows["op"].to_numpy()
     code, groups = file_group_codes(rows["dest_part"], rows["dest_file"])
     keep = _by_code(np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE)), code)
@@ -108,22 +114,32 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
         write_token=write_token(partition, spec.run, attempt),
         schema=spec.decode.schema,
         avro_json=spec.avro_json,
-        as_of=spec.as_of,
-        timeline=table.timeline(),
+        as_of=spec.timeline.newest_completed,
+        timeline=spec.timeline,
         options=spec.options,
     )
     out: list[tuple[str, str]] = []
     written = 0  # keeps the commit's sequence numbers unique within the task
     up, down = _bounds(code[keep], len(groups)), _bounds(code[gone], len(groups))
+    slices = slices_of(table.view(spec.timeline), groups)
     for first, end in _together(up, rows.nbytes / rows.num_rows):
         upserts = _upserts(spec.decode.schema, rows, keys, keep[up[first] : up[end]], op)
         for i in range(first, end):
             mine = upserts.slice(up[i] - up[first], up[i + 1] - up[i])
             mine_del = deletes.slice(down[i], down[i + 1] - down[i])
-            statuses = write_file_group(table, write, *groups[i], mine, mine_del, written)
+            statuses = write_file_group(table, write, *groups[i], slices.get(groups[i]), mine, mine_del, written)
             out += [(WRITE_STATUS, s.to_json()) for s in statuses]
             written += mine.num_rows
     return out + _tell(spec, rows, keys)
+
+
+def slices_of(view: FileSystemView, groups: Iterable[tuple[str, str]]) -> dict[tuple[str, str], FileSlice]:
+    """The newest slices of the file groups that a task writes to; each partition is listed once."""
+    wanted: dict[str, list[str]] = {}
+    for part, file_id in groups:
+        wanted.setdefault(part, []).append(file_id)
+    found = ((part, view.latest_slices(part, file_ids)) for part, file_ids in wanted.items())
+    return {(part, file_id): file_slice for part, slices in found for file_id, file_slice in slices.items()}
 
 
 def _by_code(rows: np.ndarray, code: np.ndarray) -> np.ndarray:

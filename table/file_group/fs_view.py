@@ -6,6 +6,7 @@ commit and belongs to the newest slice that began before that commit was complet
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tagstream.table.file_group.file_group import BaseFile, FileSlice, LogFile
@@ -13,6 +14,8 @@ from tagstream.table.file_group.names import parse_base_file_name, parse_log_fil
 from tagstream.table.file_group.partition_metadata import list_partitions
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
+
+_PREFIXES = 32
 
 
 @dataclass
@@ -48,8 +51,16 @@ class FileSystemView:
 
     def latest_slice(self, partition_path: str, file_id: str) -> FileSlice | None:
         """The newest merged slice of one file group; None when the group has no committed one."""
-        group = self._groups(partition_path, file_id).get(file_id)
-        return self._latest(partition_path, group) if group else None
+        return self.latest_slices(partition_path, [file_id]).get(file_id)
+
+    def latest_slices(self, partition_path: str, file_ids: Collection[str]) -> dict[str, FileSlice]:
+        """The newest merged slices of some file groups by file id; a group without a committed one is left out.
+
+        The partition is listed once, however many they are.
+        """
+        groups = self._groups(partition_path, frozenset(file_ids))
+        found = {file_id: self._latest(partition_path, group) for file_id, group in groups.items()}
+        return {file_id: file_slice for file_id, file_slice in found.items() if file_slice is not None}
 
     def latest_base_files(self, partition_path: str) -> list[BaseFile]:
         """The newest committed base file of every file group that is not replaced (read-optimized query)."""
@@ -57,19 +68,23 @@ class FileSystemView:
         found = (self._newest_base(g) for _, g in sorted(groups.items()) if not self._replaced(partition_path, g))
         return [base for base in found if base is not None]
 
-    def _groups(self, partition_path: str, only: str | None = None) -> dict[str, _Group]:
+    def _groups(self, partition_path: str, only: frozenset[str] | None = None) -> dict[str, _Group]:
         groups: dict[str, _Group] = {}
-        prefixes = ("",) if only is None else (f"{only}_", f".{only}_")
+        prefixes: tuple[str, ...] = ("",)
+        if (
+            only is not None and len(only) <= _PREFIXES
+        ):  # else to compare each name with all costs more than to look at all
+            prefixes = tuple(f"{dot}{file_id}_" for file_id in only for dot in ("", "."))
         for entry in self.storage.list(partition_path, prefixes):
             if entry.is_dir:
                 continue
             base = parse_base_file_name(entry.name)
-            if base is not None and only in (None, base.file_id):
+            if base is not None and (only is None or base.file_id in only):
                 group = groups.setdefault(base.file_id, _Group(base.file_id, [], []))
                 group.bases.append(BaseFile(entry.name, base.file_id, base.instant, entry.size))
                 continue
             log = parse_log_file_name(entry.name)
-            if log is not None and not log.is_cdc and only in (None, log.file_id):
+            if log is not None and not log.is_cdc and (only is None or log.file_id in only):
                 group = groups.setdefault(log.file_id, _Group(log.file_id, [], []))
                 group.logs.append(
                     LogFile(entry.name, log.file_id, log.base_instant, log.version, log.write_token, entry.size)

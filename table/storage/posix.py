@@ -233,7 +233,7 @@ class PosixStorage:
 
     def _numbers(self, rel: str) -> builtins.list[int]:
         folder, _, name = rel.rpartition("/")
-        found = (entry[len(name) + 1 :] for entry in self.names(folder) if entry.startswith(f"{name}."))
+        found = (entry.name[len(name) + 1 :] for entry in self.list(folder, (f"{name}.",)))
         return [int(number) for number in found if number.isdigit()]
 
     def _temp(self, target: str) -> tuple[int, str]:

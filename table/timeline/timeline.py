@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.storage import Storage
@@ -19,6 +21,7 @@ from tagstream.table.timeline.instant import (
     ROLLBACK,
     SAVEPOINT,
     Instant,
+    State,
     parse_instant,
 )
 from tagstream.table.timeline.plans import Plan, read_plan, requested_name
@@ -31,6 +34,8 @@ _TABLES_SEEN = 4
 @dataclass(frozen=True)
 class Timeline:
     """One look at the timeline folder; a value, so that every task of a batch works from the same look.
+
+    It travels packed: a few bytes an instant, and tasks of one Python worker unpack it once.
 
     ``instants``: the newest state of each action, sorted by time. ``pending_compactions``, ``pending_clusterings``
     and ``replaced``: the instant by (partition path, file id) of unfinished plans and of completed replace commits.
@@ -66,6 +71,9 @@ class Timeline:
         )
         _SEEN[:] = [*others, _Look(storage, folder, stamp, names, timeline, replaced)][-_TABLES_SEEN:]
         return timeline
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Timeline], tuple[bytes]]:
+        return _unpacked, (_pack(self),)
 
     @cached_property
     def completed_writes(self) -> tuple[Instant, ...]:
@@ -170,6 +178,24 @@ class _Look:
 
 # The last look at a few tables' timelines.
 _SEEN: list[_Look] = []
+
+
+def _pack(timeline: Timeline) -> bytes:
+    """Column by column: what changes little from one instant to the next shrinks to almost nothing."""
+    found = timeline.instants
+    columns = [[i.time for i in found], [i.action for i in found], [i.state.value for i in found],
+               [i.completion_time for i in found]]  # fmt: skip
+    kinds = timeline.pending_compactions, timeline.pending_clusterings, timeline.replaced
+    groups = [[[*key, time] for key, time in kind.items()] for kind in kinds]
+    return zlib.compress(json.dumps([timeline.folder, columns, groups]).encode(), 1)
+
+
+@lru_cache(maxsize=4)
+def _unpacked(packed: bytes) -> Timeline:
+    folder, (times, actions, states, completed), groups = json.loads(zlib.decompress(packed))
+    known = {state.value: state for state in State}
+    instants = tuple(map(Instant, times, actions, [known[state] for state in states], completed))
+    return Timeline(folder, instants, *({(p, file_id): time for p, file_id, time in group} for group in groups))
 
 
 def _newest_states(names: Iterable[str]) -> tuple[Instant, ...]:

@@ -21,7 +21,9 @@ class WriteStat:
     """One file of a commit. ``path`` is relative to the base path, sizes are bytes, times milliseconds.
 
     ``prev_commit`` is the base instant of the slice before, or the text ``null``. The ``log_*`` members and
-    ``base_file`` are set for log files only; ``log_files`` names every log file of the slice after the write.
+    ``base_file`` are set for log files only. ``log_files``: Hudi names all of the slice there up to version 7, and this file
+    alone from 8 on; only change data capture (which is refused) reads it. We name this file alone: a commit would else grow
+    with the age of the slices it touches.
     """
 
     file_id: str

@@ -49,7 +49,7 @@ def append(
         total_write_bytes=size,
         log_version=version,
         base_file=file_slice.base_file.name if file_slice.base_file else "",
-        log_files=(*(log.name for log in file_slice.log_files), name),
+        log_files=(name,),
     )
     return WriteStatus(stat, FileKind.APPEND)
 

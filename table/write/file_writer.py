@@ -21,21 +21,21 @@ def write_file_group(
     ctx: WriteContext,
     partition_path: str,
     file_id: str,
+    file_slice: FileSlice | None,
     upserts: pa.Table,
     deletes: pa.Table,
     first_row: int = 0,
 ) -> list[WriteStatus]:
     """Stage the files of one file group and return a status for each.
 
-    ``upserts``: the user columns, ``_hoodie_record_key`` (unique) and ``_is_insert``. ``deletes``:
-    ``_hoodie_record_key`` and ``_ordering`` (null: natural order, always deletes). Every row counts: late ones have
-    been left out before. ``first_row``: rows this task has written before in this commit, so that sequence numbers
-    stay unique.
+    ``file_slice``: the group's newest one as of ``ctx.as_of``, None for a group that has none. ``upserts``: the user
+    columns, ``_hoodie_record_key`` (unique) and ``_is_insert``. ``deletes``: ``_hoodie_record_key`` and ``_ordering`` (null:
+    natural order, always deletes). Every row counts: late ones have been left out before. ``first_row``: rows this task has
+    written before in this commit, so that sequence numbers stay unique.
     """
     _check_columns(upserts, deletes)
     if not upserts.num_rows and not deletes.num_rows:
         return []
-    file_slice = table.view(ctx.timeline, ctx.as_of).latest_slice(partition_path, file_id)
     _check_current(table, ctx, partition_path, file_id, file_slice, upserts, deletes)
     if not table.config.is_merge_on_read or _goes_to_base_file(ctx, file_slice, upserts):
         return [write_base_file(table, ctx, partition_path, file_id, file_slice, upserts, deletes, first_row)]

@@ -54,6 +54,11 @@ def same_but_for_lists(real: list[str], ours: list[str]) -> bool:
     return ours == [re.sub(r"(?<=\.)array\b", "list.element", path) for path in real]
 
 
+def the_last_of(real: list[str], ours: list[str]) -> bool:
+    """One of the log files that the other names."""
+    return len(ours) == 1 and ours[0] == real[-1]
+
+
 PROPERTIES = (
     Known(r"properties hoodie\.table\.metadata\.partitions(\.inflight)?", anything, ABSENT,
           "the metadata table is not kept; a table without the property is listed"),
@@ -86,6 +91,11 @@ PROPERTIES = (
 )  # fmt: skip
 
 TIMELINE = (
+    Known(r"timeline <I\d+>\.(\w+\.)?inflight extraMetadata tagstream\.data\.files", ABSENT, "staged",
+          "tells our own rollback that files were published by the driver only; Hudi reads no extra metadata there"),
+    Known(r"timeline <I\d+>\.deltacommit stat .* logFiles", anything, anything,
+          "version 6 names all logs of the slice, so that a commit grows with them; we name the file it wrote, as version 8 "
+          "does: only change data capture reads more, and tables with it are refused", both=the_last_of),
     Known(r"timeline <I\d+>\.(deltacommit\.)?inflight partitionToWriteStats",
           lambda v: isinstance(v, dict) and bool(v), {},
           "the workload profile, planned per partition before the write; only a rollback by listing reads it, and "

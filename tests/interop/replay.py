@@ -106,7 +106,15 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
             timeline=before,
             options=WriterOptions(bloom=bloom_params(real), inserts_to_base_files=True),
         )
-        statuses += write_file_group(ours, context, stat.partition_path, ours_id, step.upserts, step.deletes)
+        statuses += write_file_group(
+            ours,
+            context,
+            stat.partition_path,
+            ours_id,
+            ours.view(before).latest_slice(stat.partition_path, ours_id),
+            step.upserts,
+            step.deletes,
+        )
     commit.publish_files(ours, time, statuses)
     commit.complete(ours, time, instant.action, CommitMetadata.build(statuses, {}, avro, metadata.operation))
 

@@ -206,7 +206,7 @@ class ForeignWriter:
                 RECORD_KEY: pa.array([e.key for e in gone], pa.string()),
                 "_ordering": pa.array([e.ordering for e in gone], pa.int64()),
             })  # fmt: skip
-            statuses += write_file_group(table, ctx, *group, upserts, dead)
+            statuses += write_file_group(table, ctx, *group, table.view(timeline).latest_slice(*group), upserts, dead)
         return statuses
 
 

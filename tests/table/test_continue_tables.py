@@ -81,8 +81,9 @@ def write_on(table: HoodieTable, before: pa.Table) -> dict[Any, dict[str, Any]]:
         ctx = WriteContext(instant, action, n, f"{n}-0-1", schema, avro, timeline.newest_completed, timeline,
                            WriterOptions(bloom=SMALL_BLOOM))  # fmt: skip
         changed = raised(updated, ordering)
+        at = table.view(timeline).latest_slice(group["p"], group["f"])
         statuses += write_file_group(
-            table, ctx, group["p"], group["f"], upserts(changed, schema, False), deletes(deleted, ordering)
+            table, ctx, group["p"], group["f"], at, upserts(changed, schema, False), deletes(deleted, ordering)
         )
         new = raised(rows.slice(0, 1), ordering).set_column(2, "_hoodie_record_key", pa.array([f"new{n}"]))
         statuses += write_file_group(
@@ -90,6 +91,7 @@ def write_on(table: HoodieTable, before: pa.Table) -> dict[Any, dict[str, Any]]:
             ctx,
             group["p"],
             new_file_id("t", n),
+            None,
             upserts(new, schema, True),
             deletes(deleted.slice(0, 0), ordering),
         )

@@ -103,12 +103,15 @@ class Writer:
         avro = json.dumps(arrow_to_avro(self.schema, table.config.name))
         self.attempt += 1
         statuses: list[WriteStatus] = []
+        view = table.view(timeline)
         for n, ((partition, file_id), (rows, gone)) in enumerate(sorted(work.items())):
             token = f"{n}-1-{self.attempt}"
             ctx = WriteContext(instant, self.action, n, token, self.schema, avro, timeline.newest_completed, timeline,
                                self.options)  # fmt: skip
             deletes = delete_rows(gone, self.schema.field("ver").type)
-            statuses += write_file_group(table, ctx, partition, file_id, self.rows(rows), deletes)
+            statuses += write_file_group(
+                table, ctx, partition, file_id, view.latest_slice(partition, file_id), self.rows(rows), deletes
+            )
         if crash == "files":
             raise CrashError
         statuses = [WriteStatus.from_json(status.to_json()) for status in statuses]

@@ -45,10 +45,10 @@ def write_commit(writer: Writer, rows: pa.Table) -> list[WriteStatus]:
     table, instant = writer.table, writer.instant()
     avro = json.dumps(arrow_to_avro(SCHEMA, table.config.name))
     spec = WriteSpec(
-        storage=table.storage,
+        table=table,
+        timeline=table.timeline(),
         instant=instant,
         action=writer.action,
-        as_of=table.timeline().newest_completed,
         batch_id=0,
         run=1,
         avro_json=avro,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tagstream.table.meta_client.properties import parse
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.storage.storage import Storage
 from tests.table.reference import NAMES, expected, expected_records, unpack
+from tests.table.stepping import Stepping
 
 F = "f-0"
 
@@ -90,3 +92,17 @@ def test_the_unpartitioned_table(tmp_path: Path) -> None:
     assert view.partitions() == [""]
     assert len(view.latest_merged_slices("")) == len({f for _, _, f, _ in expected_records(base_path)})
     assert expected(base_path)["row_count"] == 450
+
+
+@pytest.mark.parametrize("groups", [1, 5, 200])
+def test_the_slices_of_many_groups_cost_one_listing(table: HoodieTable, groups: int) -> None:
+    ids = [f"{n:032d}-0" for n in range(200)]
+    touch(table, "/1.deltacommit", *(f"{file_id}_0-0-1_1.parquet" for file_id in ids))
+    touch(table, *(f".{file_id}_1.log.1_0-0-1" for file_id in ids[::2]), f".{ids[0]}9_1.log.1_0-0-1")
+    view = table.view()
+    expected = {s.file_id: s for s in view.latest_merged_slices("p") if s.file_id in ids[:groups]}
+    looks: list[tuple[str, str]] = []
+    stepping = replace(view, storage=Stepping(table.storage, lambda name, rel: looks.append((name, rel))))
+    assert stepping.latest_slices("p", [*ids[:groups], "unknown-0"]) == expected
+    assert looks == [("list", "p")]
+    assert len(expected) == groups

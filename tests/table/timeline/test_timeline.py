@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tagstream.table.file_group.names import instant_from_ms
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
@@ -147,3 +149,23 @@ def test_a_replace_commit_is_read_once(tmp_path: Path) -> None:
     assert load(tmp_path).replaced == {("p", "a"): T.format(1), ("p", "b"): T.format(1), ("p", "c"): T.format(3)}
     replaces(tmp_path, 2, "e")
     assert load(tmp_path).replaced[("p", "e")] == T.format(2)
+
+
+def test_a_timeline_travels_packed() -> None:
+    """Between driver and tasks: everything of it, few bytes an instant, and unpacked once a process."""
+    start = 1_767_225_600_000
+    times = [instant_from_ms(start + 10_000 * n, True) for n in range(10_000)]
+    instants = [Instant(time, "deltacommit", State.COMPLETED) for time in times]
+    instants[5] = Instant(times[5], "replacecommit", State.COMPLETED, times[6])
+    instants[-1] = Instant(times[-1], "compaction", State.REQUESTED)
+    key = ("p0", "f-0")
+    timeline = Timeline(
+        ".hoodie", tuple(instants), {key: times[-1]}, {("p1", "g-0"): times[7]}, {("p2", "h-0"): times[5]}
+    )
+    packed = pickle.dumps(timeline)
+    assert len(packed) < 10 * len(instants)
+    found = pickle.loads(packed)  # noqa: S301 -- what Spark does with it
+    assert found == timeline
+    assert found.is_valid(times[3]) and not found.is_valid(times[-1])
+    assert pickle.loads(packed) is found  # noqa: S301
+    assert pickle.loads(pickle.dumps(Timeline(".hoodie", ()))) == Timeline(".hoodie", ())  # noqa: S301

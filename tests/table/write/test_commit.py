@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import InstantConflictError, LeaseLostError
-from tagstream.table.meta_client.table_config import COPY_ON_WRITE
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.services.rollback import rollback
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
@@ -124,3 +124,20 @@ def test_commit_file_says_what_hudi_says(writer: Writer) -> None:
     for stat in new.all_stats():
         assert stat.file_size == writer.table.storage.size(stat.path)
         assert stat.file_name.endswith(f"_{second}.parquet")
+
+
+def test_a_commit_does_not_grow_with_the_logs_of_a_slice(tmp_path: Path) -> None:
+    """Version 6 of Hudi names all logs of a slice in each commit; one that nobody compacts would grow with every batch."""
+    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+    sizes, names = [], []
+    for version in range(1, 31):
+        instant = writer.write([row(1, "p0", version)])
+        sizes.append(writer.table.storage.size(f".hoodie/{instant}.deltacommit"))
+        timeline = writer.table.timeline()
+        (stat,) = timeline.metadata(writer.table.storage, timeline.completed_writes[-1]).all_stats()
+        assert stat.log_files == (stat.file_name,)
+        names.append(stat.file_name)
+    assert sizes[-1] - sizes[1] < 20
+    assert len(set(names)) == 30
+    (found,) = writer.table.view().latest_merged_slices("p0")
+    assert [log.name for log in found.log_files] == names

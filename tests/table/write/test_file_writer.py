@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.errors import ForeignCommitError, InstantConflictError
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import next_instant
@@ -50,25 +51,29 @@ def upserts(writer: Writer, *keys: int, insert: bool = True) -> pa.Table:
     return writer.rows([{**row(key, "p0", 1), "_is_insert": insert} for key in keys])
 
 
+def slice_of(writer: Writer, key: str) -> FileSlice | None:
+    return writer.table.view().latest_slice(*writer.where[key])
+
+
 @pytest.fixture
 def mor(tmp_path: Path) -> Writer:
     return Writer.create(tmp_path, MERGE_ON_READ, groups=1)
 
 
 def test_nothing_to_write_writes_nothing(mor: Writer) -> None:
-    assert write_file_group(mor.table, context(mor), "p0", "f-0", upserts(mor), NOTHING) == []
+    assert write_file_group(mor.table, context(mor), "p0", "f-0", None, upserts(mor), NOTHING) == []
     assert mor.table.storage.list("p0") == []
 
 
 def test_columns_are_checked(mor: Writer) -> None:
     with pytest.raises(ValueError, match="_is_insert"):
-        write_file_group(mor.table, context(mor), "p0", "f", upserts(mor, 1).drop_columns("_is_insert"), NOTHING)
+        write_file_group(mor.table, context(mor), "p0", "f", None, upserts(mor, 1).drop_columns("_is_insert"), NOTHING)
     with pytest.raises(ValueError, match="_ordering"):
-        write_file_group(mor.table, context(mor), "p0", "f", upserts(mor, 1), NOTHING.drop_columns("_ordering"))
+        write_file_group(mor.table, context(mor), "p0", "f", None, upserts(mor, 1), NOTHING.drop_columns("_ordering"))
 
 
 def test_a_new_group_on_merge_on_read_begins_with_a_log(mor: Writer) -> None:
-    (status,) = write_file_group(mor.table, context(mor), "p0", "f-0", upserts(mor, 1, 2), NOTHING)
+    (status,) = write_file_group(mor.table, context(mor), "p0", "f-0", None, upserts(mor, 1, 2), NOTHING)
     assert status.kind is FileKind.APPEND
     stat = status.stat
     assert stat.file_name == ".f-0_20270101000000000.log.1_0-0-1"
@@ -117,7 +122,7 @@ def test_a_group_the_index_knows_and_the_table_does_not(table_type: str, tmp_pat
     ctx = context(writer)
     for rows, gone in ((upserts(writer), delete_rows([("k1", 1)])), (upserts(writer, 1, insert=False), NOTHING)):
         with pytest.raises(ForeignCommitError, match="another writer replaced it"):
-            write_file_group(writer.table, ctx, "p0", "f-0", rows, gone)
+            write_file_group(writer.table, ctx, "p0", "f-0", None, rows, gone)
     assert not Path(writer.table.base_path, "p0").exists()
 
 
@@ -132,7 +137,7 @@ def test_a_replaced_group_takes_no_rows(tmp_path: Path) -> None:
     rows = schema.empty_table().from_pylist([dict.fromkeys(schema.names)], schema=schema)
     rows = rows.append_column("_hoodie_record_key", [["k"]]).append_column("_is_insert", [[True]])
     with pytest.raises(ForeignCommitError, match=file_id):
-        write_file_group(table, ctx, partition, file_id, rows, NOTHING)
+        write_file_group(table, ctx, partition, file_id, None, rows, NOTHING)
 
 
 def test_two_attempts_stage_the_same_log_version_under_names_of_their_own(mor: Writer) -> None:
@@ -143,7 +148,7 @@ def test_two_attempts_stage_the_same_log_version_under_names_of_their_own(mor: W
         ctx = replace(context(mor), write_token=token)
         (found,) = mor.table.view(ctx.timeline, ctx.as_of).latest_merged_slices("p0")
         stat = append(mor.table, ctx, found, upserts(mor, 1, insert=False), NOTHING, 0).stat
-        assert (stat.file_id, stat.log_version, len(stat.log_files)) == (file_id, 2, 2)
+        assert (stat.file_id, stat.log_version, len(stat.log_files)) == (file_id, 2, 1)
         names.append(stat.path)
     assert all(mor.table.storage.exists(staged_path(ctx.instant, name)) for name in names)
     assert names[0].removesuffix("0-1-1") == names[1].removesuffix("0-1-2")
@@ -151,8 +156,8 @@ def test_two_attempts_stage_the_same_log_version_under_names_of_their_own(mor: W
 
 def test_sequence_numbers_go_on_from_the_rows_before(mor: Writer) -> None:
     ctx = context(mor)
-    write_file_group(mor.table, ctx, "p0", "f-0", upserts(mor, 1, 2), NOTHING)
-    (status,) = write_file_group(mor.table, ctx, "p0", "g-0", upserts(mor, 3), NOTHING, first_row=2)
+    write_file_group(mor.table, ctx, "p0", "f-0", None, upserts(mor, 1, 2), NOTHING)
+    (status,) = write_file_group(mor.table, ctx, "p0", "g-0", None, upserts(mor, 3), NOTHING, first_row=2)
     (block,) = scan_log_file(mor.table.storage, staged_path(ctx.instant, status.stat.path))
     assert block.read_table().column("_hoodie_commit_seqno").to_pylist() == [f"{ctx.instant}_0_2"]
 
@@ -178,7 +183,7 @@ def test_dates_in_delete_blocks_are_numbers(tmp_path: Path) -> None:
     writer.write([{**row(n, "p0", 0), "ver": day} for n in range(2)])
     ctx = replace(context(writer), schema=writer.schema, avro_json=json.dumps(arrow_to_avro(writer.schema, "t")))
     gone = pa.table({"_hoodie_record_key": ["k0"], "_ordering": pa.array([day], pa.date32())})
-    (status,) = write_file_group(writer.table, ctx, *writer.where["k0"], writer.rows([]), gone)
+    (status,) = write_file_group(writer.table, ctx, *writer.where["k0"], slice_of(writer, "k0"), writer.rows([]), gone)
     (block,) = scan_log_file(writer.table.storage, staged_path(ctx.instant, status.stat.path))
     assert block.deletes().orderings == pa.array([day], pa.date32()).cast(pa.int32())
     assert block.deletes(pa.date32()).orderings == pa.array([day], pa.date32())
@@ -211,10 +216,10 @@ def test_what_comes_too_late_never_gets_into_the_table(tmp_path: Path, table_typ
         rollback(table, ctx.instant, next_instant(0, ctx.instant))
     table.storage.replace(begun, b"a file")
     if settled == "completed":
-        write_file_group(table, ctx, "p0", "g-0", upserts(writer, 1), NOTHING)
+        write_file_group(table, ctx, "p0", "g-0", None, upserts(writer, 1), NOTHING)
     else:
         with pytest.raises(InstantConflictError, match="nothing of it is published"):
-            write_file_group(table, ctx, "p0", "g-0", upserts(writer, 1), NOTHING)
+            write_file_group(table, ctx, "p0", "g-0", None, upserts(writer, 1), NOTHING)
     assert [p for p in Path(table.base_path).iterdir() if p.name != ".hoodie"] == []
     assert sweep(table) == []
     assert validate(table) == []
