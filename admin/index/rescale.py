@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +28,7 @@ from tagstream.state.durable.generation import GenerationMarker
 from tagstream.state.durable.meta import BoundTo, CheckpointMeta, new_meta, read_meta
 from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
+from tagstream.state.store.scratch import scratch_folder
 from tagstream.streaming.batch.commit_record import CommitRecord, parse
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.recovery.cover_plan import next_step
@@ -226,13 +225,13 @@ def _new_checkpoint(table: HoodieTable, url: str, by: str) -> Iterator[_NewCheck
     if files.names(""):
         raise AdminError(f"{files.root} exists; give --to-checkpoint-dir a folder that does not")
     begin_building(files, by)
-    new = _NewCheckpoint(table, files, tempfile.mkdtemp(prefix="tagstream-rescale-"))
-    try:
-        yield new
-    finally:
-        shutil.rmtree(new.scratch, ignore_errors=True)
-        if not new.whole:
-            clear_unfinished(files)
+    with scratch_folder("tagstream-rescale-") as scratch:
+        new = _NewCheckpoint(table, files, scratch)
+        try:
+            yield new
+        finally:
+            if not new.whole:
+                clear_unfinished(files)
 
 
 def _offsets(table: HoodieTable, timeline: Timeline, stream_id: str) -> str | None:

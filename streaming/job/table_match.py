@@ -12,6 +12,7 @@ from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
+from tagstream.table.storage.opening import open_storage
 
 GENERATOR_CLASSES = {
     "SIMPLE": "SimpleKeyGenerator",
@@ -36,10 +37,10 @@ def _create(options: Options, now_ms: int) -> HoodieTable:
 
 def new_config(options: Options) -> TableConfig:
     """The properties of the table that is to be made; ConfigError or TableError when it can't be."""
-    folder = Path(options.target_base_path.removeprefix("file://"))
-    if folder.is_dir() and any(folder.iterdir()):
+    storage = open_storage(options.target_base_path)
+    if storage.names(""):
         raise TableNotFoundError(
-            f"{folder} holds files but no Hudi table (.hoodie/hoodie.properties is missing); "
+            f"{storage.root} holds files but no Hudi table (.hoodie/hoodie.properties is missing); "
             "give the folder of a table, or an empty or new one"
         )
     missing = [
@@ -52,7 +53,7 @@ def new_config(options: Options) -> TableConfig:
         if not value
     ]
     if missing:
-        raise ConfigError(f"there is no table at {folder} yet; to make it give {', '.join(missing)}")
+        raise ConfigError(f"there is no table at {storage.root} yet; to make it give {', '.join(missing)}")
     assert options.target_table is not None
     config = TableConfig(
         name=options.target_table,

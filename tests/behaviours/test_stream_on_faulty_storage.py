@@ -125,12 +125,14 @@ def test_a_call_that_fails(begun: dict[str, Begun], tmp_path: Path, table_type: 
     go_wrong(begun[table_type], tmp_path, "fail", range(first, 1000, 2 * STEP))
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_change_whose_answer_is_lost(begun: dict[str, Begun], tmp_path: Path, table_type: str) -> None:
     first = 1 + STEP * TYPES.index(table_type)
     go_wrong(begun[table_type], tmp_path, "lose", range(first, 1000, 2 * STEP), only=CHANGES)
 
 
+@pytest.mark.drill
 def test_a_change_that_is_sent_twice(begun: dict[str, Begun], tmp_path: Path) -> None:
     go_wrong(begun["MERGE_ON_READ"], tmp_path, "repeat", range(1, 1000, 3), only=FIRST_WINS)
 
