@@ -23,9 +23,17 @@ def test_only_a_pending_instants_state_is_handed_on(tmp_path: Path, table_type: 
     writer = Writer.create(tmp_path, table_type)
     table, instant = writer.table, writer.instant()
     durable = PosixStorage(str(tmp_path / "durable"))
-    layout, profiles = StateLayout(durable, str(tmp_path / "local")), durable.below("profiles")
-    folder = table.config.timeline_folder
-    spec = TagSpec(layout, profiles, 1, "me", CrashPlan(), 1, table.storage, folder, writer.action)
+    spec = TagSpec(
+        layout=StateLayout(durable, str(tmp_path / "local")),
+        profiles=durable,
+        run=1,
+        run_owner="",
+        crash=CrashPlan(),
+        lanes=1,
+        storage=table.storage,
+        timeline_folder=table.config.timeline_folder,
+        action=writer.action,
+    )
     profile = make_profile(0, instant=instant)
     commit.request(table, instant, writer.action)
     commit.inflight(table, instant, writer.action)
