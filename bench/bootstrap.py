@@ -37,6 +37,7 @@ from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
@@ -147,6 +148,7 @@ def make_table(folder: str, keys: int, partitions: int, per_file: int) -> Hoodie
         })  # fmt: skip
         ctx = WriteContext(instant, "commit", n, f"{n}-1-1", _SCHEMA, avro, None, timeline, options)
         statuses += write_file_group(table, ctx, city, new_file_id("bench", n), rows, none)
+    commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, "commit", CommitMetadata.build(statuses, {}, avro))
     return table
 
@@ -157,7 +159,7 @@ def load(folder: str, table: HoodieTable, groups: int, cores: int, spark: SparkS
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     return bootstrap_index(
         table,
-        StateLayout(os.path.join(folder, "index"), os.path.join(folder, "local")),
+        StateLayout(PosixStorage(os.path.join(folder, "index")), os.path.join(folder, "local")),
         balanced_labels(groups, max(1, cores)),
         1,
         clock_ms=lambda: time.time_ns() // 1_000_000,

@@ -29,6 +29,7 @@ from bench.inputs import driver_table as sim
 from bench.inputs.lines import append_lines
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import open_or_create_meta
+from tagstream.state.durable.root import INDEX, Root
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
@@ -41,10 +42,11 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace, assess
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.tag.tag import profile_path
+from tagstream.streaming.tag.tag import profile_name
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback_plan import plan_rollback
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import DELTA_COMMIT, Instant, State
 from tagstream.table.timeline.write_status import WriteStatus
@@ -119,7 +121,7 @@ def measure_table(
     """All lines of one simulated table."""
     partitions = max(1, groups // args.per_partition)
     made = sim.make_table(folder / "table", groups, partitions, args.logs, instants, args.small, BATCH)
-    layout = StateLayout(str(folder / "checkpoint" / "tagstream" / "index"), str(folder / "local"))
+    layout = StateLayout(PosixStorage(str(folder / "checkpoint")).below(INDEX), str(folder / "local"))
     labels = balanced_labels(key_groups, 64)
     sim.make_checkpoint(folder / "checkpoint", layout, labels, BATCH, made.instants)
     size = {"file_groups": groups, "partitions": partitions, "key_groups": key_groups, "instants": instants}
@@ -144,9 +146,9 @@ def start(steps: Steps, made: sim.Simulated, folder: Path, layout: StateLayout, 
     small = new_small_files(sim.FULL_BYTES)
     steps.measure("start", "list all slices (SmallFiles.load)", lambda: small.load(table.view(timeline)))
     job = make_job(table, folder, layout, labels, small)
-    checkpoint = str(folder / "checkpoint")
-    place = IndexPlace(checkpoint, layout, 0, RETAINED, False)
-    state = CheckpointState.read(checkpoint)
+    root = job.root.files
+    place = IndexPlace(root, layout, 0, RETAINED, False)
+    state = CheckpointState.read(root)
     steps.measure("start", "compare index and table (assess)", lambda: assess(place, table, timeline, state))
     job.covered = frozenset(i.time for i in timeline.completed_writes)
     steps.lines[-1]["rss_grown"] = psutil.Process().memory_info().rss - rss
@@ -159,9 +161,9 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     job.lease.acquire("bench")
     guard = TimelineGuard(job)
     batch = BATCH
-    guard.before_batch(read_epoch(job.checkpoint, batch, files=False))  # the first one of a run takes other ways
+    guard.before_batch(read_epoch(job.root.files, batch, files=False))  # the first one of a run takes other ways
     now: dict[str, Any] = {"touched": touched}
-    epoch = steps.measure("batch", "read epoch", lambda: read_epoch(job.checkpoint, batch, files=False), **now)
+    epoch = steps.measure("batch", "read epoch", lambda: read_epoch(job.root.files, batch, files=False), **now)
     steps.measure("batch", "timeline guard before the batch", lambda: guard.before_batch(epoch), **now)
     instant = steps.measure("batch", "next instant", guard.next_instant, **now)
     pin_and_read(steps, job, epoch, instant, now)
@@ -169,29 +171,31 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     statuses = sim.touched(made, touched)
     sim.write_files(job.table, instant, statuses)
     tasks(steps, job, made, statuses, now)
-    pending = Instant(instant, DELTA_COMMIT, State.INFLIGHT)
-    steps.measure("rollback", "plan a rollback by markers", lambda: plan_rollback(job.table, pending), **now)
     texts = [s.to_json() for s in statuses]
     parse = lambda: [WriteStatus.from_json(text) for text in texts]  # noqa: E731
     steps.measure("batch", "parse the tasks' answers", parse, lambda _: sum(map(len, texts)), **now)
     deltas = sim.delta_refs(job.layout, job.meta.labels, batch)
     manifest = BatchManifest(epoch.query_id, batch, job.run, deltas, instant)
-    path = lambda name: Path(job.manifests_dir, name)  # noqa: E731
+    path = lambda name: Path(job.manifests.where(name))  # noqa: E731
     name = steps.measure(
         "batch",
         "write batch manifest",
-        lambda: manifest.write(job.manifests_dir),
+        lambda: manifest.write(job.manifests),
         lambda n: path(n).stat().st_size,
         **now,
     )
-    steps.measure("start", "read batch manifest", lambda: BatchManifest.read(str(path(name))), **now)
-    steps.measure("batch", "reconcile markers", lambda: protocol.reconcile(job.table, instant, statuses), **now)
+    steps.measure("start", "read batch manifest", lambda: BatchManifest.read(job.manifests, name), **now)
+    publish = lambda: protocol.publish_files(job.table, instant, statuses)  # noqa: E731
+    steps.measure("batch", "publish the files, under markers", publish, **now)
+    pending = Instant(instant, DELTA_COMMIT, State.INFLIGHT)
+    steps.measure("rollback", "plan a rollback by markers", lambda: plan_rollback(job.table, pending), **now)
     metadata = steps.measure(
         "batch", "build commit metadata", lambda: commit_metadata(guard, epoch, name, statuses), **now
     )
     steps.measure("batch", "write commit metadata as JSON", metadata.to_bytes, len, **now)
-    complete = lambda: protocol.complete(job.table, instant, DELTA_COMMIT, metadata, guard=guard.before_complete)  # noqa: E731
-    steps.measure("batch", "complete (JSON, guard, publish, markers)", complete, **now)
+    look = lambda: guard.before_complete(instant, statuses, adds_keys=True)  # noqa: E731
+    complete = lambda: protocol.complete(job.table, instant, DELTA_COMMIT, metadata, guard=look)  # noqa: E731
+    steps.measure("batch", "complete (JSON, guard, publish, staged files removed)", complete, **now)
     guard.committed(instant)
     steps.measure("batch", "SmallFiles.apply", lambda: job.small_files.apply(statuses), **now)
     steps.measure(
@@ -205,7 +209,7 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
 
 def pin_and_read(steps: Steps, job: JobContext, epoch: Epoch, instant: str, now: dict[str, Any]) -> None:
     """The write profile: made and written by the driver, read by every Python worker."""
-    pinned = Path(profile_path(job.profiles_dir, epoch.batch_id, job.run))
+    pinned = Path(job.profiles.where(profile_name(epoch.batch_id, job.run)))
     size = lambda _: pinned.stat().st_size  # noqa: E731
     now = {**now, "small_file_groups": sum(map(len, job.small_files.profile().values()))}
     steps.measure("batch", "pin the write profile", lambda: job.pin_profile(epoch, instant), size, **now)
@@ -228,7 +232,7 @@ def every_small(steps: Steps, job: JobContext, made: sim.Simulated) -> None:
     """The write profile again where every file group has room, the worst that a table can be."""
     job.small_files = new_small_files(2 * sim.FULL_BYTES)
     job.small_files.load(made.table.view())
-    epoch = read_epoch(job.checkpoint, BATCH, files=False)
+    epoch = read_epoch(job.root.files, BATCH, files=False)
     pin_and_read(steps, job, epoch, made.instants[-1], {"touched": None})
 
 
@@ -281,14 +285,14 @@ def make_job(
     schema.write_text(sim.AVRO)
     conf = {"bootstrap.servers": "127.0.0.1:9", "hoodie.streamer.source.kafka.topic": sim.TOPIC}
     conf["hoodie.streamer.schemaprovider.source.schema.file"] = str(schema)
-    checkpoint = str(folder / "checkpoint")
+    checkpoint = PosixStorage(str(folder / "checkpoint"))
     command = [
         "--source-class",
         "JsonKafkaSource",
         "--target-base-path",
         table.base_path,
         "--checkpoint-dir",
-        checkpoint,
+        checkpoint.root,
     ]
     options = load_options([*command, *(w for k, v in conf.items() for w in ("--hoodie-conf", f"{k}={v}"))])
     meta = open_or_create_meta(
@@ -305,8 +309,10 @@ def make_job(
         options=options,
         table=table,
         checkpoint=checkpoint,
+        root=Root(0, checkpoint),
         meta=meta,
         run=1,
+        run_owner="bench",
         layout=layout,
         decode=DecodeSpec.of(table, sim.AVRO, sim.AVRO, global_index=True, files=False),
         avro_json=sim.AVRO,

@@ -27,6 +27,7 @@ from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.table.storage.posix import PosixStorage
 
 _LABEL = 0
 _LOAD_BATCH = 250_000
@@ -34,7 +35,8 @@ _LOAD_BATCH = 250_000
 
 def measure(keys: int, records: int, batches: int, partitions: int, folder: str) -> dict[str, Any]:
     """Load the group, change it, snapshot it, lose the local store, restore it. Sizes in bytes, times in seconds."""
-    layout = StateLayout(os.path.join(folder, "durable"), os.path.join(folder, "local"), snapshot_every=1 << 30)
+    durable = PosixStorage(os.path.join(folder, "durable"))
+    layout = StateLayout(durable, os.path.join(folder, "local"), snapshot_every=1 << 30)
     pointer: bytes | None = None
     batch_id = 0
     for numbers in np.array_split(np.arange(keys), -(-keys // _LOAD_BATCH)):
@@ -47,7 +49,7 @@ def measure(keys: int, records: int, batches: int, partitions: int, folder: str)
         began = time.perf_counter()
         snapshot = take_snapshot(store, layout, _LABEL, batch_id, at.chain, None)
         snapshot_s = time.perf_counter() - began
-    stored = _size(layout.snapshots_dir(_LABEL))
+    stored = _size(durable.where(layout.snapshots_dir(_LABEL)))
     pointer = Pointer(at.generation, at.epoch, snapshot, ()).to_bytes()
     random = np.random.default_rng(7)
     for _ in range(batches):

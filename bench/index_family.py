@@ -52,6 +52,7 @@ from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
@@ -125,6 +126,7 @@ def make_table(folder: Path, keys: int, layout: str, hashing: BucketHash, per_fi
         )
         ctx = WriteContext(instant, "commit", n, f"{n}-1-1", _SCHEMA, avro, None, timeline, options)
         statuses += write_file_group(table, ctx, city(partition), file_id, rows, _NONE)
+    commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, "commit", CommitMetadata.build(statuses, {}, avro))
     return table
 
@@ -215,7 +217,7 @@ def tag_by_table(index: HoodieIndex, table: HoodieTable, labels: tuple[int, ...]
 
 def tag_by_state(folder: Path, table: HoodieTable, labels: tuple[int, ...], spark: SparkSession) -> Any:
     """The stateful step's function over key groups that are loaded from the table."""
-    layout = StateLayout(str(folder / "index"), str(folder / "local"))
+    layout = StateLayout(PosixStorage(str(folder / "index")), str(folder / "local"))
     bootstrap_index(
         table, layout, labels, 1, clock_ms=lambda: time.time_ns() // 1_000_000, ordering_type=pa.int64(), spark=spark
     )

@@ -38,7 +38,7 @@ BEFORE = {
     "prepare": "pin the profile, request the instant",
 }
 AFTER = {
-    "commit": "manifest, reconcile, publish the instant",
+    "commit": "publish files, manifest and instant",
     "addBatch, the rest": "around the sink (Spark, py4j)",
     "commitOffsets": "write the commit log",
 }

@@ -43,6 +43,7 @@ from tagstream.streaming.source.connector import connector_jars
 from tagstream.table.file_group.names import base_file_name, new_file_id, seqnos
 from tagstream.table.file_group.parquet_options import writer_options
 from tagstream.table.schema.schema import META_COLUMNS
+from tagstream.table.storage.posix import PosixStorage
 from tests.support.kafka_broker import KafkaBroker
 
 NAMES = ("multi-get", "parquet", "kafka", "files")
@@ -88,7 +89,7 @@ def limit(name: str, run: int, per_second: float, unit: str, note: str, keys: in
 
 def multi_get(folder: Path, keys: int, records: int, groups: int, runs: int) -> list[dict[str, Any]]:
     """Keys a second that one thread gets, in the order in which a batch brings them and in the store's order."""
-    layout = StateLayout(str(folder / "durable"), str(folder / "local"), durable_fsync=False)
+    layout = StateLayout(PosixStorage(str(folder / "durable"), sync=False), str(folder / "local"))
     labels = balanced_labels(groups, 2)
     pointers: dict[int, bytes | None] = dict.fromkeys(labels)
     for batch_id, numbers in enumerate(np.array_split(np.arange(keys), -(-keys // _LOAD))):

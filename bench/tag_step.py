@@ -27,6 +27,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import TagBatch
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.write.write_profile import WriteProfile
 
 _MOVE_SHARE = _INSERT_SHARE = 0.2
@@ -97,7 +98,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="print where the time goes (slows it down)")
     args = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="tag_step_")
-    layout = StateLayout(os.path.join(folder, "durable"), os.path.join(folder, "local"), durable_fsync=args.fsync)
+    layout = StateLayout(PosixStorage(os.path.join(folder, "durable"), args.fsync), os.path.join(folder, "local"))
     try:
         _run(args, layout)
     finally:

@@ -8,8 +8,6 @@ cleaner has removed since are not missed.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,15 +20,15 @@ from tagstream.bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
 from tagstream.bootstrap.run import check_ordering, run_tasks
 from tagstream.bootstrap.scan import key_reader
 from tagstream.bootstrap.spill import ScanDone, read_pieces
-from tagstream.bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec, scan_task
+from tagstream.bootstrap.tasks import SCAN, TWICE_SUFFIX, BootstrapSpec, scan_task
 from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, resolve_run
 from tagstream.state.durable.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
-from tagstream.state.durable.files import write_new
 from tagstream.state.layout import StateLayout
 from tagstream.state.store.codec import instant_number
 from tagstream.state.ttl import minutes_of
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.create import create
 from tagstream.table.timeline.timeline import FileGroupId
 
 # Operations that only add keys to the file groups they touch. A compaction changes no key at all and is passed over.
@@ -115,7 +113,7 @@ def catch_up_index(
             f"{', '.join(plan.missing[:3])}; restore them, then start again"
         )
     begun = clock_ms()
-    shutil.rmtree(layout.epoch_dir(generation, epoch), ignore_errors=True)
+    layout.durable.delete_tree(layout.epoch_dir(generation, epoch))
     spec = BootstrapSpec(
         plan=plan,
         reader=key_reader(plan, ordering_type),
@@ -131,7 +129,7 @@ def catch_up_index(
     scanned: list[ScanDone] = run_tasks(spark, partial(scan_task, spec), len(spec.tasks), _nothing)
     place_of = {(t.partition, t.file_id): i for i, t in enumerate(catch_up.touched)}
     places = [place_of[s.file_slice.partition_path, s.file_slice.file_id] for s in plan.slices]
-    twice: list[int] = run_tasks(spark, partial(side_task, spec, places), len(labels) if scanned else 0, _nothing)
+    sides: list[Side] = run_tasks(spark, partial(side_task, spec, places), len(labels) if scanned else 0, _nothing)
     slices = [s for done in scanned for s in done.slices]
     report = CatchUpReport(
         instants=len(catch_up.instants),
@@ -140,7 +138,7 @@ def catch_up_index(
         bytes=plan.size,
         keys=sum(s.live for s in slices),
         tombstones=sum(s.deleted for s in slices),
-        twice=sum(twice),
+        twice=sum(side.twice for side in sides),
         seconds=(clock_ms() - begun) / 1000,
     )
     marker = EpochMarker(
@@ -150,21 +148,29 @@ def catch_up_index(
         touched=catch_up.touched,
         removals=catch_up.removals,
         minutes=spec.minutes,
+        files={side.label: side.crc for side in sides if side.crc is not None},
         report=dict(report.__dict__),
     )
-    complete_epoch(layout, marker, first_batch)
-    shutil.rmtree(spec.scan_dir, ignore_errors=True)
+    complete_epoch(layout, marker)
+    layout.durable.delete_tree(f"{spec.folder}/{SCAN}")
     return report
 
 
-def side_task(spec: BootstrapSpec, places: Sequence[int], group: int) -> int:
-    """Write one key group's rows of the epoch; returns how many keys are live in two of its slices.
+@dataclass(frozen=True)
+class Side:
+    """One key group's part of an epoch. `crc`: of its file, None when it has none; `twice`: keys live in two slices."""
 
-    `places`: the touched file group of every slice of the plan.
-    """
-    pieces = list(read_pieces(spec.scan_dir, spec.all_done(), group))
+    label: int
+    crc: int | None
+    twice: int
+
+
+def side_task(spec: BootstrapSpec, places: Sequence[int], group: int) -> Side:
+    """Write one key group's rows of the epoch. `places`: the touched file group of every slice of the plan."""
+    label = spec.labels[group]
+    pieces = list(read_pieces(spec.spills, spec.all_done(), group))
     if not pieces:
-        return 0
+        return Side(label, None, 0)
     rows = pa.concat_tables(pieces)
     run = KeyRun(*(rows[name].to_numpy() for name in ("skey", "slice", "ordering", "flags")))
     slices = [s.file_slice for s in spec.plan.slices]
@@ -173,23 +179,20 @@ def side_task(spec: BootstrapSpec, places: Sequence[int], group: int) -> int:
         np.array([instant_number(s.base_instant) for s in slices], np.int64),
     )
     chosen, twice = resolve_run(run, load)
-    label = spec.labels[group]
     if twice:
-        folder = spec.layout.epoch_dir(spec.generation, spec.epoch)
         lines = [
             json.dumps({"key": t.record_key, "places": [load.places[i] for i in t.places]}, ensure_ascii=False)
             for t in twice
         ]
-        path = os.path.join(folder, f"{label}.scan{TWICE_SUFFIX}")
-        write_new(path, ("\n".join(lines) + "\n").encode(), spec.first_batch, spec.layout.durable_fsync)
+        listed = f"{spec.folder}/{label}.scan{TWICE_SUFFIX}"
+        create(spec.layout.durable, listed, ("\n".join(lines) + "\n").encode())
     side = SideRows(
         skeys=run.skeys[chosen],
         place=np.array(places, np.int32)[run.place[chosen]],
         ordering=run.ordering[chosen],
         flags=run.flags[chosen],
     )
-    write_side(spec.layout, spec.generation, spec.epoch, label, side, spec.first_batch)
-    return len(twice)
+    return Side(label, write_side(spec.layout, spec.generation, spec.epoch, label, side), len(twice))
 
 
 def _nothing() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from tagstream.state.durable.generation import GroupStart
 
 TWICE_POLICY = "the slice with the newest base instant wins"
 _EXAMPLES = 100
+_EXAMPLES_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -153,11 +153,12 @@ def _mismatched(plan: BootstrapPlan, scanned: Sequence[ScanDone]) -> list[str]:
 
 
 def _examples(spec: BootstrapSpec) -> list[dict[str, Any]]:
-    folder = spec.layout.generation_dir(spec.generation)
+    durable = spec.layout.durable
+    there = set(durable.names(spec.folder))
     found: list[dict[str, Any]] = []
     for label in spec.labels:
-        path = os.path.join(folder, f"{label}{TWICE_SUFFIX}")
-        if os.path.exists(path) and len(found) < _EXAMPLES:
-            with open(path, encoding="utf-8") as f:
-                found += [json.loads(line) for line, _ in zip(f, range(_EXAMPLES), strict=False)]
+        name = f"{label}{TWICE_SUFFIX}"
+        if name in there and len(found) < _EXAMPLES:
+            begin = durable.read_range(f"{spec.folder}/{name}", 0, _EXAMPLES_BYTES)
+            found += [json.loads(line) for line in begin.split(b"\n")[:-1]]  # the last one may be cut
     return found[:_EXAMPLES]

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -23,9 +20,9 @@ from tagstream.bootstrap.errors import BootstrapError
 from tagstream.bootstrap.plan import BootstrapPlan, check_labels, plan_bootstrap
 from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport, make_report
 from tagstream.bootstrap.scan import key_reader
-from tagstream.bootstrap.spill import ScanDone, done_path, read_done, whole_done
-from tagstream.bootstrap.tasks import BootstrapSpec, CorruptPolicy, guarded, load_task, scan_task
-from tagstream.state.durable.files import sync_file, temp_path
+from tagstream.bootstrap.spill import ScanDone, done_tasks, read_done, whole_done
+from tagstream.bootstrap.tasks import SCAN, BootstrapSpec, CorruptPolicy, guarded, load_task, scan_task
+from tagstream.state.durable.files import each
 from tagstream.state.durable.generation import (
     GenerationMarker,
     GroupStart,
@@ -92,7 +89,7 @@ def bootstrap_index(
         labels=tuple(labels),
         generation=generation,
         first_batch=first_batch,
-        minutes=_pin(layout, generation, first_batch, plan.fingerprint(*choices, first_batch), begun),
+        minutes=_pin(layout, generation, plan.fingerprint(*choices, first_batch), begun),
         corrupt=corrupt,
         tasks=plan.tasks(),
     )
@@ -112,8 +109,8 @@ def bootstrap_index(
         covered=tuple(i.time for i in plan.timeline.completed_writes),
         first_batch=first_batch,
     )
-    complete_generation(layout, done, first_batch)
-    shutil.rmtree(spec.scan_dir, ignore_errors=True)
+    complete_generation(layout, done)
+    layout.durable.delete_tree(f"{spec.folder}/{SCAN}")
     return report
 
 
@@ -137,25 +134,21 @@ def _again(marker: GenerationMarker, plan: BootstrapPlan) -> BootstrapReport:
     return BootstrapReport.from_dict(marker.report)
 
 
-def _pin(layout: StateLayout, generation: int, first_batch: int, fingerprint: str, now_ms: int) -> int:
+def _pin(layout: StateLayout, generation: int, fingerprint: str, now_ms: int) -> int:
     """Minutes since 1970 of the load: of the run that this one continues, else of this one, with the folder cleared."""
     folder = layout.generation_dir(generation)
-    path = os.path.join(folder, _PLAN)
+    path = f"{folder}/{_PLAN}"
     try:
-        doc: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
+        doc: dict[str, Any] = json.loads(layout.durable.read(path))
         if doc["fingerprint"] == fingerprint:
             return int(doc["minutes"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         pass
-    if os.path.isdir(folder):
-        LOG.info("%s: begun for another state of the table or with other choices, and begins anew", folder)
-        shutil.rmtree(folder)
-    os.makedirs(folder)
-    temp = temp_path(folder, first_batch)
-    Path(temp).write_text(json.dumps({"fingerprint": fingerprint, "minutes": minutes_of(now_ms)}), "utf-8")
-    sync_file(temp, layout.durable_fsync)
-    os.replace(temp, path)
-    sync_file(folder, layout.durable_fsync)
+    if layout.durable.exists(folder):
+        where = layout.durable.where(folder)
+        LOG.info("%s: begun for another state of the table or with other choices, and begins anew", where)
+        layout.durable.delete_tree(folder)
+    layout.durable.replace(path, json.dumps({"fingerprint": fingerprint, "minutes": minutes_of(now_ms)}).encode())
     return minutes_of(now_ms)
 
 
@@ -213,26 +206,26 @@ class _Watch:
 
     def scanned(self) -> int:
         """Scan tasks done so far."""
-        for task in range(len(self._spec.tasks)):
-            if task not in self._scanned and os.path.exists(done_path(self._spec.scan_dir, task)):
-                done = read_done(self._spec.scan_dir, task)
-                if done is not None:
-                    self._scanned[task] = done
+        spills = self._spec.spills
+        for done in each(lambda task: read_done(spills, task), done_tasks(spills) - self._scanned.keys()):
+            if done is not None:
+                self._scanned[done.task] = done
         return len(self._scanned)
 
     def loaded(self) -> int:
         """Key groups loaded so far."""
-        for label in self._spec.labels:
-            if label not in self._loaded:
-                start = read_start(self._spec.layout, self._spec.generation, label)
-                if start is not None:
-                    self._loaded[label] = start
+        layout, generation = self._spec.layout, self._spec.generation
+        names = {name.removesuffix(".json") for name in layout.durable.names(layout.generation_dir(generation))}
+        new = [label for label in self._spec.labels if label not in self._loaded and str(label) in names]
+        for start in each(lambda label: read_start(layout, generation, label), new):
+            if start is not None:
+                self._loaded[start.label] = start
         return len(self._loaded)
 
     def resumed(self) -> int:
         """Tasks that are done before this run begins its own; they do not count for its speed."""
-        for task in range(len(self._spec.tasks)):
-            whole_done(self._spec.scan_dir, task)  # what a power cut took is done again
+        spills = self._spec.spills
+        each(lambda task: whole_done(spills, task), done_tasks(spills))  # what a power cut took is done again
         done = self.scanned() + self.loaded()
         self._resumed = {"scan": self._scan_share(), "load": float(self._loaded_keys())}
         return done

@@ -63,8 +63,9 @@ def scan_slice(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys
 
 def damaged_blocks(reader: SliceReader, file_slice: FileSlice) -> int:
     """Blocks of the slice's logs that are cut or overwritten. Readers pass over them: a writer that died leaves such."""
-    paths = (reader.table.storage.path(rel) for rel in file_slice.log_paths)
-    return sum(block.type is BlockType.CORRUPT for path in paths for block in scan_log_file(path))
+    storage = reader.table.storage
+    blocks = (block for rel in file_slice.log_paths for block in scan_log_file(storage, rel))
+    return sum(block.type is BlockType.CORRUPT for block in blocks)
 
 
 def _merged(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys]:

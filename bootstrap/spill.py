@@ -1,7 +1,7 @@
 """Keys on their way from the scan to the load: one file a scan task, cut by key group, beside the index.
 
-They need not survive the machine, so no disk is waited for: a task whose files a power cut took or shortened is done
-again.
+They need not survive the machine, so no disk is waited for where that can be said (`unsynced`): a task whose files a power
+cut took or shortened is done again.
 
 A file is a run of pieces, each a whole Arrow stream of rows of one key group; the task's JSON says where which piece
 lies and what its CRC-32 is, so a load reads only its own group's bytes and knows them for the ones written. The JSON is
@@ -10,11 +10,12 @@ made last and once: a task that has one is done.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import BinaryIO
 
@@ -23,10 +24,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tagstream.bootstrap.errors import BootstrapError
-from tagstream.state.durable.files import publish, temp_path, write_new
 from tagstream.state.layout import OrderingKind
+from tagstream.table.storage.create import create
+from tagstream.table.storage.storage import Storage
 
 CHUNK_ROWS = 500_000
+_DONE = ".json"
+_counter = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -73,41 +77,45 @@ def spill_schema(kind: OrderingKind) -> pa.Schema:
     return pa.schema([("skey", pa.binary()), ("slice", pa.int32()), ("ordering", ordering), ("flags", pa.uint8())])
 
 
-def done_path(folder: str, task: int) -> str:
+def done_name(task: int) -> str:
     """The file that says a task is done."""
-    return os.path.join(folder, f"{task}.json")
+    return f"{task}{_DONE}"
 
 
-def read_done(folder: str, task: int) -> ScanDone | None:
+def done_tasks(spills: Storage) -> set[int]:
+    """The tasks that are done."""
+    names = (name.removesuffix(_DONE) for name in spills.names("") if name.endswith(_DONE))
+    return {int(name) for name in names if name.isdigit()}
+
+
+def read_done(spills: Storage, task: int) -> ScanDone | None:
     """A task's account of itself; None when it is not done."""
     try:
-        with open(done_path(folder, task), encoding="utf-8") as f:
-            doc = json.load(f)
+        doc = json.loads(spills.read(done_name(task)))
         pieces = tuple(Piece(*p) for p in doc["pieces"])
         return ScanDone(doc["task"], doc["file"], pieces, tuple(SliceDone(**s) for s in doc["slices"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as e:
-        raise _damaged(done_path(folder, task), repr(e)) from e
+        raise _damaged(spills, done_name(task), repr(e)) from e
 
 
-def whole_done(folder: str, task: int) -> ScanDone | None:
+def whole_done(spills: Storage, task: int) -> ScanDone | None:
     """The account of a task whose files are all there; None, with nothing left of it, when the task must be done again."""
-    path = done_path(folder, task)
     try:
-        done = read_done(folder, task)
+        done = read_done(spills, task)
     except BootstrapError:
         done = None
-    if done is not None and (not done.pieces or _size(os.path.join(folder, done.file)) == done.size):
-        return done
-    with suppress(FileNotFoundError):
-        os.unlink(path)
+    else:
+        if done is None or not done.pieces or _size(spills, done.file) == done.size:
+            return done
+    spills.delete(done_name(task))
     return None
 
 
-def _size(path: str) -> int:
+def _size(spills: Storage, name: str) -> int:
     try:
-        return os.path.getsize(path)
+        return spills.size(name)
     except FileNotFoundError:
         return -1
 
@@ -116,15 +124,17 @@ def _size(path: str) -> int:
 class SpillWriter:
     """Collects rows with their key groups and writes them in chunks; memory is that of one chunk."""
 
-    folder: str
+    spills: Storage
     task: int
     kind: OrderingKind
     batch_id: int
     _parts: list[tuple[pa.RecordBatch, npt.NDArray[np.int32]]] = field(default_factory=list)
     _waiting: int = 0
     _pieces: list[Piece] = field(default_factory=list)
+    _name: str = ""
     _file: BinaryIO | None = None
-    _temp: str = ""
+    _size: int = 0
+    _open: ExitStack = field(default_factory=ExitStack)
 
     def add(self, rows: pa.RecordBatch, groups: npt.NDArray[np.int32]) -> None:
         """Take rows of `spill_schema`; `groups` are their key groups."""
@@ -138,36 +148,30 @@ class SpillWriter:
     def close(self, slices: Sequence[SliceDone]) -> ScanDone:
         """Publish the file and the task's JSON; another attempt's, if it was first, is the one that counts."""
         self._flush()
-        name = ""
-        if self._file is not None:
-            self._file.close()
-            name = f"{self.task}-{os.path.basename(self._temp).lstrip('.')}.arrows"
-            publish(self._temp, os.path.join(self.folder, name), fsync=False)
+        self._open.close()
         doc = {
             "task": self.task,
-            "file": name,
+            "file": self._name,
             "pieces": [list(asdict(p).values()) for p in self._pieces],
             "slices": [asdict(s) for s in slices],
         }
         data = json.dumps(doc, separators=(",", ":")).encode()
-        write_new(done_path(self.folder, self.task), data, self.batch_id, fsync=False)
-        done = read_done(self.folder, self.task)
+        create(self.spills, done_name(self.task), data)
+        done = read_done(self.spills, self.task)
         assert done is not None
         return done
 
-    def abandon(self) -> None:
-        """Remove what was written of a task that failed."""
-        if self._file is not None:
-            self._file.close()
-            os.unlink(self._temp)
+    def abandon(self, why: BaseException) -> None:
+        """Leave nothing of what was written of a task that failed."""
+        self._open.__exit__(type(why), why, why.__traceback__)
 
     def _flush(self) -> None:
         if not self._parts:
             return
         if self._file is None:
-            os.makedirs(self.folder, exist_ok=True)
-            self._temp = temp_path(self.folder, self.batch_id)
-            self._file = open(self._temp, "xb")  # noqa: SIM115 (closed by close or abandon)
+            attempt = f"{os.uname().nodename}-{os.getpid()}-{next(_counter)}"  # which no other live attempt has
+            self._name = f"{self.task}-{self.batch_id:012d}-{attempt}.arrows"
+            self._file = self._open.enter_context(self.spills.open_output(self._name))
         rows = pa.Table.from_batches([part for part, _ in self._parts]).combine_chunks()
         groups = np.concatenate([g for _, g in self._parts])
         order = np.argsort(groups, kind="stable")
@@ -179,33 +183,31 @@ class SpillWriter:
             with pa.ipc.new_stream(sink, rows.schema) as stream:
                 stream.write_table(rows.slice(start, end - start))
             data = memoryview(sink.getvalue())
-            piece = Piece(int(groups[start]), self._file.tell(), len(data), zlib.crc32(data), end - start)
+            piece = Piece(int(groups[start]), self._size, len(data), zlib.crc32(data), end - start)
             self._file.write(data)
+            self._size += len(data)
             self._pieces.append(piece)
         self._parts, self._waiting = [], 0
 
 
-def read_pieces(folder: str, done: Sequence[ScanDone], group: int) -> Iterator[pa.Table]:
+def read_pieces(spills: Storage, done: Sequence[ScanDone], group: int) -> Iterator[pa.Table]:
     """All rows of one key group, piece by piece; BootstrapError when a file is damaged."""
     for task in done:
         mine = [p for p in task.pieces if p.group == group]
         if not mine:
             continue
-        path = os.path.join(folder, task.file)
-        try:
-            with open(path, "rb") as f:
-                for piece in mine:
-                    f.seek(piece.offset)
-                    data = f.read(piece.size)
-                    if zlib.crc32(data) != piece.crc:
-                        raise _damaged(path, f"the piece at byte {piece.offset} has another checksum")
-                    yield pa.ipc.open_stream(pa.py_buffer(data)).read_all()
-        except FileNotFoundError as e:
-            raise _damaged(path, "it is missing") from e
+        for piece in mine:
+            try:
+                data = spills.read_range(task.file, piece.offset, piece.size)
+            except FileNotFoundError as e:
+                raise _damaged(spills, task.file, "it is missing") from e
+            if zlib.crc32(data) != piece.crc:
+                raise _damaged(spills, task.file, f"the piece at byte {piece.offset} has another checksum")
+            yield pa.ipc.open_stream(pa.py_buffer(data)).read_all()
 
 
-def _damaged(path: str, why: str) -> BootstrapError:
+def _damaged(spills: Storage, name: str, why: str) -> BootstrapError:
     return BootstrapError(
-        f"{path}, keys scanned by this bootstrap, cannot be used ({why}); remove the folder {os.path.dirname(path)} and "
+        f"{spills.where(name)}, keys scanned by this bootstrap, cannot be used ({why}); remove the folder {spills.root} and "
         "run the bootstrap again"
     )

@@ -6,7 +6,6 @@ Each writes its result durably under a name of its own and does nothing when it 
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
 from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
-from tagstream.state.durable.files import write_new
+from tagstream.state.durable.files import each
 from tagstream.state.durable.generation import GroupStart, read_start
 from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import encode_ordering
@@ -31,11 +30,15 @@ from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_num
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.table.errors import CorruptFileError, TagstreamError
 from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.storage.create import create
+from tagstream.table.storage.opening import unsynced
+from tagstream.table.storage.storage import Storage
 
 CorruptPolicy = Literal["fail", "skip"]
 RUN_ROWS = 2_000_000  # 250 bytes each while they are sorted
 _SAMPLE = 10_000
 TWICE_SUFFIX = ".twice.jsonl"
+SCAN = "scan"
 
 
 @dataclass(frozen=True)
@@ -57,21 +60,27 @@ class BootstrapSpec:
     epoch: int = 0
 
     @property
-    def scan_dir(self) -> str:
-        """Where scanned keys wait to be loaded."""
+    def folder(self) -> str:
+        """What is made, in the durable folder."""
         layout = self.layout
-        folder = layout.epoch_dir(self.generation, self.epoch) if self.epoch else layout.generation_dir(self.generation)
-        return os.path.join(folder, "scan")
+        return layout.epoch_dir(self.generation, self.epoch) if self.epoch else layout.generation_dir(self.generation)
+
+    @property
+    def spills(self) -> Storage:
+        """Where scanned keys wait to be loaded."""
+        return unsynced(self.layout.durable.below(f"{self.folder}/{SCAN}"))
 
     def all_done(self) -> list[ScanDone]:
         """Every scan task's account; BootstrapError when one is not done."""
-        found = []
-        for task in range(len(self.tasks)):
-            done = read_done(self.scan_dir, task)
+        spills = self.spills
+
+        def of(task: int) -> ScanDone:
+            done = read_done(spills, task)
             if done is None:
-                raise BootstrapError(f"scan task {task} of {self.scan_dir} is not done; run the bootstrap again")
-            found.append(done)
-        return found
+                raise BootstrapError(f"scan task {task} of {spills.root} is not done; run the bootstrap again")
+            return done
+
+        return each(of, range(len(self.tasks)))
 
 
 def guarded(task: Callable[[int], Any], number: int) -> Any:
@@ -87,15 +96,15 @@ def guarded(task: Callable[[int], Any], number: int) -> Any:
 
 def scan_task(spec: BootstrapSpec, task: int) -> ScanDone:
     """Scan the slices of one task; a slice with a corrupt file fails the task or is skipped, as the policy says."""
-    done = whole_done(spec.scan_dir, task)
+    done = whole_done(spec.spills, task)
     if done is not None:
         return done
     assert spec.reader is not None
-    writer = SpillWriter(spec.scan_dir, task, spec.layout.ordering, spec.first_batch)
+    writer = SpillWriter(spec.spills, task, spec.layout.ordering, spec.first_batch)
     try:
         return writer.close([_scan(spec, spec.reader, number, writer) for number in spec.tasks[task]])
-    except BaseException:
-        writer.abandon()
+    except BaseException as e:
+        writer.abandon(e)
         raise
 
 
@@ -161,12 +170,12 @@ def load_task(spec: BootstrapSpec, group: int) -> GroupStart:
     )
     runs = _runs(spec, done, group)
     layout, generation = spec.layout, spec.generation
-    listed = os.path.join(layout.generation_dir(generation), f"{label}{TWICE_SUFFIX}")
+    listed = f"{layout.generation_dir(generation)}/{label}{TWICE_SUFFIX}"
 
     def keep_list(twice: list[Twice]) -> None:
         if twice:
             text = "".join(_line(spec, places, t) for t in twice)
-            write_new(listed, text.encode(), spec.first_batch, layout.durable_fsync)
+            create(layout.durable, listed, text.encode())
 
     return bulk_load(layout, label, generation, spec.first_batch, spec.minutes, places, runs, keep_list)
 
@@ -181,7 +190,7 @@ def _runs(spec: BootstrapSpec, done: list[ScanDone], group: int) -> Iterator[Key
     skipped = pa.array([s.number for d in done for s in d.slices if s.skipped is not None], pa.int32())
 
     def pieces() -> Iterator[pa.Table]:
-        for piece in read_pieces(spec.scan_dir, done, group):
+        for piece in read_pieces(spec.spills, done, group):
             yield piece.filter(pc.invert(pc.is_in(piece["slice"], value_set=skipped))) if len(skipped) else piece
 
     total = sum(p.rows for d in done for p in d.pieces if p.group == group)

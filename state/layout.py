@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from tagstream.table.storage.storage import Storage
+
 OrderingKind = Literal["none", "int64", "bytes"]
 
 
@@ -13,37 +15,37 @@ OrderingKind = Literal["none", "int64", "bytes"]
 class StateLayout:
     """Folders and fixed choices of one stream's index.
 
-    `durable_dir` is the checkpoint's index folder (shared storage), `local_dir` this host's cache folder.
+    `durable` is the checkpoint's index folder, whatever store that is on; `local_dir` this host's cache folder, a path. What
+    lies between `local_root` (the folder above by default) and it is this project's, too, and made for this user alone.
     `ordering`: how ordering values are kept ("int64" order-preserving, "bytes" for strings, "none" = position only).
     `ttl_ms` 0 keeps keys forever. `snapshot_every`: deltas in a pointer before a snapshot replaces them.
     `lock_wait_s`: how long a locked local store is waited for before a fresh folder is used instead.
-    `durable_fsync` False is for tests and benches only.
     """
 
-    durable_dir: str
+    durable: Storage
     local_dir: str
     ordering: OrderingKind = "int64"
     global_index: bool = True
     ttl_ms: int = 0
     snapshot_every: int = 20
     lock_wait_s: float = 10.0
-    durable_fsync: bool = True
+    local_root: str = ""
 
     def deltas_dir(self, label: int) -> str:
-        """Folder of a key group's deltas."""
-        return os.path.join(self.durable_dir, "deltas", str(label))
+        """Folder of a key group's deltas, in `durable`."""
+        return f"deltas/{label}"
 
     def snapshots_dir(self, label: int) -> str:
-        """Folder of a key group's snapshot manifests and the SST files they name."""
-        return os.path.join(self.durable_dir, "snapshots", str(label))
+        """Folder of a key group's snapshot manifests and the SST files they name, in `durable`."""
+        return f"snapshots/{label}"
 
     def generation_dir(self, generation: int) -> str:
-        """Folder where a bootstrap leaves one start file per key group."""
-        return os.path.join(self.durable_dir, f"gen-{generation}")
+        """Folder where a bootstrap leaves one start file per key group, in `durable`."""
+        return f"gen-{generation}"
 
     def epoch_dir(self, generation: int, epoch: int) -> str:
-        """Folder where a catch-up of a generation leaves one file per key group it changes."""
-        return os.path.join(self.generation_dir(generation), f"epoch-{epoch}")
+        """Folder where a catch-up of a generation leaves one file per key group it changes, in `durable`."""
+        return f"{self.generation_dir(generation)}/epoch-{epoch}"
 
     def group_dir(self, label: int) -> str:
         """Local folder of a key group's store."""

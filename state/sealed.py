@@ -16,28 +16,23 @@ def sealed(doc: Mapping[str, Any], version: int) -> bytes:
     return f"{zlib.crc32(body.encode()):08x} {body}".encode()
 
 
-def read_sealed(path: str, version: int) -> tuple[dict[str, Any], int] | None:
-    """(content, CRC-32 of the file) of what `sealed` made; None when there is no file."""
-    try:
-        with open(path, "rb") as f:
-            data = f.read()
-    except FileNotFoundError:
-        return None
+def unsealed(data: bytes, version: int, where: str) -> tuple[dict[str, Any], int]:
+    """(content, CRC-32 of the whole) of what `sealed` made; `where` it lies is for the errors' texts."""
     crc, _, body = data.partition(b" ")
     if crc != b"%08x" % zlib.crc32(body):
-        raise damaged(path, "its checksum does not match")
+        raise damaged(where, "its checksum does not match")
     doc: dict[str, Any] = json.loads(body)
     found = doc.pop("version", None)
     if found != version:
         raise StateError(
-            f"{path} has version {found!r}, this program knows {version}; run the program version that wrote the checkpoint"
+            f"{where} has version {found!r}, this program knows {version}; run the program version that wrote the checkpoint"
         )
     return doc, zlib.crc32(data)
 
 
-def damaged(path: str, why: str) -> IndexDamagedError:
+def damaged(where: str, why: str) -> IndexDamagedError:
     """The error for a file that is there and cannot be used."""
     return IndexDamagedError(
-        f"{path} cannot be used ({why}); put it back from a copy of the checkpoint, or let the index be loaded from the "
+        f"{where} cannot be used ({why}); put it back from a copy of the checkpoint, or let the index be loaded from the "
         "table again under a new generation"
     )

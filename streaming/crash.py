@@ -21,6 +21,7 @@ CRASH_POINTS = (
     "delta_durable",
     "state_committed",
     "files_written",
+    "files_published",
     "manifest_durable",
     "completed",
     "commit_log",

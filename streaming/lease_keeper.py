@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline import lease as leases
+from tagstream.table.timeline.heartbeat import delete_heartbeat, write_heartbeat
 from tagstream.table.timeline.lease import Lease, LeaseOwner
 
 LEASE_TTL_MS = 60_000
@@ -23,6 +24,7 @@ class LeaseKeeper:
         self._lease: Lease | None = None
         self._lost: LeaseLostError | None = None
         self._end = threading.Event()
+        self._instant: str | None = None
         self._thread = threading.Thread(target=self._keep, name="table-lease", daemon=True)
 
     def acquire(self, label: str) -> None:
@@ -38,6 +40,17 @@ class LeaseKeeper:
         assert self._lease is not None
         leases.check(self._storage, self._lease)
 
+    def beat(self, instant: str | None) -> None:
+        """Give signs of life for a pending write from now on, or (None) stop.
+
+        Writers of Hudi with the lazy clean policy roll back a pending write without a heartbeat.
+        """
+        before, self._instant = self._instant, instant
+        if before is not None:
+            delete_heartbeat(self._storage, before)
+        if instant is not None:
+            write_heartbeat(self._storage, instant)
+
     def release(self) -> None:
         """Stop renewing and give the lease back."""
         self._end.set()
@@ -51,6 +64,8 @@ class LeaseKeeper:
             try:
                 assert self._lease is not None
                 self._lease = leases.renew(self._storage, self._lease, self._clock_ms())
+                if (instant := self._instant) is not None:
+                    write_heartbeat(self._storage, instant)
             except LeaseLostError as e:
                 self._lost = e
                 return

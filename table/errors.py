@@ -53,3 +53,19 @@ class LeaseLostError(TableError):
 
 class ForeignCommitError(TableError):
     """Another writer committed to the table since this one looked."""
+
+
+class StaleVersionError(TableError):
+    """A compare-and-swap named a version that is not the newest any more: another process wrote first."""
+
+
+class PendingClusteringError(TableError):
+    """A batch has rows for a file group that another writer's pending clustering (``instant``) is moving elsewhere."""
+
+    def __init__(self, text: str, instant: str) -> None:
+        super().__init__(text)
+        self.instant = instant
+
+
+class MissingSliceError(ForeignCommitError):
+    """A file group that the index has rows in has no slice: another writer replaced it, or index or table is damaged."""

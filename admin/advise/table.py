@@ -19,6 +19,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_lookup import key_reader, lookup_slice
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
 _Ints = npt.NDArray[np.int64]
@@ -110,15 +111,14 @@ def scan_table(
                 slices.append(SliceFacts(at, rows, 0, 0, False, 0, 0, 0, 0))
                 found.append(here)
                 continue
-            path = table.storage.path(at.base_path)
-            rows, key_bytes, filter_bytes, limits = _footer(path, reader.columns)
+            rows, key_bytes, filter_bytes, limits = _footer(table.storage, at.base_path, reader.columns)
             first, last = _between(every, limits)
             own_first, own_last = _between(own_list, limits)
             steps[first] += 1
             steps[last] -= 1
             mine, in_range = own.slice(own_first, own_last - own_first), keys.every.slice(first, last - first)
             in_base = in_range if everywhere else mine
-            if len(in_base) and (ruled := _filter(path)) is not None:
+            if len(in_base) and (ruled := _filter(table.storage, at.base_path)) is not None:
                 in_base = in_base.filter(pa.array(ruled.might_contain(in_base)))
             own_candidates = pc.sum(pc.is_in(mine, value_set=in_base)).as_py() or 0
             slices.append(
@@ -170,9 +170,9 @@ def _located(
     return pa.table(columns)
 
 
-def _footer(path: str, columns: tuple[str, ...]) -> tuple[int, int, int, tuple[str, str] | None]:
+def _footer(storage: Storage, rel: str, columns: tuple[str, ...]) -> tuple[int, int, int, tuple[str, str] | None]:
     """Rows, bytes of the columns, bytes of the filter as it is kept, and the key range where one can be used."""
-    with open_base_file(path) as file:
+    with open_base_file(storage, rel) as file:
         metadata = file.metadata
     chunks = 0
     for i in range(metadata.num_row_groups):
@@ -185,9 +185,9 @@ def _footer(path: str, columns: tuple[str, ...]) -> tuple[int, int, int, tuple[s
     return metadata.num_rows, chunks, len(entries.get(BLOOM_KEY, b"")), limits
 
 
-def _filter(path: str) -> BloomFilter | None:
+def _filter(storage: Storage, rel: str) -> BloomFilter | None:
     try:
-        return read_footer(path).bloom
+        return read_footer(storage, rel).bloom
     except (CorruptFileError, UnsupportedTableError):
         return None  # every key is a candidate; a damaged file shows when it is read
 

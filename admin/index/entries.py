@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.state.durable.view import places_of_records, records_of
+from tagstream.state.durable.view import places_of_records
 from tagstream.state.key_group import key_groups
 from tagstream.state.layout import StateLayout
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place
+from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from tagstream.admin.errors import AdminError
 from tagstream.admin.index.entries import Entries, entries_of, record_keys
-from tagstream.admin.index.index_files import open_index
+from tagstream.admin.index.index_files import existing_checkpoint, open_index
 from tagstream.admin.output import Fact, Output
 from tagstream.state.durable.meta import CheckpointMeta
 from tagstream.state.layout import OrderingKind, StateLayout
@@ -68,7 +68,7 @@ def run_export(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
     live = dead = 0
     temp = f"{path}.{os.getpid()}.tmp"
     try:
-        with open_index(arguments.checkpoint_dir) as index:
+        with open_index(existing_checkpoint(arguments.checkpoint_dir)) as index:
             heads = index.heads
             info = ExportInfo.of(heads.meta, heads.batch_id, heads.instant, tombstones=arguments.all)
             about = {METADATA_KEY: json.dumps({"version": _VERSION, **asdict(info)}).encode()}

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tagstream.admin.index.entries import Entries, key_groups_of, state_keys
 from tagstream.admin.index.exchange import run_export
-from tagstream.admin.index.index_files import open_index
+from tagstream.admin.index.index_files import existing_checkpoint, open_index
 from tagstream.admin.index.rescale import run_import
 from tagstream.admin.index.verify import run_verify
 from tagstream.admin.output import Column, Fact, Output
@@ -48,7 +48,7 @@ def run_index(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[],
 
 
 def _get(arguments: argparse.Namespace, out: Output) -> int:
-    with open_index(arguments.checkpoint_dir) as index:
+    with open_index(existing_checkpoint(arguments.checkpoint_dir)) as index:
         layout = index.layout
         if layout.global_index and arguments.partition is not None:
             raise ConfigError(
@@ -87,7 +87,7 @@ def _location(entries: Entries, layout: Any, partition: str | None) -> list[Fact
 
 
 def _stats(arguments: argparse.Namespace, out: Output) -> int:
-    with open_index(arguments.checkpoint_dir) as index:
+    with open_index(existing_checkpoint(arguments.checkpoint_dir)) as index:
         heads, meta = index.heads, index.heads.meta
         out.facts(
             [

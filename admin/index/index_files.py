@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from tagstream.admin.errors import AdminError
 from tagstream.admin.output import Fact
-from tagstream.state.durable.delta import apply_delta
+from tagstream.state.durable.delta import apply_deltas
 from tagstream.state.durable.generation import GenerationMarker, read_marker, read_start
 from tagstream.state.durable.heads import IndexHeads, read_heads
-from tagstream.state.durable.meta import TABLE_INDEX, meta_path, read_meta
+from tagstream.state.durable.meta import META_FILE, TABLE_INDEX, CheckpointMeta, read_meta
 from tagstream.state.durable.snapshot import snapshot_files
 from tagstream.state.durable.view import open_view
 from tagstream.state.errors import StateError
@@ -22,14 +22,21 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.store.rocks_store import META_KEY, RocksStore
 from tagstream.state.store.store_meta import StoreMeta
+from tagstream.table.storage.opening import open_storage
+from tagstream.table.storage.storage import Storage
 
 
 @dataclass(frozen=True)
 class Index:
     """The index of a checkpoint as of its newest committed batch. ``layout.local_dir`` is a scratch folder."""
 
-    checkpoint: str
+    files: Storage
     heads: IndexHeads
+
+    @property
+    def checkpoint(self) -> str:
+        """Where it is, for people."""
+        return self.files.root
 
     @property
     def layout(self) -> StateLayout:
@@ -89,7 +96,7 @@ class Index:
         folder = self.layout.group_dir(label)
         try:
             with RocksStore(os.path.join(folder, "newest")) as store:
-                apply_delta(store, self.layout, label, pointer.deltas[-1])
+                apply_deltas(store, self.layout, label, pointer.deltas[-1:])
                 return StoreMeta.from_bytes(store.get([META_KEY])[0], label)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -101,39 +108,37 @@ class Index:
         return sum(f.size for f in files), sum(d.size for d in pointer.deltas)
 
 
-def checkpoint_path(url: str) -> str:
-    """The absolute path of a checkpoint folder."""
-    return os.path.abspath(url.removeprefix("file://").removeprefix("file:"))
-
-
-def existing_checkpoint(url: str) -> str:
-    """The absolute path of a checkpoint; AdminError when there is none."""
-    path = checkpoint_path(url)
-    if not os.path.isdir(path):
-        raise AdminError(f"{path} does not exist; check --checkpoint-dir")
-    if not os.path.exists(meta_path(path)):
-        raise AdminError(f"{path} is no checkpoint of Tagstream: it has no tagstream/meta.json; check --checkpoint-dir")
-    if read_meta(path).index == TABLE_INDEX:
+def existing_checkpoint(url: str) -> Storage:
+    """A checkpoint with an index; AdminError when there is none."""
+    checkpoint = open_storage(url)
+    path = checkpoint.root
+    if not checkpoint.exists(META_FILE):
+        if not checkpoint.exists(""):
+            raise AdminError(f"{path} does not exist; check --checkpoint-dir")
+        raise AdminError(f"{path} is no checkpoint of Tagstream: it has no {META_FILE}; check --checkpoint-dir")
+    if read_meta(checkpoint).index == TABLE_INDEX:
         raise AdminError(
             f"{path} holds no index: its stream looks keys up in the table (hoodie.index.type). Ask the table instead: "
             "tagstream table rows --key, tagstream table validate"
         )
-    return path
+    return checkpoint
 
 
 @contextmanager
-def open_index(checkpoint_dir: str, committed: Collection[str] | None = None) -> Iterator[Index]:
-    """The index in a checkpoint; AdminError when there is none. Nothing of the checkpoint is locked or changed.
+def open_index(
+    checkpoint: Storage, committed: Collection[str] | None = None, meta: CheckpointMeta | None = None
+) -> Iterator[Index]:
+    """The index in an existing checkpoint. Nothing of the checkpoint is locked or changed.
 
     ``committed``: names of the batch manifests that count; by default those of the batches that Spark has committed.
+    ``meta``: the choices of a checkpoint in the making.
     """
-    path = existing_checkpoint(checkpoint_dir)
     scratch = tempfile.mkdtemp(prefix="tagstream-index-")
     try:
         try:
-            heads = read_heads(path, scratch, committed)
+            heads = read_heads(checkpoint, scratch, committed, meta)
         except FileNotFoundError as e:  # a job that is at work has removed what it does not need any more
             raise StateError(f"{e.filename} has just been removed; read again") from e
-        yield Index(path, replace(heads, layout=replace(heads.layout, lock_wait_s=0.0)))
+        yield Index(checkpoint, replace(heads, layout=replace(heads.layout, lock_wait_s=0.0)))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -30,6 +30,8 @@ from tagstream.state.store.dictionary import Place, intern
 from tagstream.state.store.key_order import sort_keys
 from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
 from tagstream.state.store.store_meta import StoreMeta
+from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.storage.storage import Storage
 
 RUN_ROWS = 1_000_000
 _SAMPLE = 10_000
@@ -78,7 +80,8 @@ class Carrier:
         self._folder = folder
         self._progress = progress
         self._places = Places()
-        self._writer = SpillWriter(folder, 0, layout.ordering, 0)
+        self._spills = PosixStorage(folder, sync=False)
+        self._writer = SpillWriter(self._spills, 0, layout.ordering, 0)
 
     def add(self, entries: Entries) -> None:
         """Take records."""
@@ -141,7 +144,7 @@ class Carrier:
             report=report.to_dict(),
             covered=covered,
         )
-        return complete_generation(self._layout, marker, 0)
+        return complete_generation(self._layout, marker)
 
     def _load(self, done: ScanDone, group: int, label: int, places: list[Place]) -> GroupStart:
         self._progress(f"writing key group {group + 1} of {len(self._labels)}")
@@ -159,7 +162,7 @@ class Carrier:
         codes = np.full(len(places), NO_LOCATION, np.uint32)
         used: list[int] = []
         live = dead = 0
-        for run in _runs(self._folder, done, group):
+        for run in _runs(self._spills, done, group):
             keys, table = _sorted(run, codes, used)
             values, raw = codec.encode(table, layout.ordering)
             digest.update(np.fromiter(map(len, keys), "<u4", len(keys)).tobytes())
@@ -181,7 +184,7 @@ class Carrier:
                 store.ingest(records.path)
             size = sum(f["size"] for f in store.live_files())
             snapshot = take_snapshot(store, layout, label, 0, chain, None)
-        return write_start(layout, GroupStart(label, _GENERATION, snapshot, live, dead, 0, size), 0)
+        return write_start(layout, GroupStart(label, _GENERATION, snapshot, live, dead, 0, size))
 
 
 def _sorted(run: pa.Table, codes: npt.NDArray[np.uint32], used: list[int]) -> tuple[list[bytes], Records]:
@@ -203,22 +206,22 @@ def _sorted(run: pa.Table, codes: npt.NDArray[np.uint32], used: list[int]) -> tu
     return skeys[order].tolist(), Records(loc, *columns)
 
 
-def _runs(folder: str, done: ScanDone, group: int) -> Iterator[pa.Table]:
+def _runs(spills: Storage, done: ScanDone, group: int) -> Iterator[pa.Table]:
     """A key group's rows in key ranges of about RUN_ROWS."""
     total = sum(p.rows for p in done.pieces if p.group == group)
     if total == 0:
         return
     if total <= RUN_ROWS:
-        yield pa.concat_tables(list(read_pieces(folder, [done], group)))
+        yield pa.concat_tables(list(read_pieces(spills, [done], group)))
         return
     every = max(1, total // _SAMPLE)
-    sample = [p["skey"].combine_chunks()[::every] for p in read_pieces(folder, [done], group)]
+    sample = [p["skey"].combine_chunks()[::every] for p in read_pieces(spills, [done], group)]
     ordered = pa.concat_arrays(sample)
     ordered = ordered.take(pc.sort_indices(ordered))
     count = -(-total // RUN_ROWS)
     cuts = [ordered[len(ordered) * i // count] for i in range(1, count)]
     for low, high in zip([None, *cuts], [*cuts, None], strict=True):
-        yield pa.concat_tables([_between(p, low, high) for p in read_pieces(folder, [done], group)])
+        yield pa.concat_tables([_between(p, low, high) for p in read_pieces(spills, [done], group)])
 
 
 def _between(rows: pa.Table, low: pa.Scalar | None, high: pa.Scalar | None) -> pa.Table:

@@ -1,8 +1,8 @@
 """``tagstream rescale`` and ``tagstream index import``: a new checkpoint that takes a stream over where it stands.
 
-The new checkpoint is built beside its final name and gets that name when it is whole; the table's writer lease is held
-meanwhile, so no job runs on the table. Its first start reads the takeover record: the index covers exactly the table's
-commits, and a topic goes on at the offsets of the newest commit of its stream.
+The new checkpoint is written where it will stay and becomes one with its last file (``state.durable.building``); the
+table's writer lease is held meanwhile, so no job runs on the table. Its first start reads the takeover record: the
+index covers exactly the table's commits, and a topic goes on at the offsets of the newest commit of its stream.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from tagstream.admin.errors import AdminError
 from tagstream.admin.index.entries import entries_of
 from tagstream.admin.index.exchange import ExportInfo, read_info
 from tagstream.admin.index.imported import imported_entries
-from tagstream.admin.index.index_files import checkpoint_path, existing_checkpoint, open_index
+from tagstream.admin.index.index_files import existing_checkpoint, open_index
 from tagstream.admin.index.load import Carrier
 from tagstream.admin.index.verify import KINDS, Comparison, committed_manifests
 from tagstream.admin.output import Fact, Output
 from tagstream.bootstrap.plan import plan_bootstrap
-from tagstream.state.durable.files import sync_file
+from tagstream.state.durable.building import begin_building, clear_unfinished, finish_building
 from tagstream.state.durable.generation import GenerationMarker
-from tagstream.state.durable.meta import CheckpointMeta, open_or_create_meta, read_meta
+from tagstream.state.durable.meta import BoundTo, CheckpointMeta, new_meta, read_meta
+from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, parse
 from tagstream.streaming.lease_keeper import LeaseKeeper
@@ -36,6 +37,8 @@ from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointSt
 from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import Takeover, read_takeover, write_takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.opening import open_storage
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 
@@ -50,10 +53,13 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
         timeline = table.timeline()
         newest = _at_rest(table, timeline, source)
         names = committed_manifests(table, timeline, source)
-        with open_index(source, names) as index, _new_checkpoint(table, arguments.to_checkpoint_dir) as new:
+        with (
+            open_index(source, names) as index,
+            _new_checkpoint(table, arguments.to_checkpoint_dir, "tagstream rescale") as new,
+        ):
             if index.heads.batch_id != newest.batch_id:
                 raise AdminError(
-                    f"the index in {source} ends with batch {index.heads.batch_id}, the newest commit of table "
+                    f"the index in {source.root} ends with batch {index.heads.batch_id}, the newest commit of table "
                     f"{table.base_path} holds batch {newest.batch_id}: a batch manifest is missing, restore the checkpoint"
                 )
             meta = index.heads.meta
@@ -76,7 +82,8 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
     path = os.path.abspath(arguments.source)
     info = read_info(path)
     table = HoodieTable.open(arguments.target_base_path)
-    with _alone(table, clock_ms, "index import") as lease, _new_checkpoint(table, arguments.to_checkpoint_dir) as new:
+    to, what = arguments.to_checkpoint_dir, "tagstream index import"
+    with _alone(table, clock_ms, "index import") as lease, _new_checkpoint(table, to, what) as new:
         plan = plan_bootstrap(table)
         groups = arguments.key_groups or info.key_groups
         new.create(info, groups, arguments.shuffle_partitions or info.shuffle_partitions)
@@ -86,7 +93,7 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
         for entries in imported_entries(path, info, new.layout, there, begun):
             carrier.add(entries)
         loaded = new.finish(carrier, plan.timeline, ".*")
-        with open_index(new.building) as index:
+        with open_index(new.files, meta=new.meta) as index:
             comparison = Comparison(index, plan, out.progress)
             first = next(iter(list(comparison.differences(1))), None)
         if first is not None:
@@ -105,7 +112,7 @@ def _report(out: Output, new: _NewCheckpoint, loaded: GenerationMarker, seconds:
     assert new.meta is not None
     out.facts(
         [
-            Fact("checkpoint", "new checkpoint", new.path),
+            Fact("checkpoint", "new checkpoint", new.files.root),
             Fact("key_groups", "key groups", new.meta.key_groups, "count"),
             Fact("shuffle_partitions", "shuffle partitions", new.meta.shuffle_partitions, "count"),
             Fact("keys", "keys", loaded.live, "count"),
@@ -117,7 +124,7 @@ def _report(out: Output, new: _NewCheckpoint, loaded: GenerationMarker, seconds:
     )
     if new.offsets is None:
         out.note("files are all read again: what the table has already is late or the same")
-    out.note(f"start the stream with --checkpoint-dir {new.path}; do not use the old checkpoint any more")
+    out.note(f"start the stream with --checkpoint-dir {new.files.root}; do not use the old checkpoint any more")
 
 
 @contextmanager
@@ -131,24 +138,25 @@ def _alone(table: HoodieTable, clock_ms: Callable[[], int], label: str) -> Itera
         lease.release()
 
 
-def _at_rest(table: HoodieTable, timeline: Timeline, checkpoint: str) -> CommitRecord:
+def _at_rest(table: HoodieTable, timeline: Timeline, checkpoint: Storage) -> CommitRecord:
     """The newest commit of the checkpoint's query, when its index covers the table; AdminError says why it does not."""
     where = f"table {table.base_path}"
     if not timeline.completed_writes:
         raise AdminError(f"{where} has no commit: there is nothing to carry over, start with a new checkpoint")
-    state, taken, meta = CheckpointState.read(checkpoint), read_takeover(checkpoint), read_meta(checkpoint)
-    layout = StateLayout(os.path.join(checkpoint, "tagstream", "index"), "", ordering=meta.ordering)
+    root = current_root(checkpoint).files
+    state, taken, meta = CheckpointState.read(root), read_takeover(root), read_meta(checkpoint)
+    layout = StateLayout(root.below(INDEX), "", ordering=meta.ordering)
     generation = taken.generation if taken is not None else 0
     own = [r for i in reversed(timeline.completed_writes) if (r := _record(table, timeline, i)) is not None]
     newest = next((r for r in own if r.query_id == state.query_id), None)
     if newest is None:
         writers = f" (the newest commit is of query {own[0].query_id})" if own else ""
         raise AdminError(
-            f"{where} has no commit of the query of checkpoint {checkpoint}{writers}. Name the checkpoint that wrote the "
-            "table last"
+            f"{where} has no commit of the query of checkpoint {checkpoint.root}{writers}. Name the checkpoint that wrote "
+            "the table last"
         )
     files = starting_offsets_of(newest) is None
-    place = IndexPlace(checkpoint, layout, generation, RETAINED_BATCHES, files)
+    place = IndexPlace(root, layout, generation, RETAINED_BATCHES, files, newest.stream_id)
     step = next_step(place, table, timeline, state, taken)
     if step.kind != "nothing":
         raise AdminError(f"{step.why}. Run the stream on that checkpoint once, which mends it, then rescale")
@@ -161,35 +169,28 @@ def _record(table: HoodieTable, timeline: Timeline, instant: Instant) -> CommitR
 
 @dataclass
 class _NewCheckpoint:
-    """A checkpoint in the making. ``building`` is its folder until it is whole, ``scratch`` one on the local disk."""
+    """A checkpoint in the making. ``scratch``: a folder on the local disk; ``whole``: it has become one."""
 
     table: HoodieTable
-    path: str
-    building: str
+    files: Storage
     scratch: str
     meta: CheckpointMeta | None = None
     offsets: str | None = None
+    whole: bool = False
 
     @property
     def layout(self) -> StateLayout:
         """Of its index."""
         assert self.meta is not None
-        durable = os.path.join(self.building, "tagstream", "index")
         local = os.path.join(self.scratch, "local")
-        return StateLayout(durable, local, ordering=self.meta.ordering, global_index=self.meta.global_index)
+        fixed = self.meta
+        return StateLayout(self.files.below(INDEX), local, ordering=fixed.ordering, global_index=fixed.global_index)
 
     def create(self, like: CheckpointMeta | ExportInfo, key_groups: int, shuffle_partitions: int) -> None:
         """Fix the choices: those of the old one but for the sizes."""
-        self.meta = open_or_create_meta(
-            self.building,
-            shuffle_partitions=shuffle_partitions,
-            key_groups=key_groups,
-            stream_id=like.stream_id,
-            ordering=like.ordering,
-            global_index=like.global_index,
-            table_name=self.table.config.name,
-            table_path=self.table.base_path,
-            explicit=("spark.sql.shuffle.partitions", "index.key.groups"),
+        bound = BoundTo(self.table.config.name, self.table.base_path, self.files.root)
+        self.meta = new_meta(
+            key_groups, shuffle_partitions, like.stream_id, like.ordering, like.global_index, table=bound
         )
 
     def carrier(self, progress: Callable[[str], None]) -> Carrier:
@@ -203,36 +204,35 @@ class _NewCheckpoint:
         covered = tuple(i.time for i in timeline.completed_writes)
         loaded = carrier.load(self.table.base_path, covered, partition_regex)
         self.offsets = _offsets(self.table, timeline, self.meta.stream_id)
-        write_takeover(self.building, Takeover(loaded.generation))
+        write_takeover(self.files, Takeover(loaded.generation))
         return loaded
 
     def publish(self, lease: LeaseKeeper, timeline: Timeline) -> None:
-        """Give the whole checkpoint its name, if the table is still what it was."""
+        """Make it a checkpoint, if the table is still what it was."""
+        assert self.meta is not None
         lease.check()
         if self.table.timeline().completed_writes != timeline.completed_writes:
             raise AdminError(f"table {self.table.base_path} was written to meanwhile; end that writer and begin again")
-        try:
-            os.rename(self.building, self.path)
-        except OSError as e:
-            raise AdminError(f"{self.path} was made by another process meanwhile ({e}); give another folder") from e
-        sync_file(os.path.dirname(self.path), True)
+        self.whole = True  # from here on nothing of it is removed, whatever happens
+        if not finish_building(self.files, self.meta):
+            raise AdminError(f"{self.files.root} was made by another process meanwhile; give another folder")
 
 
 @contextmanager
-def _new_checkpoint(table: HoodieTable, url: str) -> Iterator[_NewCheckpoint]:
+def _new_checkpoint(table: HoodieTable, url: str, by: str) -> Iterator[_NewCheckpoint]:
     """A folder for a new checkpoint; nothing is left of one that did not become whole."""
-    path = checkpoint_path(url)
-    if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
-        raise AdminError(f"{path} exists; give --to-checkpoint-dir a folder that does not")
-    building = f"{path}.building"
-    shutil.rmtree(building, ignore_errors=True)  # of a run that was killed: the lease keeps two from being at it
-    os.makedirs(building)
-    scratch = tempfile.mkdtemp(prefix="tagstream-rescale-")
+    files = open_storage(url)
+    clear_unfinished(files)  # of a run that was killed: the lease keeps two from being at it
+    if files.names(""):
+        raise AdminError(f"{files.root} exists; give --to-checkpoint-dir a folder that does not")
+    begin_building(files, by)
+    new = _NewCheckpoint(table, files, tempfile.mkdtemp(prefix="tagstream-rescale-"))
     try:
-        yield _NewCheckpoint(table, path, building, scratch)
+        yield new
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.rmtree(building, ignore_errors=True)
+        shutil.rmtree(new.scratch, ignore_errors=True)
+        if not new.whole:
+            clear_unfinished(files)
 
 
 def _offsets(table: HoodieTable, timeline: Timeline, stream_id: str) -> str | None:

@@ -20,16 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.admin.index.entries import entries_of, key_groups_of, record_keys, state_keys
-from tagstream.admin.index.index_files import Index, checkpoint_path, open_index
+from tagstream.admin.index.index_files import Index, existing_checkpoint, open_index
 from tagstream.admin.index.load import Places
 from tagstream.admin.output import Column, Fact, Output
 from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
 from tagstream.bootstrap.scan import key_reader, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
+from tagstream.state.durable.root import current_root
 from tagstream.state.store.dictionary import Place
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.batch.epoch import query_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
 KINDS = {
@@ -55,8 +58,9 @@ def run_verify(arguments: argparse.Namespace, out: Output) -> int:
     """Compare index and table; exit code 1 when they differ."""
     table = HoodieTable.open(arguments.target_base_path)
     plan = plan_bootstrap(table)
-    names = committed_manifests(table, plan.timeline, checkpoint_path(arguments.checkpoint_dir))
-    with open_index(arguments.checkpoint_dir, names) as index:
+    checkpoint = existing_checkpoint(arguments.checkpoint_dir)
+    names = committed_manifests(table, plan.timeline, checkpoint)
+    with open_index(checkpoint, names) as index:
         out.facts(
             [
                 *index.facts(),
@@ -81,9 +85,9 @@ def run_verify(arguments: argparse.Namespace, out: Output) -> int:
     return 1 if total else 0
 
 
-def committed_manifests(table: HoodieTable, timeline: Timeline, checkpoint: str) -> list[str] | None:
+def committed_manifests(table: HoodieTable, timeline: Timeline, checkpoint: Storage) -> list[str] | None:
     """Batch manifests that commits of the checkpoint's query name; None when there is no such commit."""
-    ident = query_id(checkpoint)
+    ident = query_id(current_root(checkpoint).files)
     records = [parse(timeline.metadata(table.storage, i).extra) for i in timeline.completed_writes]
     return [r.manifest for r in records if r is not None and r.query_id == ident] or None
 
@@ -118,7 +122,7 @@ class Comparison:
     def _scan(self, folder: str, places: Places) -> ScanDone:
         """The table's live keys, cut by key group."""
         layout, groups = self.index.layout, len(self.index.labels)
-        writer = SpillWriter(folder, 0, layout.ordering, 0)
+        writer = SpillWriter(PosixStorage(folder, sync=False), 0, layout.ordering, 0)
         reader = key_reader(self.plan, None)
         for number, planned in enumerate(self.plan.slices):
             assert reader is not None
@@ -138,7 +142,8 @@ class Comparison:
     def _group(
         self, folder: str, scanned: ScanDone, group: int, label: int, places: Places
     ) -> Iterator[tuple[Any, ...]]:
-        table = pa.concat_tables([_TABLE_SCHEMA.empty_table(), *read_pieces(folder, [scanned], group)]).combine_chunks()
+        pieces = read_pieces(PosixStorage(folder), [scanned], group)
+        table = pa.concat_tables([_TABLE_SCHEMA.empty_table(), *pieces]).combine_chunks()
         keys, here = self._index_keys(label, places)
         self.index_keys += len(keys)
         there = table["place"].to_numpy()

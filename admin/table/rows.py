@@ -121,7 +121,7 @@ def _may_have(table: HoodieTable, key: str, slices: Sequence[FileSlice]) -> list
 def _may_hold(table: HoodieTable, key: str, found: FileSlice) -> bool:
     if found.log_files or found.base_path is None:
         return True
-    footer = read_footer(table.storage.path(found.base_path))
+    footer = read_footer(table.storage, found.base_path)
     return footer.bloom is None or bool(footer.bloom.might_contain(pa.array([key]))[0])
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef
+from tagstream.state.durable.root import MANIFESTS
 from tagstream.state.durable.snapshot import MANIFEST_SUFFIX, SNAPSHOT_VERSION
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef, Pointer
@@ -26,10 +27,11 @@ from tagstream.table.file_group.partition_metadata import ensure_partition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro, with_meta, with_meta_avro
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
-from tagstream.table.write.markers import create_marker
+from tagstream.table.write.data_file import staged_path
 
 START_MS = 1_767_225_600_000
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("amount", pa.float64())])
@@ -86,12 +88,12 @@ def make_table(
     block = log_block(times[-1])
     for n in range(groups):
         group = Group(_partition(n % partitions), new_file_id("simulated", n), times[0], logs)
-        base = table.storage.path(f"{group.partition}/{base_file_name(group.file_id, _TOKEN, times[0])}")
+        base = table.storage.where(f"{group.partition}/{base_file_name(group.file_id, _TOKEN, times[0])}")
         with open(base, "wb") as f:
             f.truncate(SMALL_BYTES if n % every == 0 else FULL_BYTES)
         for version in range(1, logs + 1):
             name = log_file_name(group.file_id, times[0], version, _TOKEN)
-            Path(table.storage.path(f"{group.partition}/{name}")).write_bytes(block)
+            Path(table.storage.where(f"{group.partition}/{name}")).write_bytes(block)
         made.append(group)
     for n, time in enumerate(times):
         follows = digest(times[:n]) if n + 1 == instants else ""  # only the newest one is asked
@@ -132,11 +134,12 @@ def touched(simulated: Simulated, count: int) -> list[WriteStatus]:
 
 
 def write_files(table: HoodieTable, instant: str, statuses: list[WriteStatus]) -> None:
-    """What the tasks of a batch leave behind: a marker and a log file for each status."""
+    """What the tasks of a batch leave behind: a staged log file for each status."""
     block = log_block(instant)
     for status in statuses:
-        create_marker(table.storage, instant, status.stat.partition_path, status.stat.file_name, status.kind)
-        Path(table.storage.path(status.stat.path)).write_bytes(block)
+        path = Path(table.storage.where(staged_path(instant, status.stat.path)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(block)
 
 
 def remove_files(table: HoodieTable, statuses: list[WriteStatus]) -> None:
@@ -161,12 +164,12 @@ def make_checkpoint(
         if batch < batches:
             (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     for label in labels:
-        Path(layout.deltas_dir(label)).mkdir(parents=True)
-        Path(layout.snapshots_dir(label)).mkdir(parents=True)
+        Path(layout.durable.where(layout.deltas_dir(label))).mkdir(parents=True)
+        Path(layout.durable.where(layout.snapshots_dir(label))).mkdir(parents=True)
     for batch in range(batches):
         instant = instants[batch - batches] if batch >= batches - len(instants) else ""
         refs = delta_refs(layout, labels, batch)
-        BatchManifest(QUERY_ID, batch, 1, refs, instant).write(str(folder / "tagstream" / "manifests"))
+        BatchManifest(QUERY_ID, batch, 1, refs, instant).write(PosixStorage(str(folder)).below(MANIFESTS))
 
 
 def add_offsets(folder: Path, batch: int) -> None:
@@ -184,7 +187,7 @@ def _delta_ref(layout: StateLayout, label: int, batch: int) -> DeltaRef:
     first = batch - batch % SNAPSHOT_EVERY
     snapshot = _snapshot(layout, label, first) if first else None  # of the state before that batch
     deltas = tuple(_file(label, b) for b in range(first, batch + 1))
-    Path(layout.deltas_dir(label), deltas[-1].file).touch()
+    Path(layout.durable.where(layout.deltas_dir(label)), deltas[-1].file).touch()
     before = _chain(label, batch - 1) if batch else ""
     return DeltaRef(before, Pointer(0, 0, snapshot, deltas))
 
@@ -198,7 +201,7 @@ def _snapshot(layout: StateLayout, label: int, batch: int) -> FileRef:
     """A snapshot manifest that names eight sorted files, written once."""
     chain = _chain(label, batch)
     name = f"{batch:012d}-{chain[:16]}-{chain[-16:]}{MANIFEST_SUFFIX}"
-    folder = Path(layout.snapshots_dir(label))
+    folder = Path(layout.durable.where(layout.snapshots_dir(label)))
     files = [[f"{n:06d}.sst", f"{batch:012d}-{_chain(label, n)}.sst", MIB, 0] for n in range(8)]
     doc = {"version": SNAPSHOT_VERSION, "identity": "simulated", "chain": chain, "files": files}
     data = json.dumps(doc, separators=(",", ":")).encode()
@@ -224,7 +227,7 @@ def _commit_files(table: HoodieTable, time: str, batch: int, follows: str, group
     manifest = BatchManifest(QUERY_ID, max(batch, 0), 1, {}).name
     record = CommitRecord("simulated", QUERY_ID, batch, _offsets(batch), _offsets(batch + 1), manifest, follows)
     content = CommitMetadata.build(stats, extra_metadata(record, ""), AVRO).to_bytes()
-    folder = Path(table.storage.path(table.config.timeline_folder))
+    folder = Path(table.storage.where(table.config.timeline_folder))
     for state in State:
         data = content if state is State.COMPLETED else b""
         (folder / Instant(time, "deltacommit", state).file_name()).write_bytes(data)

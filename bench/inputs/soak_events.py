@@ -113,5 +113,6 @@ def make_table(folder: Path, events: SoakEvents, table_type: str, at_ms: int) ->
         rows = rows.append_column("_hoodie_record_key", rows["id"])
         rows = rows.append_column("_is_insert", pa.array(np.ones(rows.num_rows, bool)))
         statuses += write_file_group(table, ctx, rows["part"][0].as_py(), new_file_id("soak", n), rows, none)
+    commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, action, CommitMetadata.build(statuses, {}, AVRO))
     return table

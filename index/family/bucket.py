@@ -15,6 +15,7 @@ from tagstream.table.file_group.base_file import open_base_file, range_of
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import bucket_of, new_file_id
 from tagstream.table.keys.bucket_hash import BucketHash
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.write_status import WriteStatus
 
 
@@ -93,17 +94,17 @@ class BucketIndex(HoodieIndex):
                 "the partition from a snapshot query) and start again"
             )
         if file_slice.base_path is not None and bucket not in buckets:
-            self._check_keys(table.storage.path(file_slice.base_path), bucket)
+            self._check_keys(table.storage, file_slice.base_path, bucket)
         buckets[bucket] = file_id
 
-    def _check_keys(self, path: str, bucket: int) -> None:
+    def _check_keys(self, storage: Storage, path: str, bucket: int) -> None:
         """The least and the greatest key of a base file must hash to its bucket."""
-        with open_base_file(path) as file:
+        with open_base_file(storage, path) as file:
             keys = [key for key in range_of(file.metadata) if key is not None]
         wrong = [k for k, b in zip(keys, self.hashing.buckets(pa.array(keys, pa.string())), strict=True) if b != bucket]
         if wrong:
             raise TableConfigMismatchError(
-                f"{path} is bucket {bucket}, but its key {wrong[0]!r} belongs into bucket "
+                f"{storage.where(path)} is bucket {bucket}, but its key {wrong[0]!r} belongs into bucket "
                 f"{self.hashing.buckets(pa.array(wrong[:1]))[0]} of {self.hashing.num_buckets} by "
                 f"{','.join(self.hashing.fields)}: give the hoodie.bucket.index.num.buckets and "
                 "hoodie.bucket.index.hash.field the table was written with (and tagstream.bucket.index.key.release for "

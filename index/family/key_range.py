@@ -53,7 +53,7 @@ def _make_read(storage: Storage) -> Callable[[Iterable[pa.RecordBatch]], Iterato
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             paths = batch.column(0).to_pylist()
-            found = [_range(storage.path(path)) for path in paths]
+            found = [_range(storage, path) for path in paths]
             low, high = [r[0] for r in found], [r[1] for r in found]
             yield pa.RecordBatch.from_pydict(
                 {"path": paths, "low": pa.array(low, pa.string()), "high": pa.array(high, pa.string())}
@@ -62,10 +62,10 @@ def _make_read(storage: Storage) -> Callable[[Iterable[pa.RecordBatch]], Iterato
     return read
 
 
-def _range(path: str) -> tuple[str | None, str | None]:
+def _range(storage: Storage, path: str) -> tuple[str | None, str | None]:
     """None for a file that cannot be opened: it is read in whole, which names what is wrong with it."""
     try:
-        with open_base_file(path) as file:
+        with open_base_file(storage, path) as file:
             return range_of(file.metadata)
     except (CorruptFileError, FileNotFoundError):
         return None, None

@@ -22,6 +22,7 @@ from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.read.slice_lookup import key_reader, lookup_slice
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.storage.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _look(job: _Job, task: SliceTask, counts: LookupCounts) -> Iterator[pa.Recor
     if base_path is None:
         in_base = in_base.slice(0, 0)
     elif task.bloom and len(in_base):
-        filters = read_filter(job.reader.table.storage.path(base_path))
+        filters = read_filter(job.reader.table.storage, base_path)
         if filters is not None:
             counts.filters.add(1)
             counts.asked.add(len(in_base))
@@ -165,10 +166,10 @@ def _look(job: _Job, task: SliceTask, counts: LookupCounts) -> Iterator[pa.Recor
         yield _located(job, task.file_slice, found, ordering)
 
 
-def read_filter(path: str) -> BloomFilter | None:
+def read_filter(storage: Storage, rel: str) -> BloomFilter | None:
     """The filter of a base file's footer; None where it has none that can be asked, and every key is a candidate."""
     try:
-        return read_footer(path).bloom
+        return read_footer(storage, rel).bloom
     except (CorruptFileError, UnsupportedTableError):
         # Whether the file itself is damaged shows when its keys are read, which now must be done.
         return None

@@ -95,5 +95,5 @@ def _rolled_back(table: HoodieTable, timeline: Timeline) -> list[str]:
     for instant in timeline.instants:
         if instant.action == ROLLBACK and instant.is_completed:
             rel = f"{timeline.folder}/{instant.file_name()}"
-            found += read_record(table.storage.read(rel), table.storage.path(rel))["commitsRollback"]
+            found += read_record(table.storage.read(rel), table.storage.where(rel))["commitsRollback"]
     return found

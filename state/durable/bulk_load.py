@@ -19,11 +19,13 @@ import numpy.typing as npt
 from tagstream.state.durable.generation import GroupStart, write_start
 from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import StateLayout
+from tagstream.state.local_folder import make_private
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern
 from tagstream.state.store.key_order import sort_keys
 from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
+from tagstream.state.store.scratch import scratch_path
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag_batch import GLOBAL_KEY, INT64, OBJECTS
 
@@ -88,7 +90,9 @@ def bulk_load(
     `batch_id`: the first batch that will run on the generation (durable files are named by it). `minutes`: time of the
     load, from which the time to live counts. `on_twice` is given the keys found twice before the start file is written.
     """
-    scratch = _scratch(layout, label)
+    make_private(layout)
+    scratch = scratch_path(layout.local_dir, f"{label}.load")
+    os.makedirs(scratch)
     try:
         totals, digest = _Totals(), blake2b(f"generation {generation}".encode(), digest_size=_CHAIN_BYTES)
         codes = _Codes(places)
@@ -113,30 +117,7 @@ def bulk_load(
         shutil.rmtree(scratch, ignore_errors=True)
     start = GroupStart(label, generation, snapshot, totals.live, totals.tombstones, len(totals.twice), size)
     on_twice(totals.twice)
-    return write_start(layout, start, batch_id)
-
-
-def _scratch(layout: StateLayout, label: int) -> str:
-    """An empty local folder; those that loads of this group left behind when they were killed are removed."""
-    prefix = f"{label}.load."
-    os.makedirs(layout.local_dir, exist_ok=True)
-    for name in os.listdir(layout.local_dir):
-        pid = name.removeprefix(prefix)
-        if name.startswith(prefix) and (pid == str(os.getpid()) or not _is_alive(int(pid))):
-            shutil.rmtree(os.path.join(layout.local_dir, name), ignore_errors=True)
-    scratch = f"{layout.group_dir(label)}.load.{os.getpid()}"
-    os.makedirs(scratch)
-    return scratch
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return write_start(layout, start)
 
 
 class _Codes:

@@ -8,30 +8,27 @@ ordering value, so that a late event does not bring them back.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state.durable.delta import Change, apply_delta, write_delta
+from tagstream.state.durable.delta import Change, apply_deltas, write_delta
 from tagstream.state.durable.epoch import EpochMarker, SideRows, read_epoch_marker, read_side
-from tagstream.state.durable.files import write_new
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import codes_of, intern, places_of
 from tagstream.state.store.key_order import sort_keys
+from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag_batch import OBJECTS
+from tagstream.table.storage.create import create
 
 BOOLS = npt.NDArray[np.bool_]
-_CHUNK = 100_000
 _EXAMPLES = 1_000
 
 
@@ -62,7 +59,7 @@ def catch_up(
         if change is not None:
             changed += len(change.keys)
             delta = write_delta(layout, label, batch_id, change, at.chain)
-            apply_delta(store, layout, label, delta)
+            apply_deltas(store, layout, label, [delta])
             at = replace(at, deltas=(*at.deltas, delta))
             meta = replace(change.meta, chain=delta.chain)
     return CaughtUp(at, meta, changed, twice)
@@ -145,8 +142,7 @@ def _gone(
     """Live keys of touched file groups that the side rows do not name, as tombstones; reads the whole store."""
     names: list[bytes] = []
     parts: list[Records] = []
-    for keys, values in _chunks(store):
-        records = codec.decode(values, layout.ordering)
+    for keys, records in records_of(store, layout):
         there = np.flatnonzero(((records.flags & TOMBSTONE) == 0) & np.isin(records.loc, touched)).tolist()
         pick = [i for i in there if keys[i] not in present]  # a row loop: over keys of touched file groups only
         if pick:
@@ -162,13 +158,6 @@ def _gone(
     for part in parts[1:]:
         whole = _joined(whole, part)
     return names, whole
-
-
-def _chunks(store: RocksStore) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    items = iter(store.items())
-    while chunk := list(islice(items, _CHUNK)):
-        keys, values = zip(*chunk, strict=True)
-        yield list(keys), list(values)
 
 
 def _joined(a: Records, b: Records) -> Records:
@@ -216,5 +205,4 @@ def _list_doubled(
             })
         )  # fmt: skip
     folder = layout.epoch_dir(marker.generation, marker.epoch)
-    path = os.path.join(folder, f"{label}.twice.jsonl")
-    write_new(path, ("\n".join(lines) + "\n").encode(), 0, layout.durable_fsync)
+    create(layout.durable, f"{folder}/{label}.twice.jsonl", ("\n".join(lines) + "\n").encode())

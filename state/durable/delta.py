@@ -2,13 +2,13 @@
 
 A delta holds the new location records (and deletions of outlived ones) in key order, the new dictionary entries and the
 store's meta entry. Its chain is the hash of that content and of the chain before it, so an equal retry makes the same
-chain and any difference another; the chain is in the file's name.
+chain and any difference another. The file's name has the chain and a hash of the file's own bytes (which differ between
+equal retries: RocksDB notes when a file was made), so two attempts never write over one another's.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +17,15 @@ from itertools import chain as concat
 
 import numpy as np
 
-from tagstream.state.durable.files import crc_of, publish, read_checked, temp_path
-from tagstream.state.errors import LocalStoreError, StateError
+from tagstream.state.durable.files import crc_of, each, fetch_checked
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef
 from tagstream.state.store.rocks_store import META_KEY, Deletions, RocksStore, write_sorted_file
+from tagstream.state.store.scratch import scratch_path
 from tagstream.state.store.store_meta import StoreMeta
 
 _CHAIN_BYTES = 16
-_MAX_COPIES = 100
+_HASH_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -58,37 +58,34 @@ def chain_of(change: Change, before: str) -> str:
 
 
 def write_delta(layout: StateLayout, label: int, batch_id: int, change: Change, before: str) -> FileRef:
-    """Make the change durable. An equal delta of an earlier attempt is used instead if it reads back as this one;
-    a damaged one is left to whoever names it, and this one gets the next free name.
-    """
+    """Make the change durable, whatever earlier attempts have left."""
     chain = chain_of(change, before)
     meta = replace(change.meta, chain=chain)
-    folder = layout.deltas_dir(label)
-    os.makedirs(folder, exist_ok=True)
-    temp = temp_path(folder, batch_id)
-    write_sorted_file(temp, *_entries(change, meta))
-    size, crc = crc_of(temp)
-    for copy in range(_MAX_COPIES):
-        name = f"{batch_id:012d}-{chain}{f'-{copy}' if copy else ''}.sst"
-        target = os.path.join(folder, name)
-        if publish(temp, target, layout.durable_fsync):
-            return FileRef(batch_id, chain, name, size, crc)
-        if _same_content(temp, target, layout, label):
+    temp = scratch_path(layout.group_dir(label), "delta")
+    try:
+        write_sorted_file(temp, *_entries(change, meta))
+        digest = blake2b(digest_size=_HASH_BYTES)
+        size, crc = crc_of(temp, digest.update)
+        name = f"{batch_id:012d}-{chain}-{digest.hexdigest()}.sst"
+        layout.durable.put(f"{layout.deltas_dir(label)}/{name}", temp)
+    finally:
+        if os.path.exists(temp):
             os.unlink(temp)
-            return FileRef(batch_id, chain, name, *crc_of(target))
-    raise StateError(
-        f"key group {label}: {folder} holds {_MAX_COPIES} damaged copies of delta {chain}; the storage loses writes"
-    )
+    return FileRef(batch_id, chain, name, size, crc)
 
 
-def apply_delta(store: RocksStore, layout: StateLayout, label: int, delta: FileRef) -> None:
-    """Bring a store one delta further; StateError when the durable file is missing or damaged."""
-    source = os.path.join(layout.deltas_dir(label), delta.file)
-    data = read_checked(source, delta.size, delta.crc, label, f"delta of batch {delta.batch}")
-    local = f"{store.path}.{delta.file}.{os.getpid()}"
-    with open(local, "wb") as f:
-        f.write(data)
-    store.ingest(local)
+def apply_deltas(store: RocksStore, layout: StateLayout, label: int, deltas: Sequence[FileRef]) -> None:
+    """Bring a store further, delta by delta; StateError when a durable file is missing or damaged."""
+
+    def fetched(delta: FileRef) -> str:
+        local = f"{store.path}.{delta.file}.{os.getpid()}"
+        what = f"delta of batch {delta.batch}"
+        rel = f"{layout.deltas_dir(label)}/{delta.file}"
+        fetch_checked(layout.durable, rel, local, delta.size, delta.crc, label, what)
+        return local
+
+    for local in each(fetched, deltas):
+        store.ingest(local)
 
 
 def ingest_change(store: RocksStore, change: Change) -> None:
@@ -109,23 +106,3 @@ def _entries(change: Change, meta: StoreMeta) -> tuple[Iterable[bytes], Iterable
     records += [(key, None) for key in change.dropped]
     records.sort(key=lambda entry: entry[0])
     return [*own_keys, *(k for k, _ in records)], Deletions([*own_values, *(v for _, v in records)])
-
-
-def _same_content(ours: str, theirs: str, layout: StateLayout, label: int) -> bool:
-    """Whether a delta on disk reads back as the entries just written (file bytes differ by creation time)."""
-    scratch = f"{layout.group_dir(label)}.check.{os.getpid()}"
-    shutil.rmtree(scratch, ignore_errors=True)
-    try:
-        listed = []
-        for i, path in enumerate((ours, theirs)):
-            os.makedirs(scratch, exist_ok=True)
-            copy = os.path.join(scratch, f"{i}.sst")
-            shutil.copyfile(path, copy)
-            with RocksStore(os.path.join(scratch, str(i))) as store:
-                store.ingest(copy)
-                listed.append(list(store.items(b"\x00")))
-        return listed[0] == listed[1]
-    except LocalStoreError:
-        return False
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)

@@ -8,7 +8,6 @@ A key group that is behind applies the epochs it lacks before its next records (
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tagstream.state.durable.files import write_new
+from tagstream.state.durable.files import read_sealed
 from tagstream.state.errors import StateError
 from tagstream.state.layout import OrderingKind, StateLayout
-from tagstream.state.sealed import damaged, read_sealed, sealed
+from tagstream.state.sealed import damaged, sealed
 from tagstream.state.tag_batch import OBJECTS
+from tagstream.table.storage.create import create
 
 EPOCH_VERSION = 1
 _MARKER = "complete.json"
@@ -70,12 +70,12 @@ class EpochMarker:
 
 
 def side_path(layout: StateLayout, generation: int, epoch: int, label: int) -> str:
-    """A key group's file of an epoch."""
-    return os.path.join(layout.epoch_dir(generation, epoch), f"{label}.arrow")
+    """A key group's file of an epoch, in the durable folder."""
+    return f"{layout.epoch_dir(generation, epoch)}/{label}.arrow"
 
 
-def write_side(layout: StateLayout, generation: int, epoch: int, label: int, rows: SideRows, batch_id: int) -> None:
-    """Make a key group's rows durable; an earlier attempt's stay."""
+def write_side(layout: StateLayout, generation: int, epoch: int, label: int, rows: SideRows) -> int:
+    """Make a key group's rows durable and return the file's CRC-32; an earlier attempt's stay."""
     columns = [
         pa.array(rows.skeys, pa.binary()),
         pa.array(rows.place),
@@ -87,7 +87,8 @@ def write_side(layout: StateLayout, generation: int, epoch: int, label: int, row
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     data = sink.getvalue().to_pybytes()
-    write_new(side_path(layout, generation, epoch, label), data, batch_id, layout.durable_fsync)
+    path = side_path(layout, generation, epoch, label)
+    return zlib.crc32(data if create(layout.durable, path, data) else layout.durable.read(path))
 
 
 def read_side(layout: StateLayout, marker: EpochMarker, label: int) -> SideRows | None:
@@ -96,39 +97,31 @@ def read_side(layout: StateLayout, marker: EpochMarker, label: int) -> SideRows 
         return None
     path = side_path(layout, marker.generation, marker.epoch, label)
     try:
-        with open(path, "rb") as f:
-            data = f.read()
+        data = layout.durable.read(path)
     except FileNotFoundError as e:
-        raise damaged(path, "it is missing") from e
+        raise damaged(layout.durable.where(path), "it is missing") from e
     if zlib.crc32(data) != marker.files[label]:
-        raise damaged(path, "it is not the one that the epoch ended with")
+        raise damaged(layout.durable.where(path), "it is not the one that the epoch ended with")
     table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
     return SideRows(*(table[name].to_numpy() for name in ("skey", "place", "ordering", "flags")))
 
 
-def complete_epoch(layout: StateLayout, marker: EpochMarker, batch_id: int) -> EpochMarker:
-    """Declare an epoch complete, with the checksums of the files that are there; the first declaration counts."""
-    files = {}
+def complete_epoch(layout: StateLayout, marker: EpochMarker) -> EpochMarker:
+    """Declare an epoch complete, with the files that `marker` names; the first declaration counts."""
     folder = layout.epoch_dir(marker.generation, marker.epoch)
-    for name in os.listdir(folder) if os.path.isdir(folder) else []:
-        label, _, kind = name.partition(".")
-        if kind == "arrow" and label.isdigit():
-            with open(os.path.join(folder, name), "rb") as f:
-                files[int(label)] = zlib.crc32(f.read())
     doc = {
         **asdict(marker),
         "touched": [[t.partition, t.file_id, t.instant] for t in marker.touched],
-        "files": {str(label): crc for label, crc in sorted(files.items())},
+        "files": {str(label): crc for label, crc in sorted(marker.files.items())},
     }
-    path = os.path.join(folder, _MARKER)
-    write_new(path, sealed(doc, EPOCH_VERSION), batch_id, layout.durable_fsync)
+    create(layout.durable, f"{folder}/{_MARKER}", sealed(doc, EPOCH_VERSION))
     return read_epoch_marker(layout, marker.generation, marker.epoch)
 
 
 def find_epoch_marker(layout: StateLayout, generation: int, epoch: int) -> EpochMarker | None:
     """The marker of an epoch; None when it is not complete, IndexDamagedError when the file is damaged."""
-    path = os.path.join(layout.epoch_dir(generation, epoch), _MARKER)
-    found = read_sealed(path, EPOCH_VERSION)
+    path = f"{layout.epoch_dir(generation, epoch)}/{_MARKER}"
+    found = read_sealed(layout.durable, path, EPOCH_VERSION)
     if found is None:
         return None
     try:
@@ -138,7 +131,7 @@ def find_epoch_marker(layout: StateLayout, generation: int, epoch: int) -> Epoch
         doc["instants"] = tuple(doc["instants"])
         return EpochMarker(**doc)
     except (TypeError, KeyError, ValueError, AttributeError) as e:
-        raise damaged(path, repr(e)) from e
+        raise damaged(layout.durable.where(path), repr(e)) from e
 
 
 def read_epoch_marker(layout: StateLayout, generation: int, epoch: int) -> EpochMarker:
@@ -146,7 +139,7 @@ def read_epoch_marker(layout: StateLayout, generation: int, epoch: int) -> Epoch
     marker = find_epoch_marker(layout, generation, epoch)
     if marker is None:
         raise StateError(
-            f"epoch {epoch} of generation {generation} of the index in {layout.durable_dir} is not complete; start the job "
+            f"epoch {epoch} of generation {generation} of the index in {layout.durable.root} is not complete; start the job "
             "again, which catches up with the table"
         )
     return marker

@@ -2,82 +2,77 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
-from tagstream.state.errors import IndexDamagedError
+from tagstream.state.errors import IndexDamagedError, StateError
+from tagstream.state.sealed import unsealed
+from tagstream.table.storage.storage import Storage
 
-_TEMP_PREFIX = ".tmp-"
-_counter = itertools.count()
-
-
-def temp_path(folder: str, batch_id: int) -> str:
-    """A name no other live attempt uses; it carries the batch so that garbage collection can tell its age."""
-    return os.path.join(folder, f"{_TEMP_PREFIX}{batch_id:012d}-{os.uname().nodename}-{os.getpid()}-{next(_counter)}")
+_OLD_TEMP_PREFIX = ".tmp-"  # of scratch files that program versions before this one left when they were killed
+_THREADS = 8
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 def batch_of(name: str) -> int | None:
-    """The batch id in a durable or temporary file's name; None for a name of another kind."""
-    head = name.removeprefix(_TEMP_PREFIX).split("-", 1)[0]
+    """The batch id in a durable file's name, or in that of an old scratch file; None for a name of another kind."""
+    head = name.removeprefix(_OLD_TEMP_PREFIX).split("-", 1)[0]
     return int(head) if head.isdigit() else None
 
 
-def sync_file(path: str, enabled: bool) -> None:
-    """fsync a file or a folder."""
-    if enabled:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def publish(temp: str, target: str, fsync: bool) -> bool:
-    """Give a finished temporary file its final name; False, with both files as they are, when the name is taken."""
-    sync_file(temp, fsync)
+def read_sealed(storage: Storage, rel: str, version: int) -> tuple[dict[str, Any], int] | None:
+    """(content, CRC-32 of the file) of a file that `state.sealed.sealed` made; None when there is none."""
     try:
-        os.link(temp, target)
-    except FileExistsError:
-        return False
-    os.unlink(temp)
-    sync_file(os.path.dirname(target), fsync)
-    return True
+        data = storage.read(rel)
+    except FileNotFoundError:
+        return None
+    return unsealed(data, version, storage.where(rel))
 
 
-def write_new(target: str, data: bytes, batch_id: int, fsync: bool) -> bool:
-    """Write a new durable file; False when it was there already."""
-    folder = os.path.dirname(target)
-    os.makedirs(folder, exist_ok=True)
-    temp = temp_path(folder, batch_id)
-    with open(temp, "xb") as f:
-        f.write(data)
-    if publish(temp, target, fsync):
-        return True
-    os.unlink(temp)
-    return False
-
-
-def read_checked(path: str, size: int, crc: int, label: int, what: str) -> bytes:
+def read_checked(storage: Storage, rel: str, size: int, crc: int, label: int, what: str) -> bytes:
     """Bytes of a durable file; IndexDamagedError when it is missing or not what its reference says."""
     try:
-        with open(path, "rb") as f:
-            data = f.read()
+        data = storage.read(rel)
     except FileNotFoundError as e:
-        raise IndexDamagedError(_text(path, label, what, "is missing")) from e
+        raise IndexDamagedError(_text(storage.where(rel), label, what, "is missing")) from e
     if len(data) != size:
-        raise IndexDamagedError(_text(path, label, what, f"has {len(data)} bytes instead of {size}"))
+        raise IndexDamagedError(_text(storage.where(rel), label, what, f"has {len(data)} bytes instead of {size}"))
     found = zlib.crc32(data)
     if found != crc:
-        raise IndexDamagedError(_text(path, label, what, f"has checksum {found:08x} instead of {crc:08x}"))
+        problem = f"has checksum {found:08x} instead of {crc:08x}"
+        raise IndexDamagedError(_text(storage.where(rel), label, what, problem))
     return data
 
 
-def crc_of(path: str, sink: Callable[[bytes], object] | None = None) -> tuple[int, int]:
-    """(bytes, crc32) of a file, read in pieces; `sink` gets every piece too."""
+def fetch_checked(storage: Storage, rel: str, local: str, size: int, crc: int, label: int, what: str) -> None:
+    """Copy a durable file to a local path; IndexDamagedError as `read_checked`, StateError when the copy is not whole."""
+    try:
+        storage.fetch(rel, local)
+    except FileNotFoundError as e:
+        raise IndexDamagedError(_text(storage.where(rel), label, what, "is missing")) from e
+    if crc_of(local) != (size, crc):
+        read_checked(storage, rel, size, crc, label, what)
+        raise StateError(
+            f"key group {label}: {storage.where(rel)} cannot be copied whole to {local}; is the local disk full?"
+        )
+
+
+def each(task: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    """Results of a task of one file each, in order, several at a time: on a store far away each waits for an answer."""
+    work = list(items)
+    if len(work) < 2:
+        return [task(item) for item in work]
+    with ThreadPoolExecutor(min(_THREADS, len(work))) as pool:
+        return list(pool.map(task, work))
+
+
+def crc_of(local: str, sink: Callable[[bytes], object] | None = None) -> tuple[int, int]:
+    """(bytes, crc32) of a local file, read in pieces; `sink` gets every piece too."""
     size = crc = 0
-    with open(path, "rb") as f:
+    with open(local, "rb") as f:
         while piece := f.read(1 << 20):
             size += len(piece)
             crc = zlib.crc32(piece, crc)
@@ -86,8 +81,8 @@ def crc_of(path: str, sink: Callable[[bytes], object] | None = None) -> tuple[in
     return size, crc
 
 
-def _text(path: str, label: int, what: str, problem: str) -> str:
+def _text(where: str, label: int, what: str, problem: str) -> str:
     return (
-        f"{what} of key group {label} {problem}: {path}; put the file back from a copy of the checkpoint, or let the "
+        f"{what} of key group {label} {problem}: {where}; put the file back from a copy of the checkpoint, or let the "
         "index be loaded from the table again under a new generation"
     )

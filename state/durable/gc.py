@@ -8,36 +8,35 @@ that the index can be read from the manifests alone (state/durable/heads.py).
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tagstream.state.durable.epoch import complete_epochs, side_path
-from tagstream.state.durable.files import batch_of, crc_of
+from tagstream.state.durable.files import batch_of, each
 from tagstream.state.durable.generation import generation_numbers, newest_generation
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef, manifest_names
-from tagstream.state.durable.snapshot import MANIFEST_SUFFIX, snapshot_files
+from tagstream.state.durable.snapshot import MANIFEST_SUFFIX, files_of_manifest
 from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
-from tagstream.state.pointer import FileRef, Pointer
+from tagstream.state.pointer import Pointer
+from tagstream.table.storage.storage import Storage
 
 
-def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: int, manifests_dir: str) -> int:
+def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: int, manifests: Storage) -> int:
     """Delete what no pointer of batch `oldest_batch` or later can name; returns the number of files deleted.
 
     `oldest_batch`: the oldest batch whose state Spark may still ask for; it must be committed. A group without any
     committed change until then keeps everything.
     """
     labels = list(labels)
-    old = sorted((b, n) for n in _names(manifests_dir) if (b := batch_of(n)) is not None and b <= oldest_batch)
+    old = [(b, n) for n in manifests.names("") if (b := batch_of(n)) is not None and b <= oldest_batch]
     newest: dict[int, Pointer] = {}
     needed: set[str] = set()
-    for name in reversed(manifest_names(manifests_dir)):
+    for name in reversed(manifest_names(manifests)):
         batch = batch_of(name)
         if batch is None or batch > oldest_batch:
             continue
         try:
-            refs = BatchManifest.read(os.path.join(manifests_dir, name)).deltas
+            refs = BatchManifest.read(manifests, name).deltas
         except IndexDamagedError:  # an older one then stands for its groups, which keeps more
             needed.add(name)
             continue
@@ -46,18 +45,14 @@ def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: in
         for label, text in refs.items():
             if label not in newest:
                 newest[label] = DeltaRef.from_json(text).pointer
-    deleted = 0
-    for label in labels:
-        if label in newest:
-            snapshot = newest[label].snapshot
-            deleted += _collect_group(layout, label, snapshot.batch if snapshot else 0, oldest_batch)
-    deleted += _collect_generations(layout, labels, newest, oldest_batch)
-    for _, name in old:
-        # A scratch file of the oldest retained batch itself may still be in use.
-        if name not in needed and not (name.startswith(".") and batch_of(name) == oldest_batch):
-            os.unlink(os.path.join(manifests_dir, name))
-            deleted += 1
-    return deleted
+    floors = {label: p.snapshot.batch if p.snapshot else 0 for label in labels if (p := newest.get(label)) is not None}
+    garbage = [*_old_deltas(layout, floors, oldest_batch), *_old_snapshots(layout, floors, oldest_batch)]
+    layout.durable.delete_many(garbage)
+    deleted = len(garbage) + _collect_generations(layout, labels, newest, oldest_batch)
+    # A scratch file of the oldest retained batch itself may still be in use.
+    void = [n for b, n in old if n not in needed and not (n.startswith(".") and b == oldest_batch)]
+    manifests.delete_many(void)
+    return deleted + len(void)
 
 
 def _collect_generations(layout: StateLayout, labels: list[int], newest: dict[int, Pointer], oldest_batch: int) -> int:
@@ -69,49 +64,65 @@ def _collect_generations(layout: StateLayout, labels: list[int], newest: dict[in
         for void in generation_numbers(layout):
             if void < number:
                 folder = layout.generation_dir(void)
-                deleted += sum(len(files) for _, _, files in os.walk(folder))
-                shutil.rmtree(folder)
+                deleted += sum(1 for _ in layout.durable.walk_files(folder))
+                layout.durable.delete_tree(folder)
     pointers = [newest.get(label) for label in labels]
     if any(p is None or p.generation != number for p in pointers):
         return deleted
     past = min((p.epoch for p in pointers if p is not None), default=0)
     for marker in complete_epochs(layout, number)[:past]:
-        for label in marker.files:
-            path = side_path(layout, number, marker.epoch, label)
-            if os.path.exists(path):
-                os.unlink(path)
-                deleted += 1
+        there = set(layout.durable.names(layout.epoch_dir(number, marker.epoch)))
+        sides = (side_path(layout, number, marker.epoch, label) for label in marker.files)
+        paths = [path for path in sides if path.rpartition("/")[2] in there]
+        layout.durable.delete_many(paths)
+        deleted += len(paths)
     return deleted
 
 
-def _collect_group(layout: StateLayout, label: int, floor: int, oldest_batch: int) -> int:
-    deleted = 0
-    for folder, shared in ((layout.deltas_dir(label), False), (layout.snapshots_dir(label), True)):
-        names = _names(folder)
-        used = _used_by_snapshots(layout, label, names, floor) if shared else set()
-        for name in names:
-            batch = batch_of(name)
-            limit = oldest_batch if name.startswith(".") else floor
-            if batch is not None and batch < limit and name not in used:
-                os.unlink(os.path.join(folder, name))
-                deleted += 1
-    return deleted
+def _old_deltas(layout: StateLayout, floors: Mapping[int, int], oldest_batch: int) -> list[str]:
+    found = _by_group(layout.durable, "deltas")
+    return [
+        f"{layout.deltas_dir(label)}/{name}"
+        for label, floor in floors.items()
+        for name in found.get(label, ())
+        if _is_before(name, floor, oldest_batch)
+    ]
 
 
-def _used_by_snapshots(layout: StateLayout, label: int, names: list[str], floor: int) -> set[str]:
-    """Files that snapshots of batch `floor` or later need, whatever batch stored them first."""
-    used: set[str] = set()
-    for name in names:
-        batch = batch_of(name)
-        if name.endswith(MANIFEST_SUFFIX) and batch is not None and batch >= floor:
-            used.update(f.stored for f in snapshot_files(layout, label, _unchecked(layout, label, name, batch)))
-    return used
+def _old_snapshots(layout: StateLayout, floors: Mapping[int, int], oldest_batch: int) -> list[str]:
+    """Snapshot files that no snapshot of a group's floor or later needs, whatever batch stored them first."""
+    found = _by_group(layout.durable, "snapshots")
+    old = {
+        label: [name for name in found.get(label, ()) if _is_before(name, floor, oldest_batch)]
+        for label, floor in floors.items()
+    }
+    needed = [  # read only where something could go
+        (label, name)
+        for label, names in old.items()
+        for name in (found[label] if names else ())
+        if name.endswith(MANIFEST_SUFFIX) and (batch_of(name) or 0) >= floors[label]
+    ]
+    used: dict[int, set[str]] = {}
+    for label, stored in each(lambda at: (at[0], files_of_manifest(layout, *at)), needed):
+        used.setdefault(label, set()).update(f.stored for f in stored)
+    return [
+        f"{layout.snapshots_dir(label)}/{name}"
+        for label, names in old.items()
+        for name in names
+        if name not in used.get(label, ())
+    ]
 
 
-def _unchecked(layout: StateLayout, label: int, name: str, batch: int) -> FileRef:
-    """A reference made from the file itself: here nothing depends on its bytes being the ones a pointer names."""
-    return FileRef(batch, "", name, *crc_of(os.path.join(layout.snapshots_dir(label), name)))
+def _is_before(name: str, floor: int, oldest_batch: int) -> bool:
+    batch = batch_of(name)
+    return batch is not None and batch < (oldest_batch if name.startswith(".") else floor)
 
 
-def _names(folder: str) -> list[str]:
-    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+def _by_group(durable: Storage, folder: str) -> dict[int, list[str]]:
+    """Names of the files of every key group, from one listing of all groups."""
+    found: dict[int, list[str]] = {}
+    for path in durable.walk_files(folder):
+        label, _, name = path.removeprefix(f"{folder}/").partition("/")
+        if label.isdigit():
+            found.setdefault(int(label), []).append(name)
+    return found

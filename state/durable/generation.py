@@ -8,16 +8,16 @@ A generation without ``complete.json`` does not exist for the tag step. Generati
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tagstream.state.durable.files import write_new
+from tagstream.state.durable.files import each, read_sealed
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef, Pointer, ref_from, ref_list
-from tagstream.state.sealed import damaged, read_sealed, sealed
+from tagstream.state.sealed import damaged, sealed
+from tagstream.table.storage.create import create
 
 GENERATION_VERSION = 2
 _MARKER = "complete.json"
@@ -60,24 +60,19 @@ class GenerationMarker:
 
 
 def start_path(layout: StateLayout, generation: int, label: int) -> str:
-    """The start file of a key group."""
-    return os.path.join(layout.generation_dir(generation), f"{label}.json")
+    """The start file of a key group, in the durable folder."""
+    return f"{layout.generation_dir(generation)}/{label}.json"
 
 
 def marker_path(layout: StateLayout, generation: int) -> str:
-    """The file that makes a generation complete."""
-    return os.path.join(layout.generation_dir(generation), _MARKER)
+    """The file that makes a generation complete, in the durable folder."""
+    return f"{layout.generation_dir(generation)}/{_MARKER}"
 
 
-def write_start(layout: StateLayout, start: GroupStart, batch_id: int) -> GroupStart:
+def write_start(layout: StateLayout, start: GroupStart) -> GroupStart:
     """Make a start file durable; another attempt's, if it was first, is the one that counts and is returned."""
     doc = {**asdict(start), "snapshot": ref_list(start.snapshot)}
-    write_new(
-        start_path(layout, start.generation, start.label),
-        sealed(doc, GENERATION_VERSION),
-        batch_id,
-        layout.durable_fsync,
-    )
+    create(layout.durable, start_path(layout, start.generation, start.label), sealed(doc, GENERATION_VERSION))
     found = read_start(layout, start.generation, start.label)
     assert found is not None
     return found
@@ -86,31 +81,34 @@ def write_start(layout: StateLayout, start: GroupStart, batch_id: int) -> GroupS
 def read_start(layout: StateLayout, generation: int, label: int) -> GroupStart | None:
     """A group's start; None when there is none yet, StateError when the file is damaged."""
     path = start_path(layout, generation, label)
-    found = read_sealed(path, GENERATION_VERSION)
+    found = read_sealed(layout.durable, path, GENERATION_VERSION)
     if found is None:
         return None
     doc = found[0]
     try:
         start = GroupStart(**{**doc, "snapshot": ref_from(doc["snapshot"])})
     except (TypeError, KeyError) as e:
-        raise damaged(path, repr(e)) from e
+        raise damaged(layout.durable.where(path), repr(e)) from e
     if (start.generation, start.label) != (generation, label):
-        raise damaged(path, f"it is of key group {start.label} of generation {start.generation}")
+        where = layout.durable.where(path)
+        raise damaged(where, f"it is of key group {start.label} of generation {start.generation}")
     return start
 
 
-def complete_generation(layout: StateLayout, marker: GenerationMarker, batch_id: int) -> GenerationMarker:
+def complete_generation(layout: StateLayout, marker: GenerationMarker) -> GenerationMarker:
     """Declare a generation complete, with the checksums of its start files filled in; the first declaration counts."""
-    starts = {}
-    for label in marker.starts:
-        found = read_sealed(start_path(layout, marker.generation, label), GENERATION_VERSION)
+
+    def crc_of_start(label: int) -> int:
+        found = read_sealed(layout.durable, start_path(layout, marker.generation, label), GENERATION_VERSION)
         if found is None:
             raise StateError(
                 f"generation {marker.generation} of the index lacks key group {label}; run the bootstrap again"
             )
-        starts[label] = found[1]
+        return found[1]
+
+    starts = dict(zip(marker.starts, each(crc_of_start, marker.starts), strict=True))
     doc = {**asdict(marker), "starts": {str(label): crc for label, crc in sorted(starts.items())}}
-    write_new(marker_path(layout, marker.generation), sealed(doc, GENERATION_VERSION), batch_id, layout.durable_fsync)
+    create(layout.durable, marker_path(layout, marker.generation), sealed(doc, GENERATION_VERSION))
     done = read_marker(layout, marker.generation)
     assert done is not None
     return done
@@ -119,19 +117,19 @@ def complete_generation(layout: StateLayout, marker: GenerationMarker, batch_id:
 def read_marker(layout: StateLayout, generation: int) -> GenerationMarker | None:
     """What a complete generation covers; None when it is not complete, StateError when the file is damaged."""
     path = marker_path(layout, generation)
-    found = read_sealed(path, GENERATION_VERSION)
+    found = read_sealed(layout.durable, path, GENERATION_VERSION)
     if found is None:
         return None
     try:
         doc = {**found[0], "starts": {int(label): int(crc) for label, crc in found[0]["starts"].items()}}
         return GenerationMarker(**{**doc, "covered": tuple(doc["covered"])})
     except (TypeError, KeyError, ValueError, AttributeError) as e:
-        raise damaged(path, repr(e)) from e
+        raise damaged(layout.durable.where(path), repr(e)) from e
 
 
 def generation_numbers(layout: StateLayout) -> list[int]:
     """Generations that have a folder, complete or not, ascending."""
-    names = os.listdir(layout.durable_dir) if os.path.isdir(layout.durable_dir) else []
+    names = layout.durable.names("")
     return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
 
 
@@ -159,13 +157,14 @@ def starting_pointer(layout: StateLayout, generation: int, label: int) -> Pointe
     marker = read_marker(layout, generation)
     if marker is None:
         raise StateError(
-            f"generation {generation} of the index in {layout.durable_dir} is not complete, so key group {label} has no "
+            f"generation {generation} of the index in {layout.durable.root} is not complete, so key group {label} has no "
             "start; run the bootstrap to its end (it goes on where it stopped)"
         )
     path = start_path(layout, generation, label)
-    found = read_sealed(path, GENERATION_VERSION)
+    found = read_sealed(layout.durable, path, GENERATION_VERSION)
     if found is None or found[1] != marker.starts.get(label):
-        raise damaged(path, "it is missing" if found is None else "it is not the one that the generation ended with")
+        why = "it is missing" if found is None else "it is not the one that the generation ended with"
+        raise damaged(layout.durable.where(path), why)
     start = read_start(layout, generation, label)
     assert start is not None
     return start.pointer()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -11,8 +10,10 @@ from tagstream.state.durable.files import batch_of
 from tagstream.state.durable.generation import newest_generation, starting_pointer
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef, manifest_names
 from tagstream.state.durable.meta import CheckpointMeta, read_meta
+from tagstream.state.durable.root import INDEX, MANIFESTS, current_root
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
+from tagstream.table.storage.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -31,21 +32,25 @@ class IndexHeads:
     instant: str | None
 
 
-def read_heads(checkpoint: str, local_dir: str, committed: Collection[str] | None = None) -> IndexHeads:
+def read_heads(
+    checkpoint: Storage, local_dir: str, committed: Collection[str] | None = None, meta: CheckpointMeta | None = None
+) -> IndexHeads:
     """The heads of the index in `checkpoint`; `local_dir` is a scratch folder for whoever opens key groups.
 
+    `meta`: the fixed choices of a checkpoint in the making, which has none of its own yet.
     `committed`: names of the manifests that commits of the table name; by default all batches in Spark's commit log,
     which may lack the very newest. StateError when the checkpoint has no index or one of its files is damaged.
     """
-    meta = read_meta(checkpoint)
-    durable = os.path.join(checkpoint, "tagstream", "index")
-    layout = StateLayout(durable, local_dir, ordering=meta.ordering, global_index=meta.global_index)
+    meta = read_meta(checkpoint) if meta is None else meta
+    root = current_root(checkpoint).files
+    layout = StateLayout(root.below(INDEX), local_dir, ordering=meta.ordering, global_index=meta.global_index)
     marker = newest_generation(layout)
     generation = marker.generation if marker is not None else 0
     pointers: dict[int, Pointer] = {}
     newest: BatchManifest | None = None
-    for path in reversed(_committed(checkpoint, committed)):
-        manifest = BatchManifest.read(path)
+    manifests = root.below(MANIFESTS)
+    for name in reversed(_committed(root, committed)):
+        manifest = BatchManifest.read(manifests, name)
         newest = newest or manifest
         if manifest.generation < generation or len(pointers) == len(meta.labels):
             break
@@ -65,14 +70,12 @@ def read_heads(checkpoint: str, local_dir: str, committed: Collection[str] | Non
     )
 
 
-def _committed(checkpoint: str, names: Collection[str] | None) -> list[str]:
-    folder = os.path.join(checkpoint, "tagstream", "manifests")
-    found = manifest_names(folder)
+def _committed(root: Storage, names: Collection[str] | None) -> list[str]:
+    found = manifest_names(root.below(MANIFESTS))
     if names is not None:
-        return [os.path.join(folder, n) for n in found if n in names or _older(n, names)]
-    log = os.path.join(checkpoint, "commits")
-    done = max((int(n) for n in os.listdir(log) if n.isdigit()), default=-1) if os.path.isdir(log) else -1
-    return [os.path.join(folder, n) for n in found if (batch_of(n) or 0) <= done]
+        return [n for n in found if n in names or _older(n, names)]
+    done = max((int(n) for n in root.names("commits") if n.isdigit()), default=-1)
+    return [n for n in found if (batch_of(n) or 0) <= done]
 
 
 def _older(name: str, names: Collection[str]) -> bool:

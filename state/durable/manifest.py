@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import Any
 
-from tagstream.state.durable.files import temp_path
 from tagstream.state.errors import IndexDamagedError, StateError
 from tagstream.state.pointer import FileRef, Pointer
+from tagstream.table.storage.storage import Storage
 
 MANIFEST_VERSION = 2
 
@@ -40,12 +39,14 @@ class DeltaRef:
             raise StateError(f"batch manifest holds a damaged delta reference ({e!r}): {text[:200]}") from e
 
     def adopt(self, pointer: Pointer, label: int, batch_id: int) -> Pointer:
-        """The pointer after the batch, as the run that committed it left it."""
+        """The pointer after the batch, as the run that committed it left it; IndexDamagedError when `pointer` is not the one
+        before it.
+        """
         if pointer.chain != self.before:
-            raise StateError(
-                f"key group {label}: the state of Spark's checkpoint stands at {pointer.chain or 'the beginning'!r}, "
-                f"the commit of batch {batch_id} was made from {self.before or 'the beginning'!r}; this "
-                "checkpoint is not the one that wrote the table, restore the right one or start with a new one"
+            raise IndexDamagedError(
+                f"key group {label}: the state in Spark's checkpoint stands at {pointer.chain or 'the beginning'!r}, the "
+                f"commit of batch {batch_id} was made from {self.before or 'the beginning'!r}: another driver wrote over "
+                "Spark's state, or this checkpoint is not the one that wrote the table"
             )
         return self.pointer
 
@@ -70,12 +71,11 @@ class BatchManifest:
         """File name: batch and run."""
         return f"{self.batch_id:012d}-{self.run}.json"
 
-    def write(self, folder: str) -> str:
+    def write(self, manifests: Storage) -> str:
         """Make the manifest durable and return its name; those of the batch's earlier, failed runs are removed.
 
         A later run's stays: this one may be of a driver that was paused and has been succeeded meanwhile.
         """
-        os.makedirs(folder, exist_ok=True)
         doc = {
             "version": MANIFEST_VERSION,
             "query_id": self.query_id,
@@ -86,47 +86,37 @@ class BatchManifest:
             "epoch": self.epoch,
             "deltas": {str(label): ref for label, ref in sorted(self.deltas.items())},
         }
-        temp = temp_path(folder, self.batch_id)
-        with open(temp, "x", encoding="utf-8") as f:
-            json.dump(doc, f, separators=(",", ":"))
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temp, os.path.join(folder, self.name))
-        for other in os.listdir(folder):
-            batch, run = _batch_and_run(other)
-            if batch == self.batch_id and run < self.run:
-                os.unlink(os.path.join(folder, other))
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        manifests.replace(self.name, json.dumps(doc, separators=(",", ":")).encode())
+        of_run = {name: _batch_and_run(name) for name in manifests.names("")}
+        manifests.delete_many(n for n, (batch, run) in of_run.items() if batch == self.batch_id and run < self.run)
         return self.name
 
     @classmethod
-    def read(cls, path: str) -> BatchManifest:
+    def read(cls, manifests: Storage, name: str) -> BatchManifest:
         """Read a manifest; IndexDamagedError when it is missing or damaged, StateError for another version."""
         try:
-            with open(path, encoding="utf-8") as f:
-                doc: dict[str, Any] = json.load(f)
+            doc: dict[str, Any] = json.loads(manifests.read(name))
             version = doc.pop("version")
             if version == MANIFEST_VERSION:
                 doc["deltas"] = {int(label): str(ref) for label, ref in doc["deltas"].items()}
                 return cls(**doc)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as e:
             raise IndexDamagedError(
-                f"batch manifest {path} cannot be read ({e!r}); restore it, or let the index be loaded from the table again"
+                f"batch manifest {manifests.where(name)} cannot be read ({e!r}); restore it, or let the index be loaded "
+                "from the table again"
             ) from e
-        raise StateError(f"batch manifest {path} has version {version!r}, this program knows {MANIFEST_VERSION}")
+        raise StateError(
+            f"batch manifest {manifests.where(name)} has version {version!r}, this program knows {MANIFEST_VERSION}"
+        )
 
 
-def manifest_names(folder: str) -> list[str]:
-    """File names of the manifests in a folder, one a batch, oldest batch first.
+def manifest_names(manifests: Storage) -> list[str]:
+    """File names of the manifests, one a batch, oldest batch first.
 
     Where a batch has several the latest run's counts: an earlier one was left by a driver that had been succeeded.
     """
     newest: dict[int, tuple[int, str]] = {}
-    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+    for name in manifests.names(""):
         batch, run = _batch_and_run(name)
         if batch >= 0 and run > newest.get(batch, (-1, ""))[0]:
             newest[batch] = (run, name)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tagstream.state.durable.files import sync_file, temp_path
 from tagstream.state.errors import StateError
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import OrderingKind
 from tagstream.state.store.codec import FORMAT_VERSION
+from tagstream.table.storage.create import create
+from tagstream.table.storage.storage import Storage
 
+META_FILE = "tagstream/meta.json"
 META_VERSION = 2  # 1 did not name the table
 STATE_INDEX, TABLE_INDEX = "state", "table"
 
@@ -59,24 +60,18 @@ class CheckpointMeta:
     table: BoundTo | None = None
 
 
-def meta_path(checkpoint: str) -> str:
-    """Where a checkpoint keeps it."""
-    return os.path.join(checkpoint, "tagstream", "meta.json")
-
-
-def read_meta(checkpoint: str) -> CheckpointMeta:
+def read_meta(checkpoint: Storage) -> CheckpointMeta:
     """The checkpoint's fixed choices; StateError when they are missing, damaged or of another version."""
-    path = meta_path(checkpoint)
+    path = checkpoint.where(META_FILE)
     try:
-        with open(path, encoding="utf-8") as f:
-            doc: dict[str, Any] = json.load(f)
+        doc: dict[str, Any] = json.loads(checkpoint.read(META_FILE))
         version = doc.pop("version", None)
         if version in (1, META_VERSION) and doc["record_format"] == FORMAT_VERSION:
             doc["labels"] = tuple(doc["labels"])
-            if version != 1:
+            if doc.get("table") is not None:
                 doc["table"] = BoundTo(**doc["table"])
             return CheckpointMeta(**doc)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise StateError(
             f"{path} cannot be read ({e!r}); restore it from a copy, or start with a new checkpoint"
         ) from e
@@ -86,8 +81,24 @@ def read_meta(checkpoint: str) -> CheckpointMeta:
     )
 
 
+def new_meta(
+    key_groups: int,
+    shuffle_partitions: int,
+    stream_id: str,
+    ordering: OrderingKind,
+    global_index: bool,
+    index: str = STATE_INDEX,
+    table: BoundTo | None = None,
+) -> CheckpointMeta:
+    """The choices of a new checkpoint, the key groups' labels among them."""
+    labels = balanced_labels(key_groups, shuffle_partitions)
+    return CheckpointMeta(
+        key_groups, labels, shuffle_partitions, stream_id, ordering, global_index, index=index, table=table
+    )
+
+
 def open_or_create_meta(
-    checkpoint: str,
+    checkpoint: Storage,
     *,
     shuffle_partitions: int,
     key_groups: int,
@@ -106,21 +117,11 @@ def open_or_create_meta(
     An empty `stream_id` agrees with every one, and a checkpoint without one takes the first that is given.
     The table is noted and not compared: whether another one may take the checkpoint over, the caller has found out.
     """
-    path = meta_path(checkpoint)
-    table = BoundTo(table_name, table_path, checkpoint)
-    if not os.path.exists(path):
-        wanted = CheckpointMeta(
-            key_groups,
-            balanced_labels(key_groups, shuffle_partitions),
-            shuffle_partitions,
-            stream_id,
-            ordering,
-            global_index,
-            index=index,
-            table=table,
-        )
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        _write(path, wanted, _link_new)
+    path = checkpoint.where(META_FILE)
+    table = BoundTo(table_name, table_path, checkpoint.root)
+    if not checkpoint.exists(META_FILE):
+        wanted = new_meta(key_groups, shuffle_partitions, stream_id, ordering, global_index, index, table)
+        create(checkpoint, META_FILE, meta_bytes(wanted))  # another start that was first: its choices hold
     found = read_meta(checkpoint)
     given = {
         "shuffle_partitions": shuffle_partitions,
@@ -142,26 +143,11 @@ def open_or_create_meta(
                 "go back to that value, or start with a new checkpoint"
             )
     now = replace(found, stream_id=stream_id or found.stream_id, table=table)
-    if now != found:
-        _write(path, now, os.replace)  # the caller holds the table's lease: no other start does the same
+    if now != found:  # the caller holds the table's lease: no other start does the same
+        checkpoint.replace(META_FILE, meta_bytes(now))
     return now
 
 
-def _write(path: str, meta: CheckpointMeta, publish: Callable[[str, str], None]) -> None:
-    folder = os.path.dirname(path)
-    temp = temp_path(folder, 0)
-    with open(temp, "x", encoding="utf-8") as f:
-        json.dump({"version": META_VERSION, **asdict(meta)}, f, indent=1)
-        f.flush()
-        os.fsync(f.fileno())
-    publish(temp, path)
-    sync_file(folder, True)
-
-
-def _link_new(temp: str, path: str) -> None:
-    try:
-        os.link(temp, path)
-    except FileExistsError:
-        pass  # another start was first: its choices hold, and are compared by the caller
-    finally:
-        os.unlink(temp)
+def meta_bytes(meta: CheckpointMeta) -> bytes:
+    """What the file holds."""
+    return json.dumps({"version": META_VERSION, **asdict(meta)}, indent=1).encode()

@@ -6,12 +6,14 @@ import os
 import shutil
 import time
 
-from tagstream.state.durable.delta import apply_delta
+from tagstream.state.durable.delta import apply_deltas
 from tagstream.state.durable.snapshot import restore_snapshot
 from tagstream.state.errors import LocalStoreError, LockedStoreError
 from tagstream.state.layout import StateLayout
+from tagstream.state.local_folder import make_private
 from tagstream.state.pointer import Pointer
 from tagstream.state.store.rocks_store import META_KEY, RocksStore
+from tagstream.state.store.scratch import remove
 from tagstream.state.store.store_meta import StoreMeta
 
 _LOCK_POLL_S = 0.1
@@ -24,6 +26,7 @@ def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksSto
     A store of the same lineage gets the deltas it lacks; one that is missing, damaged, ahead or of another lineage is
     built again from snapshot and deltas. One that stays locked is left alone and another folder is used.
     """
+    make_private(layout)
     deadline = time.monotonic() + layout.lock_wait_s
     for number in range(_MAX_FOLDERS):
         path = os.path.join(layout.group_dir(label), f"store-{number}")
@@ -68,11 +71,7 @@ def _clear_leftovers(path: str) -> None:
     folder, name = os.path.split(path)
     for other in os.listdir(folder):
         if other.startswith(f"{name}."):
-            scratch = os.path.join(folder, other)
-            if os.path.isdir(scratch):
-                shutil.rmtree(scratch, ignore_errors=True)
-            else:
-                os.unlink(scratch)
+            remove(os.path.join(folder, other))
 
 
 def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointer) -> StoreMeta | None:
@@ -83,8 +82,7 @@ def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointe
         return None
     if not missing:
         return meta
-    for delta in missing:
-        apply_delta(store, layout, label, delta)
+    apply_deltas(store, layout, label, missing)
     after = StoreMeta.from_bytes(store.get([META_KEY])[0], label)
     if after.chain != pointer.chain:
         raise LocalStoreError(f"local store {store.path} stands at {after.chain!r} after its deltas")

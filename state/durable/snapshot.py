@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from tagstream.state.durable.files import crc_of, publish, read_checked, temp_path, write_new
+from tagstream.state.durable.files import crc_of, each, fetch_checked, read_checked
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef
 from tagstream.state.store.rocks_store import RocksStore
+from tagstream.table.storage.storage import Storage
 
 SNAPSHOT_VERSION = 1
 MANIFEST_SUFFIX = ".snapshot.json"
@@ -41,23 +42,21 @@ def take_snapshot(
 ) -> FileRef:
     """Make the store's present state (at `chain`) durable; `before` is the snapshot that may share files with it."""
     folder = layout.snapshots_dir(label)
-    os.makedirs(folder, exist_ok=True)
     link = f"{store.path}.snapshot.{os.getpid()}"
     shutil.rmtree(link, ignore_errors=True)
     store.checkpoint(link)
     try:
         identity = store.identity()
-        known = _known_files(folder, label, before, identity)
-        files = []
-        for name in sorted(os.listdir(link)):
-            if name.startswith(_SKIPPED):
-                continue
+        known = _known_files(layout, label, before, identity)
+
+        def stored(name: str) -> StoredFile:
             path = os.path.join(link, name)
             old = known.get(name)
             if old is not None and name.endswith(_SORTED_SUFFIX) and old.size == os.path.getsize(path):
-                files.append(old)
-            else:
-                files.append(_store_file(path, name, folder, batch_id, layout.durable_fsync))
+                return old
+            return _store_file(layout.durable, path, name, folder, batch_id)
+
+        files = each(stored, (name for name in sorted(os.listdir(link)) if not name.startswith(_SKIPPED)))
     finally:
         shutil.rmtree(link, ignore_errors=True)
     doc = {
@@ -68,60 +67,59 @@ def take_snapshot(
     }
     data = json.dumps(doc, separators=(",", ":")).encode()
     name = f"{batch_id:012d}-{chain[:16] or 'root'}-{blake2b(data, digest_size=8).hexdigest()}{MANIFEST_SUFFIX}"
-    write_new(os.path.join(folder, name), data, batch_id, layout.durable_fsync)
+    layout.durable.replace(f"{folder}/{name}", data)
     return FileRef(batch_id, chain, name, len(data), zlib.crc32(data))
 
 
 def restore_snapshot(layout: StateLayout, label: int, snapshot: FileRef, target: str) -> None:
     """Put a snapshot's files into the empty local folder `target`; StateError when one is missing or damaged."""
-    folder = layout.snapshots_dir(label)
     os.makedirs(target)
-    for f in _read_manifest(folder, label, snapshot)[1]:
-        source, copy = os.path.join(folder, f.stored), os.path.join(target, f.name)
-        try:
-            shutil.copyfile(source, copy)
-        except FileNotFoundError:
-            read_checked(source, f.size, f.crc, label, "snapshot file")
-        if crc_of(copy) != (f.size, f.crc):
-            read_checked(source, f.size, f.crc, label, "snapshot file")
-            raise StateError(f"key group {label}: {source} cannot be copied whole to {copy}; is the local disk full?")
+
+    def fetched(f: StoredFile) -> None:
+        source = f"{layout.snapshots_dir(label)}/{f.stored}"
+        fetch_checked(layout.durable, source, os.path.join(target, f.name), f.size, f.crc, label, "snapshot file")
+
+    each(fetched, _read_manifest(layout, label, snapshot)[1])
 
 
 def snapshot_files(layout: StateLayout, label: int, snapshot: FileRef) -> list[StoredFile]:
     """The durable files a snapshot needs."""
-    return _read_manifest(layout.snapshots_dir(label), label, snapshot)[1]
+    return _read_manifest(layout, label, snapshot)[1]
 
 
-def _known_files(folder: str, label: int, before: FileRef | None, identity: str) -> dict[str, StoredFile]:
+def _known_files(layout: StateLayout, label: int, before: FileRef | None, identity: str) -> dict[str, StoredFile]:
     """Files the snapshot before stored, by name; usable only for the very same local store (a name is given once)."""
     if before is None:
         return {}
-    found, files = _read_manifest(folder, label, before)
+    found, files = _read_manifest(layout, label, before)
     return {f.name: f for f in files} if found == identity else {}
 
 
-def _read_manifest(folder: str, label: int, snapshot: FileRef) -> tuple[str, list[StoredFile]]:
-    path = os.path.join(folder, snapshot.file)
-    data = read_checked(path, snapshot.size, snapshot.crc, label, "snapshot manifest")
+def files_of_manifest(layout: StateLayout, label: int, name: str) -> list[StoredFile]:
+    """The durable files that a snapshot manifest names, found by its name alone: its bytes are not held against anything."""
+    path = f"{layout.snapshots_dir(label)}/{name}"
+    return _parse_manifest(layout.durable.read(path), label, layout.durable.where(path))[1]
+
+
+def _read_manifest(layout: StateLayout, label: int, snapshot: FileRef) -> tuple[str, list[StoredFile]]:
+    path = f"{layout.snapshots_dir(label)}/{snapshot.file}"
+    data = read_checked(layout.durable, path, snapshot.size, snapshot.crc, label, "snapshot manifest")
+    return _parse_manifest(data, label, layout.durable.where(path))
+
+
+def _parse_manifest(data: bytes, label: int, where: str) -> tuple[str, list[StoredFile]]:
     doc: dict[str, Any] = json.loads(data)
     if doc.get("version") != SNAPSHOT_VERSION:
         raise StateError(
-            f"snapshot manifest {path} of key group {label} has version {doc.get('version')!r}, this program knows "
+            f"snapshot manifest {where} of key group {label} has version {doc.get('version')!r}, this program knows "
             f"{SNAPSHOT_VERSION}; run the program version that wrote the checkpoint"
         )
     return doc["identity"], [StoredFile(*f) for f in doc["files"]]
 
 
-def _store_file(path: str, name: str, folder: str, batch_id: int, fsync: bool) -> StoredFile:
-    temp = temp_path(folder, batch_id)
-    shutil.copyfile(path, temp)
+def _store_file(durable: Storage, path: str, name: str, folder: str, batch_id: int) -> StoredFile:
     digest = blake2b(digest_size=16)
-    size, crc = crc_of(temp, digest.update)
+    size, crc = crc_of(path, digest.update)
     stored = f"{batch_id:012d}-{digest.hexdigest()}{os.path.splitext(name)[1]}"
-    target = os.path.join(folder, stored)
-    if not publish(temp, target, fsync):
-        os.unlink(temp)
-        if crc_of(target) == (size, crc):
-            return StoredFile(name, stored, size, crc)
-        raise StateError(f"snapshot file {target} exists with other content than its name says; remove it")
+    durable.put(f"{folder}/{stored}", path)  # over one of an earlier attempt, which has the same bytes or is damaged
     return StoredFile(name, stored, size, crc)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 
@@ -20,15 +17,12 @@ from tagstream.state.store.codec import Records
 from tagstream.state.store.dictionary import Place, places_of
 from tagstream.state.store.rocks_store import RocksStore
 
-_CHUNK = 100_000
-
 
 def open_view(layout: StateLayout, label: int, pointer: Pointer, epoch: int) -> RocksStore:
     """The key group's store at `pointer`, brought past the epochs it lacks, under `layout.local_dir` (a scratch folder).
 
     Close it, or use it as a context manager. IndexDamagedError when a durable file is missing or damaged.
     """
-    os.makedirs(layout.local_dir, exist_ok=True)
     store, meta = open_at(layout, label, pointer)
     try:
         for number in range(pointer.epoch + 1, epoch + 1):
@@ -41,14 +35,6 @@ def open_view(layout: StateLayout, label: int, pointer: Pointer, epoch: int) -> 
         store.close()
         raise
     return store
-
-
-def records_of(store: RocksStore, layout: StateLayout) -> Iterator[tuple[list[bytes], Records]]:
-    """All keys of a store with their location records, in key order and in bounded pieces."""
-    items = iter(store.items())
-    while chunk := list(islice(items, _CHUNK)):
-        keys, values = zip(*chunk, strict=True)
-        yield list(keys), codec.decode(values, layout.ordering)
 
 
 def places_of_records(store: RocksStore, records: Records, label: int) -> tuple[list[Place], np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,20 +12,21 @@ import pandas as pd
 from tagstream.state.durable.catch_up import catch_up
 from tagstream.state.durable.delta import Change, write_delta
 from tagstream.state.durable.files import read_checked
-from tagstream.state.durable.generation import starting_pointer
 from tagstream.state.durable.manifest import DeltaRef
 from tagstream.state.durable.restore import discard, open_at
 from tagstream.state.durable.snapshot import take_snapshot
-from tagstream.state.errors import LocalStoreError, StateError
+from tagstream.state.errors import LocalStoreError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern, places_of
+from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag import stats
 from tagstream.state.tag.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
+from tagstream.state.tag.standing import standing_of
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
 from tagstream.state.ttl import expired, minutes_of
 from tagstream.table.write.assign import assign
@@ -39,9 +39,9 @@ def tag_key_group(
     """Tag the records of one key group.
 
     `pointer` is what Spark's state holds for the group (None: never seen). The local store is closed when this
-    returns. Raises StateError when a durable file is missing or wrong.
+    returns. Raises StateError when a durable file is missing or wrong, or the pointer is not the one expected.
     """
-    at = _pointer(pointer, group_label, profile, layout)
+    at = standing_of(pointer, group_label, profile, layout)
     if profile.mode == "replay":
         return _replay(group_label, pointer, at, batch, profile, layout)
     if len(batch) == 0:
@@ -53,20 +53,6 @@ def tag_key_group(
         # The local store is only a cache: one that fails while it is read is built again, once.
         discard(layout, group_label)
         return _process(group_label, pointer, at, batch, profile, layout)
-
-
-def _pointer(data: bytes | None, label: int, profile: WriteProfile, layout: StateLayout) -> Pointer:
-    """Where the group stands; one that stands nowhere, or in a generation that is void, starts at the profile's."""
-    at = Pointer.from_bytes(data, label) if data is not None else Pointer()
-    if at.generation < profile.generation:
-        at = starting_pointer(layout, profile.generation, label)
-    if at.generation > profile.generation or at.epoch > profile.epoch:
-        raise StateError(
-            f"key group {label} stands at generation {at.generation}, epoch {at.epoch} of the index, batch "
-            f"{profile.batch_id} is at {profile.generation} and {profile.epoch}; the checkpoint is not all of one age, "
-            "restore the whole of it from one copy, or start with a new one"
-        )
-    return at
 
 
 def _process(
@@ -214,17 +200,19 @@ def _sweep(
 ) -> tuple[list[bytes], int, int]:
     """Outlived keys to forget that the batch does not bring again: (keys, how many live, how many tombstones).
 
-    Only when a snapshot is due, since it reads the whole store.
+    Only when a snapshot is due, since it reads the whole store; piece by piece, for it may be large.
     """
     if not layout.ttl_ms or len(at.deltas) < layout.snapshot_every:
         return [], 0, 0
-    entries = list(store.items())
-    records = codec.decode([value for _, value in entries], layout.ordering)
     rewritten = {wanted[i] for i in pick.tolist()}
-    dead = np.flatnonzero(expired(records.minutes, profile.batch_time_ms, layout.ttl_ms)).tolist()
-    dead = [i for i in dead if entries[i][0] not in rewritten]
-    tombstones = int(np.count_nonzero(records.flags[dead] & TOMBSTONE))
-    return [entries[i][0] for i in dead], len(dead) - tombstones, tombstones
+    dropped: list[bytes] = []
+    tombstones = 0
+    for keys, records in records_of(store, layout):
+        dead = np.flatnonzero(expired(records.minutes, profile.batch_time_ms, layout.ttl_ms)).tolist()
+        dead = [i for i in dead if keys[i] not in rewritten]  # a row loop: over outlived keys only
+        dropped += [keys[i] for i in dead]
+        tombstones += int(np.count_nonzero(records.flags[dead] & TOMBSTONE))
+    return dropped, len(dropped) - tombstones, tombstones
 
 
 def tag_result(
@@ -271,8 +259,8 @@ def _replay(
     new = DeltaRef.from_json(text).adopt(at, label, profile.batch_id)
     for delta in new.deltas:
         if delta not in at.deltas:
-            path = os.path.join(layout.deltas_dir(label), delta.file)
-            read_checked(path, delta.size, delta.crc, label, f"delta of batch {delta.batch}")
+            path = f"{layout.deltas_dir(label)}/{delta.file}"
+            read_checked(layout.durable, path, delta.size, delta.crc, label, f"delta of batch {delta.batch}")
     return replace(_nothing(batch, layout, new.to_bytes()), delta=text)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tagstream.bootstrap.report import BootstrapProgress
@@ -12,7 +12,9 @@ from tagstream.index.base import HoodieIndex
 from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import CheckpointMeta
+from tagstream.state.durable.root import INDEX, MANIFESTS, PROFILES, QUARANTINE, Root
 from tagstream.state.layout import StateLayout
+from tagstream.state.tag.expected import ExpectedChains, chains_before
 from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.epoch import Epoch, newest_batch
 from tagstream.streaming.crash import CrashPlan
@@ -21,13 +23,16 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.bootstrap_progress import LoadLog
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.tag.tag import profile_path
+from tagstream.streaming.tag.tag import profile_name
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
+from tagstream.table.write.commit import WRITER_KEY
 from tagstream.table.write.write_context import WriterOptions
 from tagstream.table.write.write_profile import WriteProfile
 
@@ -37,21 +42,26 @@ SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs 
 
 @dataclass
 class JobContext:
-    """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats.
+    """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats, ``run_owner``
+    tells this one from every other, also from one of a checkpoint that was here before. ``root``: of its query.
 
     ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups
     since. ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
     commits of this query that Spark may run again. ``instant``: the write that this process
     began last. ``index``: the pull-type index that tags in the sink, None for the state index. ``starting_offsets``:
-    Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned last.
-    ``partition_depth``: of the table's partitions, None where it need not be looked at or no commit tells it yet.
+    Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned
+    last. ``rollbacks_seen``: completed rollbacks that were held against the commits of this stream. ``chains``: where the
+    key groups stand before the batch that was pinned or committed last. ``partition_depth``: of the table's partitions,
+    None where it need not be looked at or no commit tells it yet.
     """
 
     options: Options
     table: HoodieTable
-    checkpoint: str
+    checkpoint: Storage
+    root: Root
     meta: CheckpointMeta
     run: int
+    run_owner: str
     layout: StateLayout
     decode: DecodeSpec
     avro_json: str
@@ -75,6 +85,8 @@ class JobContext:
     last_records: int = 0
     last_file_groups: int = 0
     profile: WriteProfile | None = None
+    rollbacks_seen: set[str] = field(default_factory=set)
+    chains: ExpectedChains | None = None
     partition_depth: int | None = None
 
     @property
@@ -89,20 +101,35 @@ class JobContext:
         """Whether a batch takes the place of all that the partitions it touches hold."""
         return self.options.op == INSERT_OVERWRITE
 
+    def go_on_at(self, root: Root) -> None:
+        """Work with another root of the checkpoint from here on."""
+        self.root = root
+        self.layout = replace(self.layout, durable=root.files.below(INDEX))
+
     @property
-    def profiles_dir(self) -> str:
+    def profiles(self) -> Storage:
         """Where write profiles are pinned."""
-        return os.path.join(self.checkpoint, "tagstream", "profiles")
+        return self.root.files.below(PROFILES)
 
     @property
-    def manifests_dir(self) -> str:
+    def manifests(self) -> Storage:
         """Where batch manifests are kept."""
-        return os.path.join(self.checkpoint, "tagstream", "manifests")
+        return self.root.files.below(MANIFESTS)
 
     @property
-    def quarantine_dir(self) -> str:
+    def quarantine(self) -> Storage:
         """Where bad records go."""
-        return os.path.join(self.checkpoint, "tagstream", "quarantine")
+        return self.root.files.below(QUARANTINE)
+
+    def begun_by(self, batch_id: int) -> CommitMetadata:
+        """What the inflight file of a batch says, so that a later run knows it for a leftover of this project."""
+        writer = {"stream_id": self.meta.stream_id, "run": self.run, "batch_id": batch_id}
+        return CommitMetadata(extra={WRITER_KEY: json.dumps(writer, sort_keys=True)}, operation=self.options.op)
+
+    def take_schema(self, avro_json: str, defaults_json: str) -> None:
+        """Go on with another schema: another writer has added columns."""
+        self.avro_json = avro_json
+        self.decode = replace(self.decode, avro_json=avro_json, defaults_json=defaults_json)
 
     def pin_profile(self, epoch: Epoch, instant: str) -> None:
         """Write the profile of a batch that is about to run; once per batch and run."""
@@ -115,7 +142,13 @@ class JobContext:
                 self.options.insert_split_size, max(1, self.options.parquet_max_file_size // files.record_bytes)
             ),
             small_files={} if self.overwrites else files.profile(),  # what is there goes
+            **self._expected_chains(epoch),
         )
+
+    def committed(self, deltas: Mapping[int, str]) -> None:
+        """The batch that was pinned last is committed with these deltas: the next one begins at them."""
+        if self.chains is not None:
+            self.chains = self.chains.after(deltas)
 
     def pin_replay(self, epoch: Epoch, instant: str, manifest: str) -> None:
         """Write the profile that makes the tag step adopt the deltas of a batch the table already holds.
@@ -125,7 +158,7 @@ class JobContext:
         if instant in self.loaded:
             self._pin(epoch, instant, mode="replay")
             return
-        made = BatchManifest.read(os.path.join(self.manifests_dir, manifest))
+        made = BatchManifest.read(self.manifests, manifest)
         self._pin(
             epoch, instant, mode="replay", manifest=made.deltas, generation=made.generation, index_epoch=made.epoch
         )
@@ -133,7 +166,7 @@ class JobContext:
     def write_spec(self, batch_id: int, instant: str, *, replay: bool) -> WriteSpec:
         """The constants of the batch's write tasks."""
         return WriteSpec(
-            base_path=self.table.base_path,
+            storage=self.table.storage,
             instant=instant,
             action=self.action,
             as_of=self.as_of,
@@ -142,7 +175,7 @@ class JobContext:
             avro_json=self.avro_json,
             options=self.writer,
             decode=self.decode,
-            quarantine_dir=self.quarantine_dir,
+            quarantine=self.quarantine,
             topic=self.options.kafka_topic or "",
             crash=self.crash,
             replay=replay,
@@ -161,14 +194,28 @@ class JobContext:
         if batch_id % max(1, self.retain_batches // 10):
             return  # it lists the folders of all key groups, which not every batch must wait for
         oldest = batch_id - self.retain_batches
-        committed = newest_batch(self.checkpoint, "commits")
+        committed = newest_batch(self.root.files, "commits")
         if oldest <= 0 or committed is None:
             return
-        collect_garbage(self.layout, self.meta.labels, min(oldest, committed), self.manifests_dir)
-        for name in os.listdir(self.profiles_dir):
-            batch = name.split(".")[0]
-            if batch.isdigit() and int(batch) < oldest:  # not the scratch file of a killed run
-                os.unlink(os.path.join(self.profiles_dir, name))
+        collect_garbage(self.layout, self.meta.labels, min(oldest, committed), self.manifests)
+        profiles = self.profiles
+        batches = {name: name.split(".")[0] for name in profiles.names("")}
+        profiles.delete_many(name for name, batch in batches.items() if batch.isdigit() and int(batch) < oldest)
+
+    def _expected_chains(self, epoch: Epoch) -> dict[str, Any]:
+        """Where the key groups stand before a batch: known from the batch before it, else read from the manifests."""
+        if self.index is not None:  # there is no state
+            return {}
+        if self.chains is None or not self.chains.is_for(epoch.query_id, self.generation, epoch.batch_id):
+            self.chains = chains_before(
+                self.manifests,
+                self.meta.labels,
+                epoch.query_id,
+                self.generation,
+                epoch.batch_id,
+                self.retain_batches,
+            )
+        return {"chains": dict(self.chains.chains), "chains_whole": self.chains.whole}
 
     def _lanes(self) -> int:
         """How many file groups of one partition take inserts at the same time.
@@ -196,5 +243,6 @@ class JobContext:
             **more,
         )
         self.profile = profile
-        path = profile_path(self.profiles_dir, profile.batch_id, profile.run)
-        Storage(self.profiles_dir).write_new(os.path.basename(path), profile.to_json().encode())
+        name = profile_name(profile.batch_id, profile.run)
+        if not create(self.profiles, name, profile.to_json().encode()):
+            raise FileExistsError(f"{self.profiles.where(name)} was pinned already, by a run of the same number")

@@ -2,18 +2,18 @@
 
 The offsets decide whether a batch that the table already holds is the same batch (a replay) or another one that only
 has its number. Read from Spark's files (``metadata``, ``offsets/<n>``, ``commits/<n>``, ``sources/0/<n>``), which are
-written before a batch runs; format: version line, metadata line, then one JSON line a source.
+written before a batch runs; format: version line, metadata line, then one JSON line a source. ``root`` is the location
+that Spark was given (``state.durable.root``).
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tagstream.streaming.errors import CheckpointError
+from tagstream.table.storage.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -26,67 +26,68 @@ class Epoch:
     end_offsets: Any
 
 
-def query_id(checkpoint: str) -> str | None:
+def query_id(root: Storage) -> str | None:
     """The id that Spark gave the query of this checkpoint; None before its first start."""
-    path = Path(checkpoint, "metadata")
-    if not path.exists():
-        return None
     try:
-        return str(json.loads(path.read_text())["id"])
-    except (ValueError, KeyError) as e:
-        raise CheckpointError(f"{path} is damaged ({e}); restore this file or start with a new --checkpoint-dir") from e
-
-
-def newest_batch(checkpoint: str, log: str) -> int | None:
-    """Greatest batch number in Spark's ``offsets`` or ``commits`` folder; None when it is empty."""
-    try:
-        names = os.listdir(os.path.join(checkpoint, log))
+        return str(json.loads(root.read("metadata"))["id"])
     except FileNotFoundError:
         return None
-    return max((int(n) for n in names if n.isdigit()), default=None)
+    except (ValueError, KeyError) as e:
+        raise CheckpointError(
+            f"{root.where('metadata')} is damaged ({e}); restore this file or start with a new --checkpoint-dir"
+        ) from e
 
 
-def raw_offset(checkpoint: str, batch_id: int) -> Any | None:
+def newest_batch(root: Storage, log: str) -> int | None:
+    """Greatest batch number in Spark's ``offsets`` or ``commits`` folder; None when it is empty."""
+    return max((int(n) for n in root.names(log) if n.isdigit()), default=None)
+
+
+def raw_offset(root: Storage, batch_id: int) -> Any | None:
     """The first source's offset after ``batch_id`` as Spark logged it; None for no such batch."""
-    path = Path(checkpoint, "offsets", str(batch_id))
-    if not path.exists():
+    path = f"offsets/{batch_id}"
+    try:
+        lines = root.read(path).decode().splitlines()
+    except FileNotFoundError:
         return None
-    lines = path.read_text().splitlines()
     if len(lines) < 3:
         raise CheckpointError(
-            f"{path} has {len(lines)} lines, 3 expected; restore it or start with a new --checkpoint-dir"
+            f"{root.where(path)} has {len(lines)} lines, 3 expected; restore it or start with a new --checkpoint-dir"
         )
     return None if lines[2] == "-" else json.loads(lines[2])
 
 
-def read_epoch(checkpoint: str, batch_id: int, *, files: bool) -> Epoch:
+def read_epoch(root: Storage, batch_id: int, *, files: bool) -> Epoch:
     """Epoch of a batch that Spark has planned. ``files``: the source is a folder of files, not Kafka."""
-    ident = query_id(checkpoint)
-    after = raw_offset(checkpoint, batch_id)
+    ident = query_id(root)
+    after = raw_offset(root, batch_id)
     if ident is None or after is None:
-        raise CheckpointError(f"batch {batch_id} is not in {checkpoint}/offsets, though Spark runs it")
-    before = raw_offset(checkpoint, batch_id - 1)
+        raise CheckpointError(f"batch {batch_id} is not in {root.where('offsets')}, though Spark runs it")
+    before = raw_offset(root, batch_id - 1)
     if not files:
         return Epoch(ident, batch_id, before or {}, after)
     first = -1 if before is None else int(before["logOffset"])
     last = int(after["logOffset"])
-    seen = file_log(checkpoint, first + 1, last)
+    seen = file_log(root, first + 1, last)
     return Epoch(ident, batch_id, {"log": first}, _newest_files(seen, last))
 
 
-def file_log(checkpoint: str, first: int, last: int) -> list[dict[str, Any]]:
+def file_log(root: Storage, first: int, last: int) -> list[dict[str, Any]]:
     """Entries ``{"path", "timestamp", "batchId"}`` of the file source's log for its own batches first..last."""
-    folder = Path(checkpoint, "sources", "0")
     out: list[dict[str, Any]] = []
-    compacts = sorted(int(p.name.split(".")[0]) for p in folder.glob("*.compact")) if folder.exists() else []
     for n in range(first, last + 1):
-        path = folder / str(n)
-        if not path.exists():  # folded into the next compaction of Spark's log
-            fold = next((c for c in compacts if c >= n), None)
+        path = f"sources/0/{n}"
+        try:
+            data = root.read(path)
+        except FileNotFoundError:  # folded into the next compaction of Spark's log
+            names = (name.partition(".") for name in root.names("sources/0"))
+            fold = min((int(at) for at, _, kind in names if kind == "compact" and int(at) >= n), default=None)
             if fold is None:
-                raise CheckpointError(f"{path} is missing; restore it or start with a new --checkpoint-dir")
-            path = folder / f"{fold}.compact"
-        rows = [json.loads(x) for x in path.read_text().splitlines()[1:] if x]
+                raise CheckpointError(
+                    f"{root.where(path)} is missing; restore it or start with a new --checkpoint-dir"
+                ) from None
+            data = root.read(f"sources/0/{fold}.compact")
+        rows = [json.loads(x) for x in data.decode().splitlines()[1:] if x]
         out += [r for r in rows if int(r["batchId"]) == n]
     return out
 

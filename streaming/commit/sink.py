@@ -7,13 +7,14 @@ The steps of a batch; each is also a crash point of ``streaming.crash``:
 3. ``inflight``          the instant's inflight file exists: from here on leftovers can be rolled back by their markers
 4. ``delta_durable``     (tag stage) a key group's change of state is in the checkpoint
 5. ``state_committed``   Spark has committed the pointers of the batch's state version; no file of the table is written yet
-6. ``files_written``     every data file is written, each under a marker
-7. ``manifest_durable``  the batch manifest names the winning delta of every key group
-8. ``completed``         the completed instant was created exclusively: the batch is committed
-9. ``commit_log``        Spark's own commit log has the batch
+6. ``files_written``     every data file is staged, none is in its partition
+7. ``files_published``   the data files that the tasks' answers name have their names, which markers tell
+8. ``manifest_durable``  the batch manifest names the winning delta of every key group
+9. ``completed``         the completed instant was created exclusively: the batch is committed
+10. ``commit_log``       Spark's own commit log has the batch
 
-A crash before 8 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
-crash after 8 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
+A crash before 9 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
+crash after 9 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
 stateful operator (Spark needs that state version) with the deltas the commit was made with, and writes nothing.
 """
 
@@ -41,6 +42,7 @@ from tagstream.streaming.commit.pull import located_rows, replaced_groups
 from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.progress.report import BatchReport
+from tagstream.streaming.write.quarantine import batch_folder
 from tagstream.streaming.write.write import (
     INDEX_STATUS,
     QUARANTINE_STATUS,
@@ -101,7 +103,7 @@ class BatchSink:
         """True when no batch runs and Spark has logged the last one: the query can be stopped without a replay."""
         if self._running.is_set():
             return False
-        done = newest_batch(self._job.checkpoint, "commits")
+        done = newest_batch(self._job.root.files, "commits")
         return self._last_batch is None or (done is not None and done >= self._last_batch)
 
     def _batch(self, rows: DataFrame, batch_id: int) -> None:
@@ -110,7 +112,7 @@ class BatchSink:
         if job.stop.requested:
             raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
         started = time.monotonic()
-        epoch = read_epoch(job.checkpoint, batch_id, files=job.decode.files)
+        epoch = read_epoch(job.root.files, batch_id, files=job.decode.files)
         found = self._guard.before_batch(epoch)
         if found is not None:
             outcome, report = self._replay(rows, epoch, found)
@@ -122,7 +124,7 @@ class BatchSink:
                 "%s keys that another writer wrote are live in another place of the table too; the newer one counts, all "
                 "are listed in %s/*.twice.jsonl",
                 f"{outcome.counts['twice']:,}",
-                job.layout.epoch_dir(job.generation, job.index_epoch),
+                job.layout.durable.where(job.layout.epoch_dir(job.generation, job.index_epoch)),
             )
         total = Counter[str]()
         for counts in self._groups.values():
@@ -144,10 +146,14 @@ class BatchSink:
         job.instant = instant = self._guard.next_instant()
         job.pin_profile(epoch, instant)
         crash.reach("profile_pinned", batch)
+        job.lease.check()
         protocol.request(job.table, instant, job.action)
         crash.reach("requested", batch)
-        protocol.inflight(job.table, instant, job.action)
+        job.lease.check()
+        protocol.inflight(job.table, instant, job.action, job.begun_by(batch))
+        job.lease.beat(instant)
         crash.reach("inflight", batch)
+        job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
         clock.append(time.monotonic())
         outcome = self._run(rows, epoch, instant, replay=False)
         clock.append(time.monotonic())
@@ -158,12 +164,13 @@ class BatchSink:
         if job.index is not None and not job.index.update_in_tasks:
             job.index.update_location(written, instant)
         job.lease.check()
+        protocol.publish_files(job.table, instant, outcome.statuses)
+        crash.reach("files_published", batch)
         manifest = BatchManifest(
             epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
         )
-        name = manifest.write(job.manifests_dir)
+        name = manifest.write(job.manifests)
         crash.reach("manifest_durable", batch)
-        protocol.reconcile(job.table, instant, outcome.statuses)
         record = CommitRecord(
             stream_id=job.meta.stream_id,
             query_id=epoch.query_id,
@@ -177,9 +184,18 @@ class BatchSink:
         metadata = CommitMetadata.build(
             outcome.statuses, extra, job.avro_json, job.options.op, replaced_groups(job, outcome.statuses)
         )
-        protocol.complete(job.table, instant, job.action, metadata, guard=self._guard.before_complete)
+        adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
+        protocol.complete(
+            job.table,
+            instant,
+            job.action,
+            metadata,
+            guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
+        )
         crash.reach("completed", batch)
+        job.lease.beat(None)
         self._guard.committed(instant)
+        job.committed(outcome.deltas)
         self.committed += 1
         if job.index is not None:
             gone = written.filter(pc.is_null(written.column("file_id"))).column("record_key").combine_chunks()
@@ -254,7 +270,7 @@ class BatchSink:
         raise BadRecordsError(
             f"{outcome.counts['quarantined']} bad records in batch {epoch.batch_id} "
             f"({self._bad_records} in this run, {job.options.max_bad_records} allowed); nothing of the batch was "
-            f"committed. They are in {job.quarantine_dir}/batch={epoch.batch_id:020d} with the reason of each. "
+            f"committed. They are in {job.quarantine.where(batch_folder(epoch.batch_id))} with the reason of each. "
             "Mend the source, or pass --commit-on-errors or a greater --max-bad-records to go on without them"
         )
 

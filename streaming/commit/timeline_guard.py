@@ -1,18 +1,38 @@
-"""The table's timeline as the job must find it before each batch and before each commit."""
+"""The table's timeline as the job must find it before each batch and before each commit.
+
+Before a commit everything that others have done since the batch began is looked at once more. A write that is pending is
+waited for: it may have read the slices from before this batch, and would take our rows away when it completes. Then:
+
+- a commit that touched a file group of the batch, or keys that may be the batch's, or the schema: the batch is done again
+- any other commit: the batch stands, and the index takes the commit in before the next batch
+- a new compaction plan over a file group of the batch: done again, into the slice that begins with the plan
+- a pending clustering of a file group of the batch: waited for, then done again
+"""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
 
 from tagstream.streaming.batch.commit_record import CommitRecord, digest
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch
 from tagstream.streaming.recovery.coverage import is_archived
-from tagstream.streaming.recovery.settle import new_instant, roll_back, settle
-from tagstream.table.errors import ForeignCommitError
-from tagstream.table.timeline.timeline import Timeline
+from tagstream.streaming.recovery.foreign import find_swallowed, work_of
+from tagstream.streaming.recovery.rollbacks import is_being_rolled_back
+from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_back, settle, wait_for
+from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
+from tagstream.table.meta_client.hoodie_table import without_meta_fields
+from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.timeline.instant import Instant, State
+from tagstream.table.timeline.timeline import FileGroupId, Timeline
+from tagstream.table.timeline.write_status import WriteStatus
+
+LOG = logging.getLogger("tagstream")
 
 
 class TimelineGuard:
-    """Knows the commits that the index covers; whatever else appears on the timeline, or goes, ends the query.
+    """Knows the commits that the index covers; what else appears on the timeline, or goes, ends the query.
 
     The job then brings the index up to the table (``streaming.recovery.cover``) and starts the query again.
     """
@@ -20,7 +40,7 @@ class TimelineGuard:
     def __init__(self, job: JobContext) -> None:
         self._job = job
         self._covered = job.covered
-        self._first = True
+        self._start: Timeline | None = None
 
     @property
     def follows(self) -> str:
@@ -36,10 +56,17 @@ class TimelineGuard:
         job.lease.check()
         job.table = job.table.reload()
         job.table.check_writable()
-        settle(job, running=not self._first)
-        self._first = False
+        settle(job)
         timeline = job.table.timeline()
-        self._refuse_changes(timeline)
+        self._refuse_restored(timeline)
+        new = self._new(timeline)
+        if new:
+            raise ForeignCommitError(
+                f"table {job.table.base_path}: commit {new[0].time} was made by another writer while this job runs; its "
+                "rows are not in the index yet"
+            )
+        self._covered = frozenset(i.time for i in timeline.completed_writes)
+        self._start = timeline
         job.as_of = timeline.newest_completed
         found = job.batches.get(epoch.batch_id)
         return found if found is not None and found[1].same_batch(epoch) else None
@@ -52,30 +79,103 @@ class TimelineGuard:
         """Take back a pending write of ours or of a dead writer."""
         roll_back(self._job, instant)
 
-    def before_complete(self) -> None:
-        """Last look before the commit becomes visible: still the one writer, table still ours, nothing in between."""
+    def before_complete(self, instant: str, statuses: Iterable[WriteStatus], *, adds_keys: bool) -> None:
+        """Last look before the commit becomes visible: still the one writer, table still ours, nothing in between.
+
+        ``adds_keys``: the batch wrote record keys that the table did not have in that file group.
+        """
         job = self._job
-        job.lease.check()
-        job.table.reload().check_writable()  # a metadata table may have appeared, an upgrade may have happened
-        self._refuse_changes(job.table.timeline())
+        groups = frozenset((s.stat.partition_path, s.stat.file_id) for s in statuses)
+        while True:
+            job.lease.check()
+            job.table.reload().check_writable()  # a metadata table may have appeared, an upgrade may have happened
+            timeline = job.table.timeline()
+            self._refuse_restored(timeline)
+            self._refuse_plans(timeline, groups)
+            pending = [i for i in timeline.pending_writes if i.time != instant]
+            if is_being_rolled_back(job, timeline, instant):
+                raise InstantConflictError(
+                    f"table {job.table.base_path}: another writer is rolling back instant {instant}, which this job has not "
+                    "completed yet; the batch is done again"
+                )
+            if not self._is_pending(timeline, instant):
+                return  # another writer rolled it back: the protocol says so, and there is nothing to wait for
+            if not pending:
+                self._refuse_overlap(timeline, groups, adds_keys=adds_keys)
+                return
+            for other in pending:
+                if is_at_work(job, other) and not wait_for(job, other, give_up=lambda: not self._has_inflight(instant)):
+                    continue
+                if self._has_inflight(instant):
+                    roll_back(job, other.time)
 
     def committed(self, instant: str) -> None:
         """Our own commit is covered by the index."""
         self._covered |= {instant}
 
-    def _refuse_changes(self, timeline: Timeline) -> None:
-        """The completed writes must be exactly those that the index covers, but for what was archived meanwhile."""
+    def _new(self, timeline: Timeline) -> list[Instant]:
+        return [i for i in timeline.completed_writes if i.time not in self._covered]
+
+    def _refuse_restored(self, timeline: Timeline) -> None:
+        """Nothing that the index covers may be gone, but for what was archived meanwhile."""
         completed = frozenset(i.time for i in timeline.completed_writes)
-        path = self._job.table.base_path
-        if completed - self._covered:
-            raise ForeignCommitError(
-                f"table {path}: commit {min(completed - self._covered)} was made by another writer while this job runs; its "
-                "rows are not in the index yet"
-            )
         gone = {time for time in self._covered - completed if not is_archived(timeline, time)}
         if gone:
             raise ForeignCommitError(
-                f"table {path}: commit {min(gone)} is gone from the timeline while this job runs: the table was restored to "
-                "an earlier state"
+                f"table {self._job.table.base_path}: commit {min(gone)} is gone from the timeline while this job runs: the "
+                "table was restored to an earlier state"
             )
-        self._covered = completed
+
+    def _refuse_plans(self, timeline: Timeline, groups: frozenset[FileGroupId]) -> None:
+        path = self._job.table.base_path
+        before = self._start.pending_compactions if self._start is not None else {}
+        for group in groups & timeline.pending_compactions.keys() - before.keys():
+            raise ForeignCommitError(
+                f"table {path}: compaction {timeline.pending_compactions[group]} was planned over {_name(group)} while the "
+                "batch was written; the batch is done again, into the slice that begins with the plan"
+            )
+        for group in groups & timeline.pending_clusterings.keys():
+            clustering = timeline.pending_clusterings[group]
+            raise PendingClusteringError(
+                f"table {path}: {_name(group)} is being clustered by another writer (instant {clustering} is pending): "
+                "rows written to it now would be lost when it completes. The batch is done again after it",
+                clustering,
+            )
+
+    def _refuse_overlap(self, timeline: Timeline, groups: frozenset[FileGroupId], *, adds_keys: bool) -> None:
+        """What was completed since the batch began must have nothing to do with the batch."""
+        job = self._job
+        new = self._new(timeline)
+        for other in new:
+            work = work_of(timeline.metadata(job.table.storage, other))
+            made = f"table {job.table.base_path}: commit {other.time} was made by another writer while this job runs"
+            if groups & work.groups:
+                raise ForeignCommitError(
+                    f"{made}, to {_name(min(groups & work.groups))}, which the batch writes to too"
+                )
+            if adds_keys and work.adds_keys:
+                raise ForeignCommitError(f"{made}; it may have added keys that the batch adds too")
+            if work.schema is not None and _adds_to(job.avro_json, work.schema):
+                raise ForeignCommitError(f"{made}; it changed the table's schema")
+        if new and find_swallowed(job.table, timeline, tuple(i.time for i in new), job.meta.stream_id):
+            raise ForeignCommitError(
+                f"table {job.table.base_path}: commit {new[0].time} did not see rows of this stream"
+            )
+
+    def _is_pending(self, timeline: Timeline, instant: str) -> bool:
+        return any(i.time == instant and not i.is_completed for i in timeline.instants)
+
+    def _has_inflight(self, instant: str) -> bool:
+        job = self._job
+        name = Instant(instant, job.action, State.INFLIGHT).file_name()
+        return job.table.storage.exists(f"{job.table.config.timeline_folder}/{name}")
+
+
+def _adds_to(own: str, other: str) -> bool:
+    """Whether another writer's schema has a column that ours lacks, or has with another type."""
+    ours, theirs = avro_to_arrow(own), avro_to_arrow(without_meta_fields(other))
+    return any(f.name not in ours.names or ours.field(f.name).type != f.type for f in theirs)
+
+
+def _name(group: FileGroupId) -> str:
+    return f"file group {group[1]} of partition {group[0]!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from typing import TextIO
@@ -11,12 +10,13 @@ from tagstream.bootstrap.catch_up import plan_catch_up
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
 from tagstream.index.family.registry import FACTS, STATE
+from tagstream.state.durable.building import is_unfinished
 from tagstream.state.durable.generation import read_marker
-from tagstream.state.durable.meta import meta_path, read_meta
+from tagstream.state.durable.meta import META_FILE, read_meta
+from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.job.bootstrap_only import stream_problem
 from tagstream.streaming.job.dry_run_page import Page
-from tagstream.streaming.job.job import checkpoint_folder
 from tagstream.streaming.job.table_match import check_options, new_config, stream_schema
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.report import size
@@ -27,6 +27,8 @@ from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.table.errors import TableNotFoundError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.opening import open_storage
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 
@@ -36,7 +38,7 @@ def explain_start(options: Options, out: TextIO) -> bool:
 
     What is wrong with the options or the table's format is raised, as a start would raise it.
     """
-    checkpoint = checkpoint_folder(options)
+    checkpoint = open_storage(options.checkpoint_dir)
     taken_over = check_table(checkpoint, options.target_base_path)
     try:
         table = HoodieTable.open(options.target_base_path)
@@ -84,32 +86,38 @@ def _instant(instant: Instant) -> str:
     return f"{instant.time} {instant.action} {instant.state.lower()}"
 
 
-def _checkpoint_rows(page: Page, checkpoint: str) -> None:
-    page.row("checkpoint", checkpoint)
-    if os.path.exists(meta_path(checkpoint)):
+def _checkpoint_rows(page: Page, checkpoint: Storage) -> None:
+    page.row("checkpoint", checkpoint.root)
+    if is_unfinished(checkpoint):
+        page.row("in it", "what a rescale or import left that did not come to its end; it is removed")
+    if checkpoint.exists(META_FILE):
         meta = read_meta(checkpoint)
         page.row("fixed in it", f"{meta.key_groups} key groups, {meta.shuffle_partitions} shuffle partitions, "
                                 f"stream {meta.stream_id or '(still to be named)'}")  # fmt: skip
 
 
-def _decide(page: Page, options: Options, table: HoodieTable, timeline: Timeline, checkpoint: str) -> tuple[str, bool]:
+def _decide(
+    page: Page, options: Options, table: HoodieTable, timeline: Timeline, checkpoint: Storage
+) -> tuple[str, bool]:
     """What a start would do, and whether it would go well; what a load would read is added to the page."""
     problem = None if options.bootstrap_only else stream_problem(table, options.index.type)
     if problem is not None:
         return f"end with an error: {problem}", False
     then = "end" if options.bootstrap_only else "stream"
-    state = CheckpointState.read(checkpoint)
-    layout = StateLayout(os.path.join(checkpoint, "tagstream", "index"), "")
-    taken = read_takeover(checkpoint)
+    # A start would remove what is unfinished: here a folder that is not there stands for it.
+    root = checkpoint.below("removed") if is_unfinished(checkpoint) else current_root(checkpoint).files
+    state = CheckpointState.read(root)
+    layout = StateLayout(root.below(INDEX), "")
+    taken = read_takeover(root)
     generation = taken.generation if taken is not None else 0
     files = options.source_class != "kafka"
+    pull = options.index.type != STATE
     try:
-        step = next_step(
-            IndexPlace(checkpoint, layout, generation, RETAINED_BATCHES, files), table, timeline, state, taken
-        )
+        place = IndexPlace(root, layout, generation, RETAINED_BATCHES, files, options.stream_id or "", pull)
+        step = next_step(place, table, timeline, state, taken)
     except IndexCoverageError as e:
         return f"end with an error: {e}", False
-    if options.index.type != STATE and step.kind != "retire":
+    if pull and step.kind not in ("retire", "reread"):
         own = (
             ""
             if FACTS[options.index.type].is_implicit_with_storage
@@ -138,7 +146,7 @@ def _decide(page: Page, options: Options, table: HoodieTable, timeline: Timeline
         if not touched.too_big(read_meta(checkpoint).key_groups):
             _plan_rows(page, touched.plan)
             return f"catch the index up with {len(touched.touched):,} file groups, then {then}", True
-    if step.kind == "retire":
+    if step.kind in ("retire", "reread"):
         page.row("found", step.why)
         return (
             f"put Spark's part of the checkpoint aside, load the index from the table, then {then} where its newest commit "

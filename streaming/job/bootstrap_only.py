@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tagstream.index.family.registry import STATE
 from tagstream.state.durable.generation import read_marker
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.job.job import checkpoint_folder, make_context, spark_conf
+from tagstream.streaming.job.job import make_context, spark_conf
 from tagstream.streaming.job.session import start_session
 from tagstream.streaming.job.table_match import check_options, stream_schema
 from tagstream.streaming.lease_keeper import LeaseKeeper
@@ -26,6 +26,7 @@ from tagstream.streaming.shutdown import StopFlag
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.buckets import check_bucketed
+from tagstream.table.storage.opening import open_storage
 
 LOG = logging.getLogger("tagstream")
 
@@ -53,7 +54,7 @@ def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Cal
 
 def open_existing(options: Options) -> HoodieTable:
     """The table that the options name, held against them; warns when a stream into it will be refused."""
-    check_table(checkpoint_folder(options), options.target_base_path)
+    check_table(open_storage(options.checkpoint_dir), options.target_base_path)
     table = HoodieTable.open(options.target_base_path)
     check_options(options, table.config)
     problem = stream_problem(table)
@@ -89,17 +90,17 @@ def load_only(
         lease.acquire("loading of an index")
         job = make_context(options, table, spark, lease, stop, CrashPlan(), clock_ms)
         job.loading = progress.loading
-        before = read_takeover(job.checkpoint)
+        before = read_takeover(job.root.files)
         cover_table(job, spark)
-        taken = read_takeover(job.checkpoint)
+        taken = read_takeover(job.root.files)
         if taken is None or taken == before:
             marker = None if taken is None else read_marker(job.layout, taken.generation)
             what = "" if marker is None else f" (loaded as of {marker.instant}: {marker.live:,} keys)"
-            LOG.info("the index in %s covers table %s already%s", job.checkpoint, table.base_path, what)
+            LOG.info("the index in %s covers table %s already%s", job.checkpoint.root, table.base_path, what)
             return
         LOG.info(
             "the stream started on %s goes on with this index (%d key groups, %d shuffle partitions)",
-            job.checkpoint,
+            job.checkpoint.root,
             job.meta.key_groups,
             job.meta.shuffle_partitions,
         )

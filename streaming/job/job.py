@@ -6,12 +6,13 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, MutableMapping
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from tagstream.index.family.registry import STATE, make_index
-from tagstream.state.durable.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
+from tagstream.state.durable.building import clear_unfinished
+from tagstream.state.durable.meta import META_FILE, STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
+from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
 from tagstream.streaming.batch.epoch import query_id
@@ -23,8 +24,9 @@ from tagstream.streaming.errors import CheckpointError, StopRequested
 from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.job.query import run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, restart_after
+from tagstream.streaming.job.runs import claim_run
 from tagstream.streaming.job.session import fix_state_settings, start_session
-from tagstream.streaming.job.table_match import open_or_create, stream_schema
+from tagstream.streaming.job.table_match import columns_left_null, open_or_create, stream_schema
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.metrics import Metrics
@@ -32,6 +34,7 @@ from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.same_table import check_table
+from tagstream.streaming.recovery.settle import settle, wait_for_clustering
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
@@ -41,6 +44,9 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.buckets import check_bucketed
+from tagstream.table.storage.opening import open_storage
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.lease import LeaseOwner
 from tagstream.table.write.write_context import WriterOptions
 
 LOG = logging.getLogger("tagstream")
@@ -75,7 +81,7 @@ def open_table(options: Options, now_ms: int) -> HoodieTable:
             "a metadata table up to date, and a stale one hides rows from readers; set it to false (one that exists is "
             "then dropped, and Hudi builds it again when it writes)"
         )
-    check_table(checkpoint_folder(options), options.target_base_path)  # before a table is made
+    check_table(open_storage(options.checkpoint_dir), options.target_base_path)  # before a table is made
     table = open_or_create(options, now_ms)
     # A metadata table is dropped, but only once it is certain that the job can run.
     table.without_metadata_table().check_writable()
@@ -101,14 +107,19 @@ def stream(
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
         job.loading = progress.loading
         fix_state_settings(spark, job.meta.shuffle_partitions)
-        choose_checkpoint_files(spark, job.checkpoint)
+        choose_checkpoint_files(spark, job.checkpoint.root)
+        job.checkpoint.clear_scratch("tagstream", clock_ms() - DAY_MS)
         restart: Restart | None = None
         while True:
             rebuild = restart.why if restart is not None and restart.rebuild else None
-            cover_table(job, spark, running=restart is not None, rebuild=rebuild)
+            if restart is not None:
+                _leave_to_others(job, restart)
+            doubt = restart.why if restart is not None and restart.doubt else None
+            cover_table(job, spark, rebuild=rebuild, doubt=doubt)
             if job.table.config.metadata_partitions:
                 job.table = _drop_metadata_table(job.table, clock_ms())
             job.table.check_writable()
+            _look_at_schema(job)
             job.small_files.load(job.table.view())
             find_depth(job)
             start_index(job, spark)
@@ -121,10 +132,13 @@ def stream(
                 restart = restart_after(e, sink, restart)
                 if restart is None:
                     raise
+                lease.check()  # a driver that stood still leaves it all to its successor
                 LOG.warning("%s. The query starts again", restart.why)
+                job.lease.beat(None)
             finally:
                 query.stop()
-            job.run = next_run(job.checkpoint)
+            job.run_owner = _run_owner(clock_ms())
+            job.run = claim_run(job.checkpoint, job.run_owner)
             job.table = job.table.reload()
     except StopRequested as e:
         LOG.info("%s", e)
@@ -145,30 +159,36 @@ def make_context(
     clock_ms: Callable[[], int],
 ) -> JobContext:
     """Everything the run works with; the checkpoint's fixed choices are made here at its first start."""
-    checkpoint = checkpoint_folder(options)
+    checkpoint = open_storage(options.checkpoint_dir)
     taken_over = check_table(checkpoint, table.base_path)
     if taken_over is not None:
         LOG.warning("%s", taken_over)
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     meta = _open_meta(options, checkpoint, spark, table, decode)
-    run = next_run(checkpoint)
+    root = current_root(checkpoint)
+    run_owner = _run_owner(clock_ms())
+    run = claim_run(checkpoint, run_owner)
     index = make_index(options.index, table.config.record_key_fields)
     base_only = options.inserts_to_base_files or options.op == INSERT_OVERWRITE
     base_only |= index is not None and not index.can_index_log_files
+    local_root = options.index_local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
     layout = StateLayout(
-        durable_dir=os.path.join(checkpoint, "tagstream", "index"),
-        local_dir=_local_dir(options, spark, table.base_path, checkpoint),
+        durable=root.files.below(INDEX),
+        local_dir=os.path.join(local_root, *_local_names(options, table.base_path, checkpoint.root)),
         ordering=decode.ordering_kind,
         global_index=options.global_index,
         ttl_ms=int(options.index_state_ttl_days * DAY_MS),
+        local_root=local_root,
     )
     return JobContext(
         options=options,
         table=table,
         checkpoint=checkpoint,
+        root=root,
         meta=meta,
         run=run,
+        run_owner=run_owner,
         layout=layout,
         decode=decode,
         avro_json=avro_json,
@@ -199,34 +219,19 @@ def make_context(
     )
 
 
-def next_run(checkpoint: str) -> int:
-    """Number of this start of the checkpoint, from 1; claimed by an exclusive create, so no two runs share one."""
-    folder = Path(checkpoint, "tagstream", "runs")
-    folder.mkdir(parents=True, exist_ok=True)
-    number = max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=0)
-    while True:
-        number += 1
-        try:
-            os.close(os.open(folder / str(number), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:
-            continue
-        for old in folder.iterdir():
-            if old.name.isdigit() and int(old.name) < number:
-                old.unlink(missing_ok=True)
-        return number
-
-
-def checkpoint_folder(options: Options) -> str:
-    """The absolute path of ``--checkpoint-dir``."""
-    return str(Path(options.checkpoint_dir.removeprefix("file://")).absolute())
+def _run_owner(now_ms: int) -> str:
+    """Tells this start of a checkpoint from every other."""
+    me = LeaseOwner.this_process()
+    return f"{me.host} {me.boot_id} {me.pid} {me.process_start} {now_ms}"
 
 
 def _open_meta(
-    options: Options, checkpoint: str, spark: SparkSession, table: HoodieTable, decode: DecodeSpec
+    options: Options, checkpoint: Storage, spark: SparkSession, table: HoodieTable, decode: DecodeSpec
 ) -> CheckpointMeta:
-    if query_id(checkpoint) is not None and not Path(checkpoint, "tagstream", "meta.json").exists():
+    clear_unfinished(checkpoint)
+    if not checkpoint.exists(META_FILE) and query_id(checkpoint) is not None:
         raise CheckpointError(
-            f"{checkpoint} is the checkpoint of another Spark query (it has no tagstream/meta.json); "
+            f"{checkpoint.root} is the checkpoint of another Spark query (it has no tagstream/meta.json); "
             "give a folder of its own with --checkpoint-dir"
         )
     partitions = options.shuffle_partitions or spark.sparkContext.defaultParallelism
@@ -245,14 +250,39 @@ def _open_meta(
     )
 
 
-def _local_dir(options: Options, spark: SparkSession, base_path: str, checkpoint: str) -> str:
-    """``<spark.local.dir>/tagstream/<table hash>/<checkpoint hash>`` on every executor."""
-    root = options.index_local_dir or os.path.join(
-        spark.conf.get("spark.local.dir", "/tmp") or "/tmp",
-        "tagstream",
-    )
-    names = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint))
-    return os.path.join(root, *names)
+def _local_names(options: Options, base_path: str, checkpoint: str) -> list[str]:
+    """``tagstream-<user id>/<table hash>/<checkpoint hash>`` on every executor; in a named folder without the first.
+
+    Users who share Spark's folder have a folder each: one of a fixed name would be the first one's.
+    """
+    names = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint)]
+    return names if options.index_local_dir else [f"tagstream-{os.getuid()}", *names]
+
+
+def _leave_to_others(job: JobContext, restart: Restart) -> None:
+    """Wait for a clustering that holds file groups of the batch, and a little longer the more often others were first."""
+    if restart.clustering is not None:
+        job.table = job.table.reload()
+        settle(job)  # our own part of the batch first, which the clustering must not wait for
+        wait_for_clustering(job, restart.clustering)
+    if restart.pause_s and job.stop.wait(restart.pause_s):
+        raise StopRequested(f"asked to end by {job.stop.signal_name} while other writers were at work")
+
+
+def _look_at_schema(job: JobContext) -> None:
+    """Another writer may have added columns: from now on they are part of what this job writes."""
+    avro_json, defaults_json = stream_schema(job.options, job.table)
+    left_null = columns_left_null(job.options, avro_json)
+    if left_null and (avro_json != job.avro_json or job.instant is None):
+        LOG.warning(
+            "table %s has columns that %s lacks (%s): they stay, and are null in the rows that this job writes; add them "
+            "to the schema file if the records have them",
+            job.table.base_path,
+            job.options.schema_file,
+            ", ".join(left_null),
+        )
+    if avro_json != job.avro_json:
+        job.take_schema(avro_json, defaults_json)
 
 
 def _drop_metadata_table(table: HoodieTable, now_ms: int) -> HoodieTable:

@@ -18,7 +18,8 @@ from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.source.source import keyed_records, raw_records
 from tagstream.streaming.tag.located import LOCATED_SQL
-from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function, profile_path, read_profile
+from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function, read_profile
+from tagstream.table.storage.storage import Storage
 
 POLL_S = 0.5
 
@@ -31,12 +32,23 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
     raw = raw_records(spark, job.options, job.starting_offsets, _reached(job))
     depth = job.partition_depth
     if depth is None and job.decode.depth_is_open:
-        keyed = keyed_records(raw, job.decode, job.meta.labels, DepthOfBatch(job.profiles_dir, job.run))
+        keyed = keyed_records(raw, job.decode, job.meta.labels, DepthOfBatch(job.profiles, job.run, job.run_owner))
     else:
         keyed = keyed_records(raw, job.decode, job.meta.labels, depth)
     if job.index is not None:
         return _start(keyed, job, sink)
-    tag = make_tag_function(TagSpec(job.layout, job.profiles_dir, job.run, job.crash, job.meta.shuffle_partitions))
+    spec = TagSpec(
+        layout=job.layout,
+        profiles=job.profiles,
+        run=job.run,
+        run_owner=job.run_owner,
+        crash=job.crash,
+        lanes=job.meta.shuffle_partitions,
+        storage=job.table.storage,
+        timeline_folder=job.table.config.timeline_folder,
+        action=job.action,
+    )
+    tag = make_tag_function(spec)
     located = keyed.groupBy("kg").applyInPandasWithState(
         tag, LOCATED_SQL, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )
@@ -50,20 +62,21 @@ class DepthOfBatch:
     For a query that began on a table without commits. Once it is known, a query is given the number itself.
     """
 
-    profiles_dir: str
+    profiles: Storage
     run: int
+    run_owner: str
 
     def __call__(self) -> int | None:
         context = TaskContext.get()
         assert context is not None
         batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        return read_profile(profile_path(self.profiles_dir, batch_id, self.run)).partition_depth
+        return read_profile(self, batch_id).partition_depth
 
 
 def _reached(job: JobContext) -> dict[int, int]:
     """Where a Kafka stream goes on: after the batch that Spark planned last, or where a new query is told to begin."""
-    planned = newest_batch(job.checkpoint, "offsets")
-    known = None if planned is None or job.decode.files else raw_offset(job.checkpoint, planned)
+    planned = newest_batch(job.root.files, "offsets")
+    known = None if planned is None or job.decode.files else raw_offset(job.root.files, planned)
     if known is None and job.starting_offsets is not None:
         known = json.loads(job.starting_offsets)
     return {int(p): at for parts in (known or {}).values() for p, at in parts.items() if at >= 0}
@@ -71,7 +84,7 @@ def _reached(job: JobContext) -> dict[int, int]:
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:
     writer = rows.writeStream.foreachBatch(sink).outputMode("append")
-    writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.checkpoint)
+    writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.root.files.root)
     if job.options.continuous:
         writer = writer.trigger(processingTime=f"{job.options.min_sync_interval_seconds} seconds")
     else:
@@ -91,7 +104,8 @@ def run_to_end(query: StreamingQuery, job: JobContext, sink: BatchSink, monitor:
                 raise sink.failure from None
             raise
         monitor.tick(query)
-        job.crash.reach_logged("commit_log", newest_batch(job.checkpoint, "commits"))
+        if job.crash.point == "commit_log":
+            job.crash.reach_logged("commit_log", newest_batch(job.root.files, "commits"))
         if ended:
             return
         if job.stop.requested and sink.pause_between_batches():

@@ -8,35 +8,55 @@ from tagstream.state.errors import IndexDamagedError
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.errors import PartitionDepthError
 from tagstream.streaming.job.failure import own_errors
-from tagstream.table.errors import ForeignCommitError, InstantConflictError
+from tagstream.table.errors import (
+    ForeignCommitError,
+    InstantConflictError,
+    MissingSliceError,
+    PendingClusteringError,
+)
 
-_MOST = 5
-_AGAIN = frozenset(e.__name__ for e in (ForeignCommitError, InstantConflictError, PartitionDepthError))
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
+_MENDED = (
+    IndexDamagedError, MissingSliceError, ForeignCommitError, InstantConflictError, PendingClusteringError,
+    PartitionDepthError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Restart:
-    """``rebuild``: the index is to be loaded anew. ``count``: restarts in a row without a batch in between."""
+    """``rebuild``: the index is to be loaded anew; ``doubt``: only if it lacks no commit of the table.
+
+    ``count``: restarts in a row without a batch in between. ``clustering``: the instant of one to be waited for.
+    """
 
     why: str
     rebuild: bool
     count: int
+    doubt: bool = False
+    clustering: str | None = None
+
+    @property
+    def pause_s(self) -> float:
+        """How long to leave the table to other writers before the next try: none after the first, then doubling."""
+        return 0.0 if self.count <= 1 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self.count - 2, 20))
 
 
 def restart_after(error: Exception, sink: BatchSink, before: Restart | None) -> Restart | None:
-    """What to do about an error that ended the query; None where it is final, or where trying has not helped."""
-    found = own_errors(error)
-    text = str(error)
-    names = {name for name, _ in found}
-    texts = dict(found)
-    if IndexDamagedError.__name__ in names:
-        rebuild, why = True, texts[IndexDamagedError.__name__]
-    elif names & _AGAIN:
-        rebuild, why = False, next(t for n, t in found if n in _AGAIN)
-    else:
+    """What to do about an error that ended the query; None where it is final, or where a rebuilt index has not helped.
+
+    Other writers may come in between as often as they like: the pauses grow, the tries have no limit.
+    """
+    texts = dict(own_errors(error))
+    name = next((kind.__name__ for kind in _MENDED if kind.__name__ in texts), None)
+    if name is None:
         return None
-    count = 1 if before is None or sink.committed else before.count + 1
-    tried = before is not None and before.rebuild and not sink.committed
-    if count > _MOST or (rebuild and tried):
+    if sink.committed:
+        before = None
+    rebuild, doubt = name == IndexDamagedError.__name__, name == MissingSliceError.__name__
+    if doubt and before is not None and before.doubt:
+        rebuild, doubt = True, False  # what the table has more was caught up with, and that was not it
+    if rebuild and before is not None and before.rebuild:
         return None
-    return Restart(why or text, rebuild, count)
+    count = 1 if before is None else before.count + 1
+    clustering = sink.failure.instant if isinstance(sink.failure, PendingClusteringError) else None
+    return Restart(texts[name] or str(error), rebuild, count, doubt, clustering)

@@ -102,7 +102,8 @@ def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
     """The user columns to write as the table's Avro JSON (no meta columns), and the Avro JSON that has the defaults.
 
     The schema file, where one is given, must have the table's columns with their types; new nullable columns may
-    follow. Without a file the table's own schema is used.
+    follow. A nullable column that only the table has (another writer added it) stays, and is null in the rows that the
+    stream writes. Without a file the table's own schema is used.
     """
     text = table.schema_json()
     own = None if text is None else avro_to_arrow(text)
@@ -123,8 +124,16 @@ def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
     if own is not None:
         _check_evolution(own, schema, options.schema_file)
         added = [f for f in schema if f.name not in own.names]
-        schema = pa.schema([*(schema.field(f.name) for f in own), *added])
+        schema = pa.schema([*(schema.field(f.name) if f.name in schema.names else f for f in own), *added])
     return avro_json(arrow_to_avro(schema, table.config.name)), file_text
+
+
+def columns_left_null(options: Options, avro_json: str) -> tuple[str, ...]:
+    """Columns of the table that the schema file does not have: null in every row that the stream writes."""
+    if options.schema_file is None:
+        return ()
+    known = read_schema_file(options)[0].names
+    return tuple(name for name in avro_to_arrow(avro_json).names if name not in known)
 
 
 def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
@@ -169,6 +178,8 @@ def _check_ordering(schema: pa.Schema, config: TableConfig) -> None:
 def _check_evolution(own: pa.Schema, new: pa.Schema, source: str) -> None:
     for field in own:
         if field.name not in new.names:
+            if field.nullable:
+                continue
             raise ConfigError(f"{source} lacks the table's column {field.name!r}; add it (a column is never dropped)")
         if new.field(field.name).type != field.type:
             raise ConfigError(

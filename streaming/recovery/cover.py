@@ -13,34 +13,52 @@ from tagstream.bootstrap.catch_up import CatchUpPlan, catch_up_index, plan_catch
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.generation import next_generation
+from tagstream.state.durable.root import next_root
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked, load_index
-from tagstream.streaming.recovery.retire import finish_retiring, retire
+from tagstream.streaming.recovery.retire import finish_retiring
 from tagstream.streaming.recovery.settle import settle
-from tagstream.streaming.recovery.takeover import Takeover, read_takeover, starting_offsets, write_takeover
+from tagstream.streaming.recovery.takeover import (
+    Takeover,
+    forget_resume,
+    read_resume,
+    read_takeover,
+    starting_offsets,
+    write_resume,
+    write_takeover,
+)
 
 LOG = logging.getLogger("tagstream")
 _TRIES = 10
 
 
-def cover_table(job: JobContext, spark: SparkSession, *, running: bool = False, rebuild: str | None = None) -> None:
-    """Bring index and table together. ``running``: the job has been at work already, so what is pending on the timeline
-    and not its own may be another writer's work of this moment. ``rebuild``: why the index is
-    to be loaded anew (a file of it is damaged).
+def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = None, doubt: str | None = None) -> None:
+    """Bring index and table together. ``rebuild``: why the index is to be loaded anew (a file of it is damaged).
+    ``doubt``: why it is to be loaded anew if it lacks no commit.
 
     IndexCoverageError when that must not be done without a person.
     """
-    finish_retiring(job.checkpoint)
+    job.go_on_at(finish_retiring(job.checkpoint))
     if not job.options.bootstrap_only:  # which leaves the table as it is, also one that cannot be written
-        settle(job, running=running)
+        settle(job)
     for _ in range(_TRIES):
-        state = CheckpointState.read(job.checkpoint)
-        taken = read_takeover(job.checkpoint)
+        root = job.root.files
+        state = CheckpointState.read(root)
+        taken = read_takeover(root)
         job.generation = taken.generation if taken is not None else 0
         timeline = job.table.timeline()
-        index = IndexPlace(job.checkpoint, job.layout, job.generation, job.retain_batches, job.decode.files)
+        index = IndexPlace(
+            root,
+            job.layout,
+            job.generation,
+            job.retain_batches,
+            job.decode.files,
+            job.meta.stream_id,
+            pull=job.index is not None,
+            resuming=read_resume(job.checkpoint) is not None,
+        )
         new = state.query_id is None or state.planned is None
         if rebuild is not None and job.index is None:
             step, rebuild = CoverStep("load", rebuild), None
@@ -50,14 +68,19 @@ def cover_table(job: JobContext, spark: SparkSession, *, running: bool = False, 
             and new
             and not is_as_asked(job.layout, job.options, taken.generation)
         ):
-            step = CoverStep("load", f"the index in {job.checkpoint} was loaded with other options")
+            step = CoverStep("load", f"the index in {root.root} was loaded with other options")
         else:
             step = next_step(index, job.table, timeline, state, taken)
-        if step.kind == "nothing" or (job.index is not None and step.kind != "retire"):
+            if step.kind == "nothing" and doubt is not None and job.index is None:
+                step = CoverStep("load", doubt)
+            doubt = None
+        if step.kind == "nothing" or (job.index is not None and step.kind not in ("retire", "reread")):
             # A pull-type index asks the table itself, whoever wrote it.
             job.index_epoch = len(complete_epochs(job.layout, job.generation))
             job.covered = frozenset(i.time for i in timeline.completed_writes)
             job.loaded, job.batches = step.found.loaded, step.found.batches
+            if not new:
+                forget_resume(job.checkpoint)
             job.starting_offsets = starting_offsets(job, spark, timeline) if new and job.covered else None
             return
         _do(job, spark, state, step)
@@ -73,9 +96,18 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
             f"{step.why}, and index.bootstrap.enabled=false: rows that the index does not know would be written a second "
             "time. Set it to true, or start with the checkpoint that wrote the table"
         )
-    if step.kind == "retire":
-        folder = retire(job.checkpoint, step.why)
-        LOG.warning("%s. The query's checkpoint was put aside in %s, and a new one begins", step.why, folder)
+    if step.kind == "reread":
+        write_resume(job.checkpoint, step.since)
+        if state.query_id is None:  # there is no query to put aside
+            LOG.warning("%s", step.why)
+            return
+    if step.kind in ("retire", "reread"):
+        job.lease.check()
+        before = job.root.files.root
+        job.go_on_at(next_root(job.checkpoint, job.root, step.why))
+        LOG.warning(
+            "%s. The query in %s was retired, and a new one begins in %s", step.why, before, job.root.files.root
+        )
         return
     first_batch = 0 if state.finished is None else state.finished + 1
     if step.kind == "catch up":
@@ -89,7 +121,7 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
     # Not counted from the takeover file: a death before it was written leaves a generation that the table may have left.
     generation = next_generation(job.layout)
     load_index(job, spark, generation, first_batch)
-    write_takeover(job.checkpoint, Takeover(generation))
+    write_takeover(job.root.files, Takeover(generation))
 
 
 def _catch_up(job: JobContext, spark: SparkSession, plan: CatchUpPlan, first_batch: int) -> None:
@@ -118,5 +150,5 @@ def _catch_up(job: JobContext, spark: SparkSession, plan: CatchUpPlan, first_bat
             "%s keys are live in two of these file groups; the slice with the newest base instant counts, all are listed "
             "in %s/*.twice.jsonl",
             f"{report.twice:,}",
-            job.layout.epoch_dir(job.generation, epoch),
+            job.layout.durable.where(job.layout.epoch_dir(job.generation, epoch)),
         )

@@ -2,6 +2,8 @@
 
 - a new checkpoint, a table with rows: the index is loaded from the table, a new generation
 - commits of other writers, or of a newer copy of the checkpoint: caught up with, an epoch
+- a commit of another writer that took rows of ours away, since it did not see them: the query is retired, and a new
+  one reads the source again from where the oldest of our commits that it did not see began
 - others' commits that were restored away, a damaged file of the index: a new generation
 - our own commits restored away, or half a checkpoint: Spark's part is retired, and a new query on a new generation
   begins where the newest commit that is left ended
@@ -10,28 +12,33 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.errors import IndexDamagedError
 from tagstream.streaming.recovery.coverage import CheckpointState, Coverage, IndexPlace, assess
+from tagstream.streaming.recovery.foreign import Swallowed, find_swallowed, newest_own_commit
 from tagstream.streaming.recovery.takeover import Takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import Timeline
 
-Kind = Literal["nothing", "load", "catch up", "retire"]
+Kind = Literal["nothing", "load", "catch up", "retire", "reread"]
+_SHOWN = 10
 NOTHING_KNOWN = Coverage((), (), (), frozenset(), {})
 
 
 @dataclass(frozen=True)
 class CoverStep:
-    """The next thing to do, and why (a sentence without its full stop); `found` is what the decision was made from."""
+    """The next thing to do, and why (a sentence without its full stop); `found` is what the decision was made from.
+
+    `since`: offsets to read the source again from ("reread").
+    """
 
     kind: Kind
     why: str = ""
     found: Coverage = NOTHING_KNOWN
+    since: Any = None
 
 
 def next_step(
@@ -39,8 +46,8 @@ def next_step(
 ) -> CoverStep:
     """Compare index and table; IndexCoverageError where a person must decide."""
     path = table.base_path
-    if state.query_id is None and os.path.isdir(index.manifests_dir) and os.listdir(index.manifests_dir):
-        return CoverStep("retire", f"Spark's part of checkpoint {index.checkpoint} is missing")
+    if state.query_id is None and index.manifests.names(""):
+        return CoverStep("retire", f"Spark's part of checkpoint {index.root.root} is missing")
     if not timeline.completed_writes:
         _check_empty(index, path, state, taken)
         return CoverStep("nothing")
@@ -62,6 +69,9 @@ def next_step(
         )
     if not found.uncovered:
         return CoverStep("nothing", found=found)
+    hurt = _find_hurt(index, table, timeline, state, found)
+    if hurt:
+        return CoverStep("reread", _hurt(path, hurt), found, hurt[0].record.start_offsets)
     if len(found.uncovered) == len(timeline.completed_writes) and not found.loaded:
         return CoverStep("load", f"table {path} has rows that the index does not know")
     several = len(found.uncovered) > 1
@@ -80,8 +90,32 @@ def _check_empty(index: IndexPlace, path: str, state: CheckpointState, taken: Ta
         return
     what = f"has finished batch {state.finished}" if state.finished is not None else "has an index that was loaded"
     raise IndexCoverageError(
-        f"checkpoint {index.checkpoint} {what}, but table {path} has no commit: the table was deleted or made anew. Put "
+        f"checkpoint {index.root.root} {what}, but table {path} has no commit: the table was deleted or made anew. Put "
         "the table back, or delete the checkpoint to stream everything again"
+    )
+
+
+def _find_hurt(
+    index: IndexPlace, table: HoodieTable, timeline: Timeline, state: CheckpointState, found: Coverage
+) -> tuple[Swallowed, ...]:
+    """Rows of ours that others' new commits took away, and that nothing has begun to read again."""
+    instants = found.uncovered
+    if index.pull or state.query_id is None:
+        if index.resuming:
+            return ()
+        # Nothing says which commits were looked at before, but a run of this stream has looked at all before its last.
+        own = newest_own_commit(table, timeline, index.stream_id)
+        instants = tuple(time for time in instants if own is not None and time > own)
+    return find_swallowed(table, timeline, instants, index.stream_id)
+
+
+def _hurt(path: str, hurt: tuple[Swallowed, ...]) -> str:
+    groups = sorted({f"{file_id} of partition {partition!r}" for s in hurt for partition, file_id in s.groups})
+    shown = ", ".join(groups[:_SHOWN]) + (f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else "")
+    return (
+        f"table {path}: commit {hurt[0].by} of another writer was built on slices older than commit {hurt[0].instant} of "
+        f"this stream{_more(tuple(s.instant for s in hurt))} and took its rows away in file groups {shown}. They are read "
+        "from the source again. Two writers of one table need locks (docs/concurrency.md)"
     )
 
 

@@ -7,18 +7,19 @@ Spark's checkpoint is at. What else the timeline has must be caught up with; wha
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from tagstream.state.durable.epoch import complete_epochs
-from tagstream.state.durable.files import batch_of
+from tagstream.state.durable.files import batch_of, each
 from tagstream.state.durable.generation import read_marker
 from tagstream.state.durable.manifest import BatchManifest, manifest_names
+from tagstream.state.durable.root import MANIFESTS
 from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, read_epoch
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
 RETAINED_BATCHES = 100  # Spark's default of spark.sql.streaming.minBatchesToRetain
@@ -33,30 +34,32 @@ class CheckpointState:
     finished: int | None
 
     @staticmethod
-    def read(checkpoint: str) -> CheckpointState:
+    def read(root: Storage) -> CheckpointState:
         """From Spark's own folders."""
-        return CheckpointState(
-            query_id(checkpoint), newest_batch(checkpoint, "offsets"), newest_batch(checkpoint, "commits")
-        )
+        return CheckpointState(query_id(root), newest_batch(root, "offsets"), newest_batch(root, "commits"))
 
 
 @dataclass(frozen=True)
 class IndexPlace:
-    """The index of a checkpoint at one generation. ``retain_batches``: manifests younger than that are all there.
+    """The index of a checkpoint's query at one generation. ``retain_batches``: manifests younger than that are all there.
 
-    ``files``: the source is a folder of files, not Kafka.
+    ``root``: of the query. ``files``: the source is a folder of files, not Kafka. ``pull``: the keys are looked up in the
+    table, and so no commit is ever caught up with. ``resuming``: a new query is to read again what others took away.
     """
 
-    checkpoint: str
+    root: Storage
     layout: StateLayout
     generation: int
     retain_batches: int
     files: bool
+    stream_id: str = ""
+    pull: bool = False
+    resuming: bool = False
 
     @property
-    def manifests_dir(self) -> str:
+    def manifests(self) -> Storage:
         """Where batch manifests are kept."""
-        return os.path.join(self.checkpoint, "tagstream", "manifests")
+        return self.root.below(MANIFESTS)
 
 
 @dataclass(frozen=True)
@@ -141,36 +144,31 @@ def _is_own(index: IndexPlace, record: CommitRecord, time: str, state: Checkpoin
     """A commit whose changes are in the index of this very checkpoint, or will be by a replay."""
     if state.query_id is None or record.query_id != state.query_id:
         return False
-    manifest = _read_manifest(os.path.join(index.manifests_dir, record.manifest))
+    manifest = _read_manifest(index.manifests, record.manifest)
     finished = _last(state.finished)
     if record.batch_id <= finished:
         if manifest is None:  # collected as garbage, if the batch is old enough for that
             return record.batch_id <= finished - index.retain_batches
         return manifest.instant == time
-    if manifest is None or manifest.instant != time or raw_offset(index.checkpoint, record.batch_id) is None:
+    if manifest is None or manifest.instant != time or raw_offset(index.root, record.batch_id) is None:
         return False
-    return record.same_batch(read_epoch(index.checkpoint, record.batch_id, files=index.files))
+    return record.same_batch(read_epoch(index.root, record.batch_id, files=index.files))
 
 
 def _finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, int]:
     """Instant -> batch of the finished batches whose manifests are still there."""
     if state.query_id is None:
         return {}
-    found: dict[str, int] = {}
-    for name in manifest_names(index.manifests_dir):
-        batch = batch_of(name)
-        if batch is None or batch > _last(state.finished):
-            continue
-        manifest = _read_manifest(os.path.join(index.manifests_dir, name))
-        if manifest is not None and manifest.query_id == state.query_id and manifest.instant:
-            found[manifest.instant] = batch
-    return found
+    manifests = index.manifests
+    names = [n for n in manifest_names(manifests) if (b := batch_of(n)) is not None and b <= _last(state.finished)]
+    read = each(lambda name: _read_manifest(manifests, name), names)
+    return {m.instant: m.batch_id for m in read if m is not None and m.query_id == state.query_id and m.instant}
 
 
-def _read_manifest(path: str) -> BatchManifest | None:
+def _read_manifest(manifests: Storage, name: str) -> BatchManifest | None:
     """None for one that is missing or damaged: its commit counts as unknown, and is looked at in the table again."""
     try:
-        return BatchManifest.read(path) if os.path.exists(path) else None
+        return BatchManifest.read(manifests, name)
     except IndexDamagedError:
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,7 +66,7 @@ def load_index(job: JobContext, spark: SparkSession, generation: int, first_batc
 
 def tell(report: BootstrapReport, layout: StateLayout) -> None:
     """Log what came of a load: what is odd first, then everything in one line."""
-    folder = layout.generation_dir(report.generation)
+    folder = layout.durable.where(layout.generation_dir(report.generation))
     _list("left out", report.left_out, logging.INFO)
     _list("skipped", report.skipped, logging.WARNING)
     _list(
@@ -93,7 +92,7 @@ def _places(found: Mapping[str, Any]) -> str:
 
 def summary_line(report: BootstrapReport, folder: str) -> str:
     """The one line at the end; ``folder`` is the generation's."""
-    where = os.path.join(folder, f"*{TWICE_SUFFIX}")
+    where = f"{folder}/*{TWICE_SUFFIX}"
     twice = f" ({report.twice_policy}; listed with all places in {where})" if report.twice else ""
     archived = f", those of {report.uncounted:,} files are archived" if report.uncounted else ""
     resumed = f"; {report.resumed:,} tasks were done by an earlier run" if report.resumed else ""

@@ -8,10 +8,9 @@ only goes with it while the old place has no such table any more, or when the ch
 
 from __future__ import annotations
 
-import os
-
 from tagstream.state.durable.generation import read_marker
-from tagstream.state.durable.meta import BoundTo, meta_path, read_meta
+from tagstream.state.durable.meta import META_FILE, BoundTo, read_meta
+from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.errors import CheckpointError
@@ -19,38 +18,40 @@ from tagstream.streaming.recovery.coverage import CheckpointState
 from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.table.errors import TableNotFoundError, TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.opening import open_storage, same_place
 from tagstream.table.storage.storage import Storage
 
 
-def check_table(checkpoint: str, base_path: str) -> str | None:
+def check_table(checkpoint: Storage, base_path: str) -> str | None:
     """CheckpointError when the checkpoint is another table's.
 
     None when it is this one's; a sentence for the log when it is this one's under another path or name than before.
     """
-    bound = read_meta(checkpoint).table if os.path.exists(meta_path(checkpoint)) else None
+    bound = read_meta(checkpoint).table if checkpoint.exists(META_FILE) else None
     if bound is None:  # a new checkpoint, or one of a version that did not note its table
         return None
     table = _open(base_path)
-    path = Storage.open(base_path).root if table is None else table.base_path
+    path = open_storage(base_path).root if table is None else table.base_path
     name = None if table is None else table.config.name
-    moved = not _same_place(path, bound.path)
+    moved = not same_place(path, bound.path)
     if not moved and name in (None, bound.name):
         return None
     before, now = f"table {bound.name} at {bound.path}", f"{path}, where there is no table"
     if name is not None:
         now = f"table {name} at {path}"
-    if moved and _same_place(checkpoint, bound.checkpoint) and _is_there(bound):
+    if moved and same_place(checkpoint.root, bound.checkpoint) and _is_there(bound):
         raise _refusal(checkpoint, before, now)
-    if _is_unused(checkpoint):
+    root = current_root(checkpoint).files
+    if _is_unused(root):
         return None
-    if table is None or not _has_its_commits(checkpoint, table):
+    if table is None or not _has_its_commits(root, table):
         raise _refusal(checkpoint, before, now)
-    return f"checkpoint {checkpoint} was that of {before}; {now} holds its commits, and goes on with it"
+    return f"checkpoint {checkpoint.root} was that of {before}; {now} holds its commits, and goes on with it"
 
 
-def _refusal(checkpoint: str, before: str, now: str) -> CheckpointError:
+def _refusal(checkpoint: Storage, before: str, now: str) -> CheckpointError:
     return CheckpointError(
-        f"checkpoint {checkpoint} belongs to {before}, not to {now}. Give this table's own --checkpoint-dir, or a new "
+        f"checkpoint {checkpoint.root} belongs to {before}, not to {now}. Give this table's own --checkpoint-dir, or a new "
         "folder: the index is then loaded from the table, and a topic goes on where the table's newest commit of it ended"
     )
 
@@ -71,30 +72,22 @@ def _is_there(bound: BoundTo) -> bool:
     return table is not None and table.config.name == bound.name
 
 
-def _same_place(one: str, other: str) -> bool:
-    """Equal paths, or two paths of one folder (a link, a second mount)."""
-    try:
-        return one == other or os.path.samefile(one, other)
-    except OSError:  # one of them is not there
-        return False
-
-
-def _is_unused(checkpoint: str) -> bool:
+def _is_unused(root: Storage) -> bool:
     """Nothing but the choices of a first start: no batch, no index."""
-    return CheckpointState.read(checkpoint).planned is None and read_takeover(checkpoint) is None
+    return CheckpointState.read(root).planned is None and read_takeover(root) is None
 
 
-def _has_its_commits(checkpoint: str, table: HoodieTable) -> bool:
+def _has_its_commits(root: Storage, table: HoodieTable) -> bool:
     """Whether the timeline holds a commit of the checkpoint's query, or one that its index was loaded over."""
     timeline = table.timeline()
-    taken = read_takeover(checkpoint)
+    taken = read_takeover(root)
     if taken is not None:
-        layout = StateLayout(os.path.join(checkpoint, "tagstream", "index"), "")
+        layout = StateLayout(root.below(INDEX), "")
         marker = read_marker(layout, taken.generation)
         covered = frozenset(marker.covered) if marker is not None else frozenset()
         if any(instant.time in covered for instant in timeline.completed_writes):
             return True
-    query = CheckpointState.read(checkpoint).query_id
+    query = CheckpointState.read(root).query_id
     for instant in reversed(timeline.completed_writes):
         record = parse(timeline.metadata(table.storage, instant).extra)
         if record is not None and record.query_id == query:

@@ -1,62 +1,136 @@
-"""Leave nothing unfinished on the timeline: what a dead writer left is taken back, a live one is waited for."""
+"""Leave nothing unfinished on the timeline: what a dead writer left is taken back, a live one is waited for.
+
+A pending write is this project's own leftover when its inflight file says so, or a write profile of the checkpoint names
+it: the job holds the table's lease, so whoever began it is dead, and it is taken back at once. Every other one counts as
+alive while it gives signs of life: a heartbeat, timeline files or markers that are not older than Hudi's own limit for a
+silent writer. A clustering plan is no leftover, however old it is: others carry it out.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
-from tagstream.table.errors import TableError
+from tagstream.streaming.recovery.rollbacks import settle_rollbacks
+from tagstream.table.errors import PendingClusteringError, TableError
 from tagstream.table.file_group.names import next_instant
-from tagstream.table.services.rollback import resume_rollbacks, rollback
+from tagstream.table.services.rollback import rollback
 from tagstream.table.services.sweep import sweep
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
 from tagstream.table.timeline.instant import Instant, State
+from tagstream.table.write.commit import WRITER_KEY
+from tagstream.table.write.markers import marker_folder
+from tagstream.table.write.write_profile import WriteProfile
 
 LOG = logging.getLogger("tagstream")
-_WAIT_S = 1.0
+_WAIT_S = 0.2
+_SAY_AGAIN_MS = 60_000
+_PROFILES = 3
+CLUSTERING_WAIT_MS = 3_600_000
 
 
-def settle(job: JobContext, *, running: bool = False) -> None:
-    """Leave nothing unfinished on the timeline: finish begun rollbacks, take back pending writes, remove late files.
-
-    A pending write of a live writer is waited for: one with a fresh heartbeat, or, while this job is ``running`` and
-    so cannot have left it itself, one that was begun or went on in the last minutes.
-    """
-    resume_rollbacks(job.table)
+def settle(job: JobContext) -> None:
+    """Finish begun rollbacks, take back pending writes of dead writers, wait for live ones, remove late files."""
+    settle_rollbacks(job)
     for pending in job.table.timeline().pending_writes:
-        if _wait_for(job, pending, running=running):
+        if wait_for(job, pending):
+            job.lease.check()
             roll_back(job, pending.time)
     sweep(job.table)
 
 
-def _wait_for(job: JobContext, pending: Instant, *, running: bool) -> bool:
-    """Wait while its writer is alive; False when it has settled the write itself."""
-    said = False
+def wait_for(job: JobContext, pending: Instant, *, give_up: Callable[[], bool] = lambda: False) -> bool:
+    """Wait while a write's writer is alive. True when it is dead and the write still pending; False when there is no need
+    to take it back: its writer settled it, or ``give_up`` said that the wait has become useless."""
+    said_ms: int | None = None
     while True:
         now = job.table.timeline().find(pending.time)
-        if now is None or now.is_completed:
+        if now is None or now.is_completed or give_up():
             return False
-        alive = is_alive(job.table.storage, pending.time, job.clock_ms()) or (running and _is_fresh(job, now))
-        if not alive or pending.time == job.instant:
+        if not is_at_work(job, now):
             return True
-        if not said:
+        if said_ms is None or job.clock_ms() - said_ms >= _SAY_AGAIN_MS:
             LOG.warning(
                 "table %s: another writer is at work (%s is pending and its writer alive); waiting for it to end",
                 job.table.base_path,
                 pending.file_name(),
             )
-            said = True
-        if job.stop.wait(_WAIT_S):
-            raise StopRequested(f"asked to end by {job.stop.signal_name} while another writer was at work")
+            said_ms = job.clock_ms()
+        _pause(job, "another writer was at work")
+
+
+def wait_for_clustering(job: JobContext, instant: str) -> None:
+    """Wait until a planned clustering was carried out or taken back; PendingClusteringError when nobody does it."""
+    began = said_ms = job.clock_ms()
+    while instant in job.table.timeline().pending_clusterings.values():
+        now = job.clock_ms()
+        if now - began > CLUSTERING_WAIT_MS:
+            raise PendingClusteringError(
+                f"table {job.table.base_path}: clustering {instant} is planned and nobody has carried it out for "
+                f"{CLUSTERING_WAIT_MS // 60_000} minutes. This stream has rows for its file groups, which would be lost "
+                "when it completes: run it with Hudi (run_clustering), or roll it back, and start again",
+                instant,
+            )
+        if said_ms == began or now - said_ms >= _SAY_AGAIN_MS:
+            LOG.warning("table %s: waiting for clustering %s to be carried out", job.table.base_path, instant)
+            said_ms = now + 1
+        _pause(job, f"clustering {instant} was waited for")
+
+
+def is_at_work(job: JobContext, pending: Instant) -> bool:
+    """Whether somebody may still be at a pending write: not our own leftover, and with signs of life."""
+    if pending.time == job.instant or _is_own(job, pending):
+        return False
+    return is_alive(job.table.storage, pending.time, job.clock_ms()) or _is_fresh(job, pending)
+
+
+def _pause(job: JobContext, what: str) -> None:
+    if job.stop.wait(_WAIT_S):
+        raise StopRequested(f"asked to end by {job.stop.signal_name} while {what}")
+
+
+def _is_own(job: JobContext, pending: Instant) -> bool:
+    """Whether a run of this project began it. The inflight file tells; before there is one, the profile pinned for it."""
+    table = job.table
+    inflight = Instant(pending.time, pending.action, State.INFLIGHT).file_name()
+    rel = f"{table.config.timeline_folder}/{inflight}"
+    try:
+        if WRITER_KEY in CommitMetadata.from_bytes(table.storage.read(rel), rel).extra:
+            return True
+    except FileNotFoundError:
+        pass
+    return pending.time in _pinned_instants(job.profiles)
+
+
+def _pinned_instants(profiles: Storage) -> set[str]:
+    """Instants of the newest write profiles: a run pins one before it requests the instant."""
+    names = sorted((name for name in profiles.names("") if name[0].isdigit()), reverse=True)
+    return {
+        WriteProfile.from_json(profiles.read(name).decode(), profiles.where(name)).instant for name in names[:_PROFILES]
+    }
 
 
 def _is_fresh(job: JobContext, pending: Instant) -> bool:
-    """Whether the instant's timeline files are so young that a writer without heartbeats may still be at it."""
+    """Whether its timeline files or markers are so young that a writer without heartbeats may still be at it."""
     names = {Instant(pending.time, pending.action, s).file_name() for s in (State.REQUESTED, State.INFLIGHT)}
-    now = job.clock_ms()
-    entries = job.table.storage.list(job.table.config.timeline_folder)
-    return any(e.name in names and now - e.mtime_ms <= DEFAULT_TIMEOUT_MS for e in entries)
+    storage, since = job.table.storage, job.clock_ms() - DEFAULT_TIMEOUT_MS
+    if any(
+        e.mtime_ms >= since for e in storage.list(job.table.config.timeline_folder, tuple(names)) if e.name in names
+    ):
+        return True
+    folders = [marker_folder(pending.time)]
+    while folders:
+        folder = folders.pop()
+        for entry in storage.list(folder):
+            if entry.mtime_ms >= since:
+                return True
+            if entry.is_dir:
+                folders.append(f"{folder}/{entry.name}")
+    return False
 
 
 def roll_back(job: JobContext, instant: str) -> None:

@@ -1,19 +1,20 @@
-"""``C/tagstream/takeover.json``: which generation of the index the checkpoint works on; and where a new query starts.
+"""``tagstream/takeover.json``: which generation of the index the checkpoint works on; and where a new query starts.
 
-Written after the generation is complete; a checkpoint without one works on generation 0, the index that began empty.
+Written in the root of the query after the generation is complete; a root without one works on generation 0, the index that
+began empty.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tagstream.state.durable.root import TAKEOVER
 from tagstream.streaming.batch.commit_record import STREAMER_KEY, parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import CheckpointError, SourceError
@@ -22,8 +23,9 @@ from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
-_FILE = "takeover.json"
+_RESUME = "tagstream/resume.json"
 _VERSION = 2
+_RESUME_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,11 @@ class Takeover:
     generation: int
 
 
-def read_takeover(checkpoint: str) -> Takeover | None:
-    """What the checkpoint works on; None when its index began empty."""
-    path = os.path.join(checkpoint, "tagstream", _FILE)
+def read_takeover(root: Storage) -> Takeover | None:
+    """What the query works on; None when its index began empty."""
+    path = root.where(TAKEOVER)
     try:
-        with open(path, encoding="utf-8") as f:
-            doc: dict[str, Any] = json.load(f)
+        doc: dict[str, Any] = json.loads(root.read(TAKEOVER))
         if doc.pop("version") == _VERSION:
             return Takeover(**doc)
     except FileNotFoundError:
@@ -48,10 +49,36 @@ def read_takeover(checkpoint: str) -> Takeover | None:
     raise CheckpointError(f"{path} has another version than {_VERSION}; run the program version that wrote it")
 
 
-def write_takeover(checkpoint: str, takeover: Takeover) -> None:
+def write_takeover(root: Storage, takeover: Takeover) -> None:
     """Make it durable, in place of an earlier one."""
     doc = json.dumps({"version": _VERSION, **asdict(takeover)}, indent=1).encode()
-    Storage(os.path.join(checkpoint, "tagstream")).replace(_FILE, doc)
+    root.replace(TAKEOVER, doc)
+
+
+def write_resume(checkpoint: Storage, start_offsets: Any) -> None:
+    """Keep where the next query must begin to read: our rows from there on were taken away by another writer."""
+    doc = json.dumps({"version": _RESUME_VERSION, "start_offsets": start_offsets}).encode()
+    checkpoint.replace(_RESUME, doc)
+
+
+def forget_resume(checkpoint: Storage) -> None:
+    """The query that began there has planned its first batch."""
+    checkpoint.delete(_RESUME)
+
+
+def read_resume(checkpoint: Storage) -> Any:
+    """Offsets that the next query must begin at; None where nothing says so."""
+    try:
+        doc = json.loads(checkpoint.read(_RESUME))
+        if doc["version"] == _RESUME_VERSION:
+            return doc["start_offsets"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as e:
+        raise CheckpointError(f"{checkpoint.where(_RESUME)} is damaged ({e!r}); restore it") from e
+    raise CheckpointError(
+        f"{checkpoint.where(_RESUME)} has another version than {_RESUME_VERSION}; run the program version that wrote it"
+    )
 
 
 def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -> str | None:
@@ -64,7 +91,10 @@ def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -
         return None
     topic = job.options.kafka_topic
     assert topic is not None
-    read = _read_up_to(job, timeline, topic)
+    resume = read_resume(job.checkpoint)
+    if resume == {}:
+        return "earliest"  # the stream's first batch is read again
+    read = _offsets_of(resume, topic) if resume is not None else _read_up_to(job, timeline, topic)
     if read is not None:
         there = topic_offsets(spark, topic, job.options.kafka_options)
         return json.dumps({topic: {str(p): at for p, at in _resumed(job, topic, read, there).items()}})
@@ -89,11 +119,15 @@ def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> dict[int, in
                     f"{', '.join(record.end_offsets)}, the job reads {topic}: correct hoodie.streamer.source.kafka.topic, "
                     "or give the new stream a name of its own (hoodie.datasource.write.streaming.checkpoint.identifier)"
                 )
-            return {int(p): int(offset) for p, offset in record.end_offsets[topic].items()}
+            return _offsets_of(record.end_offsets, topic)
         name, *parts = extra.get(STREAMER_KEY, "").split(",")
         if record is None and parts and name == topic:
             return {int(p): int(offset) for p, _, offset in (part.partition(":") for part in parts)}
     return None
+
+
+def _offsets_of(offsets: Any, topic: str) -> dict[int, int]:
+    return {int(p): int(offset) for p, offset in offsets[topic].items()}
 
 
 def _resumed(job: JobContext, topic: str, read: Mapping[int, int], there: Mapping[int, Ends]) -> dict[int, int]:

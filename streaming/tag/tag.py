@@ -7,11 +7,9 @@ status per key group that carries its delta's name and its counts to the driver.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -34,44 +32,72 @@ from tagstream.streaming.tag.located import (
     packed_columns,
 )
 from tagstream.table import chunks
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write.write_profile import WriteProfile
 
 STATE_SCHEMA = "pointer binary"
 _FRAME_ROWS = 64
+_newest: dict[tuple[str, str], WriteProfile] = {}
 
 
 @dataclass(frozen=True)
 class TagSpec:
     """What every task needs to know; pickled into the plan once, when the query starts.
 
-    ``lanes``: number of write tasks.
+    ``run_owner`` tells this run from the one of the same number of a checkpoint that was here before; ``lanes``: number of
+    write tasks. ``storage``: the table's; ``timeline_folder`` and ``action``: of its instants.
     """
 
     layout: StateLayout
-    profiles_dir: str
+    profiles: Storage
     run: int
+    run_owner: str
     crash: CrashPlan
     lanes: int
+    storage: Storage
+    timeline_folder: str
+    action: str
+
+    def check_pending(self, profile: WriteProfile) -> None:
+        """InstantConflictError when the batch's instant is not pending any more: this driver stood still, another one has
+        taken the instant back, and Spark's state files may be that one's by now.
+        """
+        name = Instant(profile.instant, self.action, State.INFLIGHT).file_name()
+        if profile.mode == "process" and not self.storage.exists(f"{self.timeline_folder}/{name}"):
+            raise InstantConflictError(
+                f"instant {profile.instant} of {self.storage.root} was rolled back by another process while batch "
+                f"{profile.batch_id} was tagged: its state was not handed on; only one writer may work on the table"
+            )
 
 
-def profile_path(profiles_dir: str, batch_id: int, run: int) -> str:
+def profile_name(batch_id: int, run: int) -> str:
     """File of the write profile that one run pinned for one batch."""
-    return os.path.join(profiles_dir, f"{batch_id:020d}.{run}.json")
+    return f"{batch_id:020d}.{run}.json"
 
 
-def read_profile(path: str) -> WriteProfile:
-    """The pinned profile; cached, since a worker serves several key groups of a batch and a profile never changes.
+class ProfilePlace(Protocol):
+    """Where a run pins its profiles, and which run it is."""
 
-    A checkpoint that is made anew in the same folder begins with the same names: the file itself is part of the key.
-    """
-    stat = os.stat(path)
-    return _read_profile(path, stat.st_ino, stat.st_mtime_ns)
+    @property
+    def profiles(self) -> Storage: ...
+    @property
+    def run(self) -> int: ...
+    @property
+    def run_owner(self) -> str: ...
 
 
-@lru_cache(maxsize=2)
-def _read_profile(path: str, _inode: int, _changed_ns: int) -> WriteProfile:
-    with open(path, encoding="utf-8") as f:
-        return WriteProfile.from_json(f.read(), path)
+def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
+    """The pinned profile; read once a process, which serves several key groups of a batch: a profile never changes."""
+    where = spec.profiles.where(profile_name(batch_id, spec.run))
+    key = (where, spec.run_owner)
+    profile = _newest.get(key)
+    if profile is None:
+        profile = WriteProfile.from_json(spec.profiles.read(profile_name(batch_id, spec.run)).decode(), where)
+        _newest.clear()
+        _newest[key] = profile
+    return profile
 
 
 def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
@@ -81,7 +107,7 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         context = TaskContext.get()
         assert context is not None
         batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        profile = read_profile(profile_path(spec.profiles_dir, batch_id, spec.run))
+        profile = read_profile(spec, batch_id)
         label = int(key[0])
         good, bad = good_and_bad(unpack(value for frame in frames for value in frame["rows"]))
         pointer = bytes(state.get[0]) if state.exists else None
@@ -89,6 +115,7 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         if result.delta is not None:
             spec.crash.reach("delta_durable", batch_id)
         if result.pointer is not None and result.pointer != pointer:
+            spec.check_pending(profile)
             state.update((result.pointer,))
         rows = located(result, good, spec.layout.ordering)
         if bad.num_rows:

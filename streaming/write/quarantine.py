@@ -9,39 +9,29 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-
-def batch_folder(folder: str, batch_id: int) -> str:
-    """Folder of one batch's bad records."""
-    return os.path.join(folder, f"batch={batch_id:020d}")
+from tagstream.table.storage.storage import Storage
 
 
-def write_quarantine(folder: str, batch_id: int, part: int, records: Iterable[Mapping[str, Any]]) -> str:
-    """Write one task's bad records and return the file's path.
+def batch_folder(batch_id: int) -> str:
+    """Folder of one batch's bad records, in the quarantine."""
+    return f"batch={batch_id:020d}"
+
+
+def write_quarantine(quarantine: Storage, batch_id: int, part: int, records: Iterable[Mapping[str, Any]]) -> str:
+    """Write one task's bad records and return the file's full path.
 
     ``records`` have their place (``topic, partition, offset`` or ``path, offset``), ``reason``, and ``key`` and
     ``value`` as bytes or None. The file appears whole or not at all, and is on disk when this returns; a replay or a
     second attempt of the task writes the same file again.
     """
-    target = os.path.join(batch_folder(folder, batch_id), f"part-{part:05d}.jsonl")
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    temporary = f"{target}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as f:
-            for record in records:  # a row loop: bad records are few, and each is its own line
-                f.write(json.dumps(_line(record), ensure_ascii=False) + "\n")
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-    _sync_folder(os.path.dirname(target))
-    return target
+    target = f"{batch_folder(batch_id)}/part-{part:05d}.jsonl"
+    with quarantine.open_output(target) as out:
+        for record in records:  # a row loop: bad records are few, and each is its own line
+            out.write((json.dumps(_line(record), ensure_ascii=False) + "\n").encode())
+    return quarantine.where(target)
 
 
 def _line(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,11 +46,3 @@ def _line(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _base64(raw: bytes | None) -> str | None:
     return None if raw is None else base64.b64encode(raw).decode("ascii")
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -43,6 +43,8 @@ class SmallFiles:
         """List every partition once."""
         for partition in view.partitions():
             for s in view.latest_merged_slices(partition):
+                if (partition, s.file_id) in view.timeline.pending_clusterings:
+                    continue  # its rows are being moved elsewhere, and new ones would be lost
                 logs = sum(f.size for f in s.log_files)
                 if self._base_only and s.log_files:
                     continue

@@ -24,6 +24,7 @@ from tagstream.streaming.write.written import Told, pack_rows, written_rows
 from tagstream.table import chunks
 from tagstream.table.file_group.names import write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.storage import Storage
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions
 
@@ -38,7 +39,7 @@ class WriteSpec:
     ``index``: a pull-type index that the tasks keep up to date; ``tell_written``: what the driver is told for one.
     """
 
-    base_path: str
+    storage: Storage
     instant: str
     action: str
     as_of: str | None
@@ -47,7 +48,7 @@ class WriteSpec:
     avro_json: str
     options: WriterOptions
     decode: DecodeSpec
-    quarantine_dir: str
+    quarantine: Storage
     topic: str
     crash: CrashPlan
     replay: bool = False
@@ -80,7 +81,7 @@ def _write_rows(spec: WriteSpec, rows: pa.Table) -> list[tuple[str, str]]:
     is_bad = rows["op"].to_numpy() == OP_BAD
     if is_bad.any():
         bad, rows = rows.filter(pa.array(is_bad)), rows.filter(pa.array(~is_bad))
-        path = write_quarantine(spec.quarantine_dir, spec.batch_id, context.partitionId(), _bad_rows(bad, spec.topic))
+        path = write_quarantine(spec.quarantine, spec.batch_id, context.partitionId(), _bad_rows(bad, spec.topic))
         out.append((QUARANTINE_STATUS, json.dumps({"path": path, "records": bad.num_rows})))
     if rows.num_rows and not spec.replay:
         out += write_files(spec, rows, context.partitionId(), context.taskAttemptId())
@@ -93,7 +94,7 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     ``partition`` and ``attempt`` of the task make its files' names unique. Memory: the rows, and once more those of the
     file groups that are written together (``table.chunks.CHUNK_BYTES``) or of a larger one.
     """
-    table = HoodieTable.open(spec.base_path)
+    table = HoodieTable.open(spec.storage)
     op = rows["op"].to_numpy()
     code, groups = file_group_codes(rows["dest_part"], rows["dest_file"])
     keep = _by_code(np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE)), code)

@@ -7,19 +7,21 @@ the meta columns) and ``writer.model.name`` = ``avro``.
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tagstream.table.errors import CorruptFileError, InvalidKeyError, TableError
+from tagstream.table.errors import CorruptFileError, InvalidKeyError
 from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
 from tagstream.table.file_group.parquet_options import writer_options
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.storage.storage import Storage
 
 BLOOM_KEY = b"org.apache.hudi.bloomfilter"
 BLOOM_TYPE_KEY = b"hoodie_bloom_filter_type_code"
@@ -51,15 +53,15 @@ class BaseFileFooter:
 
 
 class BaseFileWriter:
-    """Writes one base file batch by batch; holds at most one row group in memory.
+    """Writes one base file batch by batch into a stream; holds at most one row group in memory.
 
-    The file must not exist: an attempt that is repeated has another write token. Leaving the ``with`` block by an
-    error closes the file and leaves it where it is, for the markers to name.
+    The stream stays open; ``where`` names it in messages. What stands in it is no whole file before :meth:`close`.
     """
 
     def __init__(
         self,
-        path: str,
+        out: BinaryIO,
+        where: str,
         schema: pa.Schema,
         avro_json: str,
         codec: str = "gzip",
@@ -68,7 +70,8 @@ class BaseFileWriter:
     ) -> None:
         """``schema`` and ``avro_json`` hold the meta columns; ``row_group_bytes`` counts uncompressed Arrow bytes."""
         options = writer_options(codec)
-        self._path = path
+        self._out = out
+        self._where = where
         self._schema = schema
         self._avro_json = avro_json
         self._params = bloom or BloomParams()
@@ -79,13 +82,7 @@ class BaseFileWriter:
         self._rows = 0
         self._min: str | None = None
         self._max: str | None = None
-        try:
-            self._file = open(path, "xb")  # noqa: SIM115 -- closed by close() and by the with block
-        except FileExistsError as error:
-            raise TableError(
-                f"data file {path} exists already; an attempt must use a write token of its own"
-            ) from error
-        self._writer = pq.ParquetWriter(self._file, schema, **options)
+        self._writer = pq.ParquetWriter(out, schema, **options)
 
     def append(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add rows in the writer's schema. Raises InvalidKeyError for a null or empty record key."""
@@ -111,17 +108,14 @@ class BaseFileWriter:
     @property
     def written_bytes(self) -> int:
         """Bytes of the row groups finished so far."""
-        return self._file.tell()
+        return self._out.tell()
 
     def close(self) -> BaseFileResult:
-        """Write the footer and make the file durable."""
+        """Write the footer: the file is whole."""
         self._flush()
         self._writer.add_key_value_metadata(self._footer())
         self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        return BaseFileResult(self._rows, os.path.getsize(self._path), self._min, self._max)
+        return BaseFileResult(self._rows, self._out.tell(), self._min, self._max)
 
     def __enter__(self) -> Self:
         return self
@@ -129,15 +123,15 @@ class BaseFileWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._file.closed:
-            self._writer.close()
-            self._file.close()
+        self._writer.close()
 
     def _index(self, keys: pa.Array) -> None:
         if len(keys) == 0:
             return
         if keys.null_count or pc.min(pc.binary_length(keys)).as_py() == 0:
-            raise InvalidKeyError(f"a row for {self._path} has a null or empty record key; such rows must not get here")
+            raise InvalidKeyError(
+                f"a row for {self._where} has a null or empty record key; such rows must not get here"
+            )
         self._bloom.add(keys)
         low, high = (value.as_py() for value in pc.min_max(keys).values())
         self._min = low if self._min is None else min(self._min, low)
@@ -157,16 +151,19 @@ class BaseFileWriter:
         return {**footer, b"writer.model.name": b"avro", AVRO_SCHEMA_KEY: self._avro_json.encode()}
 
 
-def open_base_file(path: str) -> pq.ParquetFile:
+@contextmanager
+def open_base_file(storage: Storage, rel: str) -> Iterator[pq.ParquetFile]:
     """The Parquet file; raises CorruptFileError naming it when it is cut short or no Parquet at all."""
-    try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise CorruptFileError(
-            f"base file {path} is no readable Parquet file ({error}); restore it or roll back the commit that wrote it"
-        ) from error
+    with storage.open_input(rel) as source:
+        try:
+            file = pq.ParquetFile(source)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptFileError(
+                f"base file {storage.where(rel)} is no readable Parquet file ({error}); restore it or roll back the commit "
+                "that wrote it"
+            ) from error
+        with file:
+            yield file
 
 
 def range_of(metadata: pq.FileMetaData) -> tuple[str | None, str | None]:
@@ -185,15 +182,15 @@ def comparable_range(low: str | None, high: str | None) -> tuple[str, str] | Non
     return low, high
 
 
-def read_footer(path: str) -> BaseFileFooter:
+def read_footer(storage: Storage, rel: str) -> BaseFileFooter:
     """Rows, key range and bloom filter of a base file."""
-    with open_base_file(path) as file:
+    with open_base_file(storage, rel) as file:
         metadata = file.metadata
     entries: dict[bytes, bytes] = metadata.metadata or {}
     bloom = None
     if BLOOM_KEY in entries:
         kind = entries.get(BLOOM_TYPE_KEY, SIMPLE.encode()).decode()
-        bloom = BloomFilter.from_base64(entries[BLOOM_KEY], kind, path)
+        bloom = BloomFilter.from_base64(entries[BLOOM_KEY], kind, storage.where(rel))
     return BaseFileFooter(
         rows=metadata.num_rows,
         min_key=_text(entries.get(MIN_KEY)),
@@ -203,16 +200,18 @@ def read_footer(path: str) -> BaseFileFooter:
     )
 
 
-def read_keys(path: str) -> pa.ChunkedArray:
+def read_keys(storage: Storage, rel: str) -> pa.ChunkedArray:
     """The record keys of a base file, in file order."""
-    with open_base_file(path) as file:
+    with open_base_file(storage, rel) as file:
         if RECORD_KEY not in file.schema_arrow.names:
-            raise CorruptFileError(f"base file {path} has no column {RECORD_KEY}; it was not written by Hudi")
+            raise CorruptFileError(
+                f"base file {storage.where(rel)} has no column {RECORD_KEY}; it was not written by Hudi"
+            )
         try:
             return file.read([RECORD_KEY]).column(0)
         except (pa.ArrowInvalid, OSError) as error:
             raise CorruptFileError(
-                f"the record keys of base file {path} cannot be read ({error}); restore the file"
+                f"the record keys of base file {storage.where(rel)} cannot be read ({error}); restore the file"
             ) from error
 
 

@@ -15,13 +15,13 @@ from tagstream.table.meta_client.table_config import (
     TableConfig,
     default_key_generator,
 )
+from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.timeline import Timeline
 
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (6,)
-_NEW_FOLDERS = (".aux/.bootstrap/.partitions", ".aux/.bootstrap/.fileids", ".schema", ".temp", "archived")
 _METADATA_TABLE = f"{META_FOLDER}/metadata"
 
 
@@ -33,23 +33,20 @@ class HoodieTable:
     config: TableConfig
 
     @staticmethod
-    def create(base_path: str, config: TableConfig, at_ms: int) -> HoodieTable:
-        """Make an empty table of version 6; TableConfigMismatchError when there is a table already."""
-        storage = Storage.open(base_path)
+    def create(place: str | Storage, config: TableConfig, at_ms: int) -> HoodieTable:
+        """Make an empty table of version 6 at a URL or in a storage; TableConfigMismatchError when there is one already."""
+        storage = _storage(place)
         _check_new(config)
-        for folder in _NEW_FOLDERS:
-            storage.make_folder(f"{META_FOLDER}/{folder}")
         try:
-            # Last: the folder is a table from the moment this file is there.
             create_properties(storage, config.to_properties(), at_ms)
         except FileExistsError:
             raise TableConfigMismatchError(f"{storage.root} is a Hudi table already: open it instead") from None
-        return HoodieTable.open(base_path)
+        return HoodieTable.open(storage)
 
     @staticmethod
-    def open(base_path: str) -> HoodieTable:
-        """Open a table for reading; versions and layouts that cannot be read are refused by name."""
-        storage = Storage.open(base_path)
+    def open(place: str | Storage) -> HoodieTable:
+        """Open the table at a URL or in a storage; versions and layouts that cannot be read are refused by name."""
+        storage = _storage(place)
         config = TableConfig.from_properties(read_properties(storage))
         where = f"table {config.name} at {storage.root}"
         if config.version not in READABLE_VERSIONS:
@@ -71,7 +68,7 @@ class HoodieTable:
 
     def reload(self) -> HoodieTable:
         """The table with its properties read again: another engine may have changed them."""
-        return HoodieTable.open(self.storage.root)
+        return HoodieTable.open(self.storage)
 
     def timeline(self) -> Timeline:
         """A fresh look at the active timeline."""
@@ -114,6 +111,10 @@ class HoodieTable:
             update_properties(self.storage, cleared, at_ms)
         self.storage.delete_tree(_METADATA_TABLE)
         return partitions
+
+
+def _storage(place: str | Storage) -> Storage:
+    return open_storage(place) if isinstance(place, str) else place
 
 
 def without_meta_fields(avro_json: str) -> str:

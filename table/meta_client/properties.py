@@ -46,7 +46,7 @@ def read_properties(storage: Storage) -> dict[str, str]:
             properties = parse(storage.read(rel))
         except (FileNotFoundError, NotADirectoryError):
             continue
-        _verify(properties, storage.path(rel))
+        _verify(properties, storage.where(rel))
         return properties
     raise TableNotFoundError(
         f"{storage.root} is no Hudi table: {PROPERTIES_FILE} is missing; check the base path or create the table first"

@@ -7,7 +7,6 @@ An index entry has a block's offset, size and the key it begins with, or a short
 
 from __future__ import annotations
 
-import os
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -31,6 +30,7 @@ from tagstream.table.metadata.hfile_block import (
     read_block,
 )
 from tagstream.table.metadata.hfile_trailer import Trailer, read_info, read_trailer
+from tagstream.table.storage.storage import Storage
 
 SCHEMA: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 
@@ -56,14 +56,14 @@ class HFile:
         self.source = source
 
     @staticmethod
-    def open(path: str) -> HFile:
+    def open(storage: Storage, rel: str) -> HFile:
         """An HFile that is a file."""
-        return HFile(FileRange(path, 0, os.stat(path).st_size))
+        return HFile(FileRange(storage, rel, 0, storage.size(rel)))
 
     @staticmethod
     def of_block(block: LogBlock) -> HFile:
         """An HFile that is the content of a log block."""
-        return HFile(FileRange(block.path, block.content_offset, block.content_length))
+        return HFile(FileRange(block.storage, block.path, block.content_offset, block.content_length))
 
     @cached_property
     def trailer(self) -> Trailer:

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.metadata.crc32c import crc32c_of_pieces
+from tagstream.table.storage.storage import Storage
 
 DATA: Final = b"DATABLK*"
 ROOT_INDEX: Final = b"IDXROOT2"
@@ -53,7 +54,8 @@ class Codec(IntEnum):
 class FileRange:
     """The bytes of an HFile: a whole file, or the content of a log block inside one."""
 
-    path: str
+    storage: Storage
+    rel: str
     start: int
     length: int
 
@@ -61,12 +63,15 @@ class FileRange:
         """So many bytes; CorruptFileError where the range ends before."""
         if offset < 0 or size < 0 or offset + size > self.length:
             raise self.corrupt(offset, f"{size} bytes are announced, which do not lie in its {self.length} bytes")
-        with open(self.path, "rb") as file:
-            file.seek(self.start + offset)
-            data = file.read(size)
+        data = self.storage.read_range(self.rel, self.start + offset, size)
         if len(data) != size:
             raise self.corrupt(offset, "it became shorter while it was read")
         return data
+
+    @property
+    def path(self) -> str:
+        """The file, for messages."""
+        return self.storage.where(self.rel)
 
     def corrupt(self, offset: int, what: str) -> CorruptFileError:
         """The error to raise: what is wrong at an offset of the HFile."""

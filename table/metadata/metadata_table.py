@@ -70,7 +70,7 @@ class MetadataTable:
         partitions = frozenset(name.strip() for name in listed.split(",") if name.strip())
         if not partitions or not table.config.metadata_partitions:
             return None
-        storage = Storage(table.storage.path(FOLDER))
+        storage = table.storage.below(FOLDER)
         config = TableConfig.from_properties(read_properties(storage))
         if config.version != table.config.version or config.base_file_format != "HFILE":
             raise UnsupportedTableError(
@@ -128,8 +128,8 @@ class MetadataTable:
     def entries(self, file_slice: FileSlice, keys: pa.Array | None = None) -> Iterator[Entries]:
         """What a slice has of the keys (binary, sorted; None: of all), oldest first."""
         if file_slice.base_path is not None:
-            path = self.storage.path(file_slice.base_path)
-            yield from _of_hfile(HFile.open(path), keys, None, path)
+            file = HFile.open(self.storage, file_slice.base_path)
+            yield from _of_hfile(file, keys, None, self.storage.where(file_slice.base_path))
         for block in self._blocks(file_slice):
             if block.type is BlockType.DELETE:
                 gone = block.deletes().keys.cast(pa.binary()).sort()
@@ -163,7 +163,7 @@ class MetadataTable:
     def _walk(self, file_slice: FileSlice) -> list[LogBlock]:
         queued: list[LogBlock] = []
         for rel in file_slice.log_paths:
-            for block in scan_log_file(self.storage.path(rel)):
+            for block in scan_log_file(self.storage, rel):
                 if block.type is BlockType.COMMAND:
                     queued = [earlier for earlier in queued if earlier.instant != block.target_instant]
                 elif block.type is not BlockType.CORRUPT and block.instant is not None and self.counts(block.instant):

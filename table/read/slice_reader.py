@@ -97,9 +97,9 @@ class SliceReader:
         """Rows of the slice's base file alone; none for a slice without one."""
         if file_slice.base_path is None:
             return
-        path = self.table.storage.path(file_slice.base_path)
+        path = self.table.storage.where(file_slice.base_path)
         schema = pa.schema([self.file_schema.field(name) for name in columns])
-        with open_base_file(path) as file:
+        with open_base_file(self.table.storage, file_slice.base_path) as file:
             present = [name for name in columns if name in file.schema_arrow.names]
             try:
                 for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=present):
@@ -111,7 +111,7 @@ class SliceReader:
         """The data and delete blocks that count, in order: committed, not rolled back, not after ``as_of``."""
         queued: list[LogBlock] = []
         for rel in file_slice.log_paths:
-            for block in scan_log_file(self.table.storage.path(rel)):
+            for block in scan_log_file(self.table.storage, rel):
                 if block.type is BlockType.COMMAND:
                     target = block.header.get("TARGET_INSTANT_TIME")
                     queued = [earlier for earlier in queued if earlier.instant != target]

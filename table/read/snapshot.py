@@ -9,6 +9,7 @@ import pyarrow as pa
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.fs_view import FileSystemView
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
@@ -93,8 +94,7 @@ def snapshot_schema(table: HoodieTable, timeline: Timeline, view: FileSystemView
         return with_meta(avro_to_arrow(avro))
     for partition in view.partitions():
         for base in view.latest_base_files(partition):
-            path = table.storage.path(f"{partition}/{base.name}" if partition else base.name)
-            with open_base_file(path) as file:
+            with open_base_file(table.storage, join(partition, base.name)) as file:
                 return with_meta(user_schema(file.schema_arrow))
     if view.as_of is None:
         return with_meta(pa.schema([]))

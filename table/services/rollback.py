@@ -1,10 +1,12 @@
 """Take back a write that was not completed, as a ``rollback`` action on the timeline.
 
-1. The failed writer's staged commit is removed: from here on it cannot publish.
+1. What the failed writer has staged, its commit and its files, is removed: from here on it cannot publish. If it was
+   completed before that, it is left alone.
 2. ``R.rollback.requested`` holds the plan, ``R.rollback.inflight`` says that it is being carried out.
-3. Files are deleted and rollback blocks written; both can be done again after a crash.
+3. The files its markers name are deleted and rollback blocks written; both can be done again after a crash.
 4. ``T.<action>.inflight`` and ``.requested`` of the failed instant are removed.
-5. ``R.rollback`` completes; the markers and the heartbeat go.
+5. ``R.rollback`` completes. The files are deleted once more, for a store may carry out late what it was asked before
+   the first time; then the markers and the heartbeat go.
 
 R must be smaller than the next commit's instant: older readers stop at a block that is newer than the newest commit.
 """
@@ -88,7 +90,7 @@ def _failed(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
 def _resume(table: HoodieTable, begun: Instant, only: str | None = None) -> RollbackResult | None:
     rel = _rel(table, Instant(begun.time, ROLLBACK, State.REQUESTED))
     try:
-        record = read_record(table.storage.read(rel), table.storage.path(rel))
+        record = read_record(table.storage.read(rel), table.storage.where(rel))
     except FileNotFoundError:
         raise CorruptFileError(
             f"rollback {begun.time} of {table.base_path} is unfinished and its plan {rel} is missing: finish it with Hudi"
@@ -114,8 +116,9 @@ def _carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Ro
         storage.write_new(inflight, b"")
     deleted: dict[str, list[str]] = defaultdict(list)
     blocks: dict[str, dict[str, int]] = defaultdict(dict)
+    storage.delete_many(rel for request in requests for rel in request.files)
     for request in requests:
-        deleted[request.partition_path].extend(rel for rel in request.files if storage.delete(rel))
+        deleted[request.partition_path].extend(request.files)
         if request.log_blocks and not request.files:
             rel = _write_rollback_block(table, request, failed.time, time)
             blocks[request.partition_path][rel] = storage.size(rel)
@@ -131,9 +134,9 @@ def _carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Ro
         "partitionMetadata": {
             p: {
                 "partitionPath": p,
-                "successDeleteFiles": [storage.path(rel) for rel in deleted[p]],
+                "successDeleteFiles": [storage.where(rel) for rel in deleted[p]],
                 "failedDeleteFiles": [],
-                "rollbackLogFiles": {storage.path(rel): size for rel, size in blocks[p].items()},
+                "rollbackLogFiles": {storage.where(rel): size for rel, size in blocks[p].items()},
                 "logFilesFromFailedCommit": {},
             }
             for p in partitions
@@ -143,6 +146,7 @@ def _carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Ro
     }
     completed = _rel(table, Instant(time, ROLLBACK, State.COMPLETED))
     storage.write_new(completed, write_record(ROLLBACK_METADATA, metadata))
+    storage.delete_many(files)
     delete_markers(storage, failed.time)
     delete_heartbeat(storage, failed.time)
     return RollbackResult(failed.time, time, files, tuple(rel for p in partitions for rel in blocks[p]))

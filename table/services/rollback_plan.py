@@ -1,5 +1,8 @@
 """What has to be undone of a write that failed: by its markers, or by listing where it left none.
 
+Of a write whose files were staged the markers name each file that was published, and while there are none nothing was.
+They are gone once it is completed: of a commit whose completed file was taken back only a listing can tell.
+
 Its base files, and log files that hold nothing but its blocks, are deleted. A log file that also holds blocks of
 other instants (writers that append to a file do so) stays, and a rollback block is put behind it.
 """
@@ -17,7 +20,8 @@ from tagstream.table.file_group.names import LogFileName, parse_base_file_name, 
 from tagstream.table.file_group.partition_metadata import join, list_partitions
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import Instant
-from tagstream.table.write.markers import Marker, has_markers, list_markers
+from tagstream.table.write.commit import stages_files
+from tagstream.table.write.markers import Marker, begun_markers, has_markers, list_markers
 
 
 @dataclass(frozen=True)
@@ -43,15 +47,43 @@ class _Holds(Enum):
 
 
 def plan_rollback(table: HoodieTable, failed: Instant) -> list[RollbackRequest]:
-    """The steps that undo ``failed``, in a fixed order."""
-    if has_markers(table.storage, failed.time):
-        markers = list_markers(table.storage, failed.time)
+    """The steps that undo ``failed``, in a fixed order. What it had staged is gone already."""
+    storage, staged = table.storage, stages_files(table, failed)
+    if staged and begun_markers(storage, failed.time):
+        return list(named_requests(table, failed.time, list_markers(storage, failed.time)))
+    if not staged and has_markers(storage, failed.time):
+        markers = list_markers(storage, failed.time)
         wanted = sorted({(m.partition_path, file_id) for m in markers if (file_id := _file_id(m)) is not None})
         named = {m.path for m in markers}
         return list(_requests(table, failed.time, wanted, named))
     # Not one marker: either nothing was written, or the markers are lost and only a listing can tell.
-    groups = ((p, file_id) for p in list_partitions(table.storage) for file_id in _file_ids(table, p))
+    groups = ((p, file_id) for p in list_partitions(storage) for file_id in _file_ids(table, p))
     return list(_requests(table, failed.time, groups, set()))
+
+
+def named_requests(table: HoodieTable, time: str, markers: Iterable[Marker]) -> Iterator[RollbackRequest]:
+    """The steps that undo files of exactly the markers' names, there or not, as far as they are the instant's.
+
+    A log file is looked into: its name has nothing of the instant, and may be that of another write.
+    """
+    for marker in markers:
+        partition, rel = marker.partition_path, marker.path
+        base, log = parse_base_file_name(marker.file_name), parse_log_file_name(marker.file_name)
+        if base is not None and base.instant == time:
+            yield RollbackRequest(partition, base.file_id, time, files=(rel,))
+        elif log is not None:
+            try:
+                holds, size = _log_content(table, rel, log, time, named=True), table.storage.size(rel)
+            except FileNotFoundError:
+                holds, size = _Holds.ONLY, 0  # not published, or a store is late
+            yield from _log_requests(partition, log, rel, size, holds)
+
+
+def _log_requests(partition: str, log: LogFileName, rel: str, size: int, holds: _Holds) -> Iterator[RollbackRequest]:
+    if holds is _Holds.ONLY:
+        yield RollbackRequest(partition, log.file_id, log.base_instant, files=(rel,))
+    elif holds is _Holds.AMONG_OTHERS:
+        yield RollbackRequest(partition, log.file_id, log.base_instant, log_blocks=((rel, size),))
 
 
 def _requests(
@@ -70,10 +102,7 @@ def _requests(
             if log is None:
                 continue
             holds = _log_content(table, rel, log, time, rel in named)
-            if holds is _Holds.ONLY:
-                yield RollbackRequest(partition, file_id, log.base_instant, files=(rel,))
-            elif holds is _Holds.AMONG_OTHERS:
-                yield RollbackRequest(partition, file_id, log.base_instant, log_blocks=((rel, size),))
+            yield from _log_requests(partition, log, rel, size, holds)
 
 
 def _log_content(table: HoodieTable, rel: str, log: LogFileName, time: str, named: bool) -> _Holds:
@@ -82,7 +111,7 @@ def _log_content(table: HoodieTable, rel: str, log: LogFileName, time: str, name
     if log.base_instant > time:
         return _Holds.NOTHING
     own = others = False
-    for block in scan_log_file(table.storage.path(rel)):
+    for block in scan_log_file(table.storage, rel):
         if block.type is BlockType.CORRUPT:
             continue  # nobody reads it; it does not tell whose it is
         own |= block.instant == time
@@ -120,8 +149,8 @@ def plan_record(table: HoodieTable, failed: Instant, requests: Iterable[Rollback
                 "partitionPath": r.partition_path,
                 "fileId": r.file_id,
                 "latestBaseInstant": r.base_instant,
-                "filesToBeDeleted": [table.storage.path(rel) for rel in r.files],
-                "logBlocksToBeDeleted": {table.storage.path(rel): size for rel, size in r.log_blocks},
+                "filesToBeDeleted": [table.storage.where(rel) for rel in r.files],
+                "logBlocksToBeDeleted": {table.storage.where(rel): size for rel, size in r.log_blocks},
             }
             for r in requests
         ],

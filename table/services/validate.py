@@ -143,13 +143,12 @@ def _check_base(table: HoodieTable, timeline: Timeline, stat: WriteStat | None, 
     # Of archived commits nothing is known any more but that they were completed.
     if stat is None and timeline.find(time) is not None:
         yield f"{rel} is named by no commit"
-    path = table.storage.path(rel)
-    footer = read_footer(path)
+    footer = read_footer(table.storage, rel)
     if stat is not None and stat.num_writes != footer.rows:
         yield f"{rel} has {footer.rows} rows, its commit says {stat.num_writes}"
     if not table.config.populate_meta_fields or footer.rows == 0:
         return
-    keys = read_keys(path)
+    keys = read_keys(table.storage, rel)
     limits = pc.min_max(keys)
     low, high = limits["min"].as_py(), limits["max"].as_py()
     if footer.min_key is not None and (footer.min_key, footer.max_key) != (low, high):
@@ -165,7 +164,7 @@ def _check_logs(table: HoodieTable, timeline: Timeline, stats: _Stats, files: It
         if log is None or log.is_cdc:
             continue
         try:
-            blocks[rel] = list(scan_log_file(table.storage.path(rel)))
+            blocks[rel] = list(scan_log_file(table.storage, rel))
         except TableError as error:
             yield str(error)
     taken_back = {block.target_instant for found in blocks.values() for block in found}

@@ -163,7 +163,7 @@ class _Statistics:
         unknown = [wanted for wanted in self.fields if wanted.name not in told or _is_partial(told[wanted.name])]
         if not unknown:
             return False
-        return excludes(self.filters, footer_ranges(self.table.storage.path(found.base_path), unknown))
+        return excludes(self.filters, footer_ranges(self.table.storage, found.base_path, unknown))
 
     def _excluded(self, file: tuple[str, str]) -> bool:
         return excludes(self.filters, self.known.get(file, {}))

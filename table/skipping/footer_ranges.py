@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 
 from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.skipping.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange
+from tagstream.table.storage.storage import Storage
 
 
-def footer_ranges(path: str, fields: Iterable[pa.Field]) -> dict[str, ColumnRange]:
+def footer_ranges(storage: Storage, rel: str, fields: Iterable[pa.Field]) -> dict[str, ColumnRange]:
     """The range of each field in a base file; unknown where the file tells nothing or has another type."""
-    with open_base_file(path) as file:
+    with open_base_file(storage, rel) as file:
         return {field.name: _range(file, field) for field in fields}
 
 

@@ -1,28 +1,26 @@
-"""File access below one table's base path: POSIX paths only, nothing outside the base path, nothing half written.
+"""What the project needs of a store of files: the one door to a table's files and to a checkpoint's.
 
-Every other module of the table layer names files by their path relative to the base path (``p=1/x.parquet``).
-Hadoop's checksummed file system leaves ``.<name>.crc`` files beside its own; they are never listed here, and one that
-would contradict a file written or removed here is removed with it.
+Names are relative to the storage's root and use ``/`` on every store (``p=1/x.parquet``); nothing outside the root can be
+named. What each operation promises holds on every store; how (link, rename, conditional put, copy) is the implementation's
+matter. ``tests/behaviours/test_storages.py`` holds every implementation to it.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
+import builtins
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from typing import BinaryIO, Protocol
 
-from tagstream.table.errors import ConfigError, InvalidPartitionPathError
+import pyarrow as pa
 
 META_FOLDER = ".hoodie"
-_TEMP_PREFIX = ".tagstream_tmp_"
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One entry of a folder: ``size`` in bytes, ``mtime_ms`` since the epoch."""
+    """One entry of a folder: ``size`` in bytes, ``mtime_ms`` since the epoch as the store's own clock has it."""
 
     name: str
     size: int
@@ -31,168 +29,133 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
-class Storage:
-    """The files below ``root`` (an absolute local path). Picklable: tasks open the same table by value."""
+class Register:
+    """A value that is changed by compare-and-swap, and the version that the next swap must name."""
 
-    root: str
+    data: bytes
+    version: str
 
-    @staticmethod
-    def open(url: str) -> Storage:
-        """A storage for a path or ``file:`` URL; any other scheme raises ConfigError by its name."""
-        if not url:
-            raise ConfigError("the table's base path is empty: give a folder, for example /data/tables/orders")
-        scheme = urlsplit(url).scheme if "://" in url or url.startswith("file:") else ""
-        if scheme not in ("", "file"):
-            raise ConfigError(
-                f"base path {url}: the file system {scheme}:// is not supported; use a local or mounted (POSIX) path"
-            )
-        path = unquote(urlsplit(url).path) if scheme else url
-        return Storage(os.path.abspath(path))
 
-    def path(self, rel: str) -> str:
-        """The absolute path of ``rel``; InvalidPartitionPathError when it would leave the base path."""
-        if rel == "":
-            return self.root
-        if rel.startswith("/") or "\0" in rel or any(part in ("", ".", "..") for part in rel.split("/")):
-            raise InvalidPartitionPathError(f"path {rel!r} is not below the table's base path {self.root}")
-        return os.path.join(self.root, rel)
+class Storage(Protocol):
+    """The files below ``root`` (an absolute path or a URL). Picklable: tasks get it by value, never by its URL."""
+
+    @property
+    def root(self) -> str:
+        """The place as people know it: for messages, and equal for two spellings of one place."""
+        ...
+
+    def below(self, rel: str) -> Storage:
+        """The storage of a folder of this one."""
+        ...
+
+    def where(self, rel: str) -> str:
+        """The full path or URL of a file, for messages; InvalidPartitionPathError when it would leave the root."""
+        ...
+
+    # Looking
 
     def exists(self, rel: str) -> bool:
-        """True when a file or folder of that name is there."""
-        return os.path.lexists(self.path(rel))
+        """True when a file or a folder of that name is there."""
+        ...
 
     def size(self, rel: str) -> int:
-        """Bytes of a file."""
-        return os.stat(self.path(rel)).st_size
+        """Bytes of a file; FileNotFoundError when it is not there."""
+        ...
 
-    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> list[FileEntry]:
-        """The entries of a folder sorted by name; a missing folder is an empty one.
+    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> builtins.list[FileEntry]:
+        """The entries of a folder whose names begin with one of ``prefixes``, sorted by name; a missing folder is empty.
 
-        ``prefixes``: only names that begin with one of them; the others cost no look at the file.
+        Scratch files of this project and checksum files of Hadoop are not among them.
         """
-        try:
-            with os.scandir(self.path(rel)) as entries:
-                found = [_entry(e) for e in entries if e.name.startswith(prefixes) and not _is_hidden(e.name)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted((e for e in found if e is not None), key=lambda e: e.name)
+        ...
 
     def names(self, rel: str) -> tuple[str, ...]:
-        """The names in a folder, sorted, without a look at what they are; a missing folder is an empty one."""
-        try:
-            return tuple(sorted(name for name in os.listdir(self.path(rel)) if not _is_hidden(name)))
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
+        """The names in a folder, sorted, as :meth:`list` but without a look at what they are."""
+        ...
 
     def walk_files(self, rel: str) -> Iterator[str]:
-        """Paths of all files below a folder, relative to the base path."""
-        for entry in self.list(rel):
-            child = f"{rel}/{entry.name}" if rel else entry.name
-            if entry.is_dir:
-                yield from self.walk_files(child)
-            else:
-                yield child
+        """Names of all files below a folder, relative to the root."""
+        ...
+
+    def stamp(self, rel: str) -> object | None:
+        """A value that differs when a folder's names may have changed since; None where the store has no such thing."""
+        ...
+
+    # Reading
 
     def read(self, rel: str) -> bytes:
         """The whole content of a small file; FileNotFoundError when it is not there."""
-        with open(self.path(rel), "rb") as f:
-            return f.read()
+        ...
+
+    def read_range(self, rel: str, offset: int, length: int) -> bytes:
+        """At most ``length`` bytes from ``offset``; fewer only at the end of the file."""
+        ...
+
+    def open_input(self, rel: str) -> pa.NativeFile:
+        """A file for Arrow's readers, read by ranges; the caller closes it.
+
+        FileNotFoundError when it is not there, whose ``filename`` is :meth:`where`.
+        """
+        ...
+
+    def fetch(self, rel: str, local: str) -> None:
+        """Copy a file to the new local path ``local``; FileNotFoundError when it is not there."""
+        ...
+
+    # Writing: a file is visible whole or not at all, and durable when the call returns
 
     def write_new(self, rel: str, data: bytes) -> None:
-        """Create a file with its whole content at once, durably; FileExistsError when the name is taken."""
-        temp = self.stage(rel, data)
-        try:
-            self.publish(temp, self.path(rel))
-        finally:
-            os.unlink(temp)
-
-    def stage(self, rel: str, data: bytes) -> str:
-        """Write ``data`` durably to a hidden file in the folder of ``rel``; returns its absolute path."""
-        target = self.path(rel)
-        folder = os.path.dirname(target)
-        os.makedirs(folder, exist_ok=True)
-        fd, temp = tempfile.mkstemp(prefix=_TEMP_PREFIX, dir=folder)
-        with os.fdopen(fd, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fchmod(f.fileno(), 0o644)
-            os.fsync(f.fileno())
-        return temp
-
-    def publish(self, staged: str, target: str) -> None:
-        """Give a staged file its final name; FileExistsError when taken, FileNotFoundError when it was removed."""
-        # A stale checksum file of an earlier file of this name would make Hadoop refuse the new one.
-        _unlink_crc(target)
-        os.link(staged, target)
-        _sync_folder(os.path.dirname(target))
+        """Create a small file; FileExistsError when the name is taken (of two writers at once one wins)."""
+        ...
 
     def replace(self, rel: str, data: bytes) -> None:
-        """Write a file over the one of this name (or none) in one step."""
-        temp = self.stage(rel, data)
-        _unlink_crc(self.path(rel))
-        os.replace(temp, self.path(rel))
-        _sync_folder(os.path.dirname(self.path(rel)))
+        """Write a small file over the one of this name, or none, in one step."""
+        ...
 
-    def create_empty(self, rel: str) -> None:
-        """Create an empty file; one that is there already stays."""
-        target = self.path(rel)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    def open_output(self, rel: str) -> AbstractContextManager[BinaryIO]:
+        """A file to stream into; it appears when the block ends, and not at all when an exception leaves it.
 
-    def make_folder(self, rel: str) -> None:
-        """Create a folder and its parents where missing."""
-        os.makedirs(self.path(rel), exist_ok=True)
+        A file of this name is written over: two writers at once are kept apart by their names.
+        """
+        ...
+
+    def put(self, rel: str, local: str) -> None:
+        """Copy a local file to ``rel``, with the promises of :meth:`open_output`."""
+        ...
+
+    def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Give staged files their final names: (staged, final) each, in any order, several at a time.
+
+        FileNotFoundError when a staged file was taken away, FileExistsError when a final name is taken; some files may then
+        have their names. The staged files may stay or go. Nothing is published of a staged file that was deleted before.
+        """
+        ...
+
+    def read_register(self, rel: str) -> Register | None:
+        """The value of a register; None when it was never written."""
+        ...
+
+    def swap(self, rel: str, data: bytes, expected: str | None) -> str:
+        """Write a register if its version is still ``expected`` (None: it was never written); returns the new version.
+
+        StaleVersionError when another writer came first. ``data`` must differ from what the register held.
+        """
+        ...
+
+    # Removing
 
     def delete(self, rel: str) -> bool:
-        """Remove a file; False when it was not there."""
-        target = self.path(rel)
-        _unlink_crc(target)
-        try:
-            os.unlink(target)
-        except FileNotFoundError:
-            return False
-        return True
+        """Remove a file; False when it was not there (True where the store does not tell)."""
+        ...
+
+    def delete_many(self, rels: Iterable[str]) -> None:
+        """Remove files, as few requests as the store allows; missing ones are fine."""
+        ...
 
     def delete_tree(self, rel: str) -> None:
-        """Remove a folder and all below it; a missing one is fine. The base path itself is refused."""
-        if rel == "":
-            raise ValueError("the table's base path is never deleted as a whole")
-        target = self.path(rel)
-        # Late tasks of a dead run may still add markers while the tree is removed.
-        for _ in range(3):
-            try:
-                shutil.rmtree(target)
-            except FileNotFoundError:
-                return
-            except OSError:
-                continue
-            return
-        shutil.rmtree(target, ignore_errors=True)
+        """Remove a folder and all below it; a missing one is fine. The root itself is refused by ValueError."""
+        ...
 
-
-def _entry(entry: os.DirEntry[str]) -> FileEntry | None:
-    try:
-        stat = entry.stat()
-    except FileNotFoundError:  # removed between the listing and the stat
-        return None
-    return FileEntry(entry.name, stat.st_size, entry.is_dir(), stat.st_mtime_ns // 1_000_000)
-
-
-def _is_hidden(name: str) -> bool:
-    return (name.startswith(".") and name.endswith(".crc")) or name.startswith(_TEMP_PREFIX)
-
-
-def _unlink_crc(target: str) -> None:
-    folder, name = os.path.split(target)
-    try:
-        os.unlink(os.path.join(folder, f".{name}.crc"))
-    except FileNotFoundError:
-        return
-
-
-def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    def clear_scratch(self, rel: str, before_ms: int) -> int:
+        """Remove what killed writers left below a folder and no listing shows, if older than ``before_ms``; how many."""
+        ...

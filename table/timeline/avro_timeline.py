@@ -13,6 +13,7 @@ import fastavro
 from tagstream.table.errors import CorruptFileError
 
 MAGIC = b"Obj\x01"
+SYNC_MARKER = b"tagstream-marker"  # 16 bytes, in every container file that this project writes
 _STRING = {"type": "string", "avro.java.string": "String"}
 _OPTIONAL_STRING = ["null", _STRING]
 _INSTANT_INFO = {
@@ -118,7 +119,5 @@ def write_record(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
     """One record as an uncompressed container file."""
     buffer = io.BytesIO()
     # A fixed sync marker: the same plan gives the same bytes.
-    fastavro.writer(
-        buffer, fastavro.parse_schema(dict(schema)), [record], codec="null", sync_marker=b"tagstream-marker"
-    )
+    fastavro.writer(buffer, fastavro.parse_schema(dict(schema)), [record], codec="null", sync_marker=SYNC_MARKER)
     return buffer.getvalue()

@@ -17,6 +17,11 @@ def is_alive(storage: Storage, instant: str, now_ms: int, timeout_ms: int = DEFA
     return any(now_ms - beat <= timeout_ms for beat in beats)
 
 
+def write_heartbeat(storage: Storage, instant: str) -> None:
+    """Say that the writer of a pending instant is alive."""
+    storage.replace(f"{HEARTBEAT_FOLDER}/{instant}", b"")
+
+
 def delete_heartbeat(storage: Storage, instant: str) -> None:
     """Forget the heartbeat of an instant that is settled."""
     storage.delete(f"{HEARTBEAT_FOLDER}/{instant}")

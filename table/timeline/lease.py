@@ -102,7 +102,7 @@ def current(storage: Storage) -> Lease | None:
             data = storage.read(_path(number))
         except FileNotFoundError:
             continue  # cleaned by a newer owner between the listing and the read
-        return _parse(data, storage.path(_path(number)))
+        return _parse(data, storage.where(_path(number)))
     return None
 
 
@@ -117,8 +117,8 @@ def _is_free(lease: Lease, asking: LeaseOwner, now_ms: int) -> bool:
 
 
 def _numbers(storage: Storage) -> list[int]:
-    names = (entry.name for entry in storage.list(META_FOLDER) if entry.name.startswith(LEASE_PREFIX))
-    return [int(name[len(LEASE_PREFIX) :]) for name in names if name[len(LEASE_PREFIX) :].isdigit()]
+    tails = (entry.name[len(LEASE_PREFIX) :] for entry in storage.list(META_FOLDER, (LEASE_PREFIX,)))
+    return [int(tail) for tail in tails if tail.isdigit()]
 
 
 def _path(number: int) -> str:

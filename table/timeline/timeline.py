@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import (
+    CLUSTERING,
     COMPACTION,
     COMPLETED_ACTION,
-    LOG_COMPACTION,
     ORDER,
     REPLACE_COMMIT,
     ROLLBACK,
@@ -22,11 +20,10 @@ from tagstream.table.timeline.instant import (
     Instant,
     parse_instant,
 )
+from tagstream.table.timeline.plans import Plan, read_plan, requested_name
 
 FileGroupId = tuple[str, str]
 
-# The last look at a few tables' timelines: folder -> (its inode and time of change, its names, what was made of them)
-_SEEN: dict[str, tuple[tuple[int, int], tuple[str, ...], Timeline]] = {}
 _TABLES_SEEN = 4
 
 
@@ -34,13 +31,14 @@ _TABLES_SEEN = 4
 class Timeline:
     """One look at the timeline folder; a value, so that every task of a batch works from the same look.
 
-    ``instants``: the newest state of each action, sorted by time. ``pending_compactions`` and ``replaced``: the
-    instant by (partition path, file id) of unfinished compaction plans and of completed replace commits.
+    ``instants``: the newest state of each action, sorted by time. ``pending_compactions``, ``pending_clusterings``
+    and ``replaced``: the instant by (partition path, file id) of unfinished plans and of completed replace commits.
     """
 
     folder: str
     instants: tuple[Instant, ...]
     pending_compactions: Mapping[FileGroupId, str] = field(default_factory=dict)
+    pending_clusterings: Mapping[FileGroupId, str] = field(default_factory=dict)
     replaced: Mapping[FileGroupId, str] = field(default_factory=dict)
 
     @staticmethod
@@ -50,21 +48,20 @@ class Timeline:
         A batch looks several times. A file of the timeline is written once, so the look before is given again when the
         folder was not touched and has the same names.
         """
-        place = storage.path(folder)
-        state = _state_of(place)  # before the names: a change in between is seen the next time
+        stamp = storage.stamp(folder)  # before the names: a change in between is seen the next time
         names = storage.names(folder)
-        seen = _SEEN.get(place)
-        if seen is not None and seen[:2] == (state, names):
-            return seen[2]
+        for seen in _SEEN:
+            if (seen.folder, seen.stamp, seen.names) == (folder, stamp, names) and seen.storage == storage:
+                return seen.timeline
         timeline = Timeline(folder, _newest_states(names))
         timeline = replace(
             timeline,
-            pending_compactions=_compaction_plans(storage, timeline),
+            pending_compactions=_planned(storage, timeline, (COMPACTION,)),
+            pending_clusterings=_planned(storage, timeline, (CLUSTERING, REPLACE_COMMIT)),
             replaced=_replaced_groups(storage, timeline),
         )
-        while len(_SEEN) >= _TABLES_SEEN:
-            _SEEN.pop(next(iter(_SEEN)), None)
-        _SEEN[place] = state, names, timeline
+        others = [seen for seen in _SEEN if (seen.folder, seen.storage) != (folder, storage)]
+        _SEEN[:] = [*others, _Look(storage, folder, stamp, names, timeline)][-_TABLES_SEEN:]
         return timeline
 
     @cached_property
@@ -80,7 +77,8 @@ class Timeline:
     @property
     def pending_writes(self) -> tuple[Instant, ...]:
         """Unfinished writes. A compaction, log compaction or clustering is a plan others rely on: not among them."""
-        return tuple(i for i in self.pending if i.is_write and i.action not in COMPLETED_ACTION)
+        plans = set(self.pending_clusterings.values())  # of version 6: a replacecommit whose plan is a clustering's
+        return tuple(i for i in self.pending if i.is_write and i.action not in COMPLETED_ACTION and i.time not in plans)
 
     @property
     def pending_rollbacks(self) -> tuple[Instant, ...]:
@@ -124,18 +122,41 @@ class Timeline:
         """The write action of this time."""
         return next((i for i in self.instants if i.time == time and i.is_write), None)
 
+    def plan(self, storage: Storage, instant: Instant) -> Plan:
+        """What an action of services was planned to do; CorruptFileError when the file of a compaction's plan is missing.
+
+        That of a replacecommit goes with its rollback, by any writer and at any time: it then plans nothing.
+        """
+        rel = f"{self.folder}/{requested_name(instant)}"
+        try:
+            return read_plan(storage.read(rel), instant.action, storage.where(rel))
+        except FileNotFoundError:
+            if instant.action == REPLACE_COMMIT:
+                return Plan("", ())
+            raise CorruptFileError(
+                f"{storage.where(rel)} is missing, the plan of an unfinished {instant.action}: without it nobody can tell "
+                "which files count; restore it, or read again if that action has just ended"
+            ) from None
+
     def metadata(self, storage: Storage, instant: Instant) -> CommitMetadata:
         """The content of a completed write's file."""
         rel = f"{self.folder}/{instant.file_name()}"
-        return CommitMetadata.from_bytes(storage.read(rel), storage.path(rel))
+        return CommitMetadata.from_bytes(storage.read(rel), storage.where(rel))
 
 
-def _state_of(folder: str) -> tuple[int, int]:
-    try:
-        stat = os.stat(folder)
-    except FileNotFoundError:
-        return 0, 0
-    return stat.st_ino, stat.st_mtime_ns
+@dataclass(frozen=True)
+class _Look:
+    """What a folder was like, and the timeline made of it."""
+
+    storage: Storage
+    folder: str
+    stamp: object
+    names: tuple[str, ...]
+    timeline: Timeline
+
+
+# The last look at a few tables' timelines.
+_SEEN: list[_Look] = []
 
 
 def _newest_states(names: Iterable[str]) -> tuple[Instant, ...]:
@@ -152,23 +173,13 @@ def _newest_states(names: Iterable[str]) -> tuple[Instant, ...]:
     return tuple(sorted(newest.values(), key=lambda i: (i.time, i.action)))
 
 
-def _compaction_plans(storage: Storage, timeline: Timeline) -> dict[FileGroupId, str]:
+def _planned(storage: Storage, timeline: Timeline, actions: tuple[str, ...]) -> dict[FileGroupId, str]:
+    """File groups of unfinished plans. A log compaction only rewrites logs into logs: it starts no slice, moves no row."""
     found: dict[FileGroupId, str] = {}
     for instant in timeline.pending:
-        if instant.action not in (COMPACTION, LOG_COMPACTION):
-            continue
-        rel = f"{timeline.folder}/{instant.time}.{instant.action}.requested"
-        try:
-            plan = read_record(storage.read(rel), storage.path(rel))
-        except FileNotFoundError:
-            raise CorruptFileError(
-                f"{storage.path(rel)} is missing, the plan of an unfinished {instant.action}: without it nobody can tell "
-                "which log files count; restore it, or read again if a compaction has just ended"
-            ) from None
-        # A log compaction only rewrites logs into logs: it starts no slice.
-        if instant.action == COMPACTION:
-            for operation in plan.get("operations") or ():
-                found[(operation.get("partitionPath") or "", operation["fileId"])] = instant.time
+        if instant.action in actions:
+            plan = timeline.plan(storage, instant)
+            found.update({(s.partition_path, s.file_id): instant.time for s in plan.rewrites})
     return found
 
 

@@ -117,7 +117,7 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True)
 class WriteStatus:
-    """A task's answer about one file it wrote: the stat for the commit, and the kind its marker names."""
+    """A task's answer about one file it staged: the stat for the commit, and the kind its marker names."""
 
     stat: WriteStat
     kind: FileKind

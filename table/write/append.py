@@ -12,11 +12,11 @@ from tagstream.table.file_group.log.block import avro_data_block, data_block
 from tagstream.table.file_group.log.delete_block import delete_blocks
 from tagstream.table.file_group.log.writer import write_log_file
 from tagstream.table.file_group.names import log_file_name
-from tagstream.table.file_group.partition_metadata import ensure_partition, join
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
-from tagstream.table.write.data_file import begin_data_file, publish_data_file
+from tagstream.table.write.data_file import begin_data_file
 from tagstream.table.write.write_context import WriteContext
 from tagstream.table.write.write_rows import ORDERING, new_rows, split_inserts
 
@@ -24,7 +24,7 @@ from tagstream.table.write.write_rows import ORDERING, new_rows, split_inserts
 def append(
     table: HoodieTable, ctx: WriteContext, file_slice: FileSlice, upserts: pa.Table, deletes: pa.Table, first_row: int
 ) -> WriteStatus:
-    """Write one log file: data blocks of the upserts, then delete blocks. Returns its status.
+    """Stage one log file: data blocks of the upserts, then delete blocks. Returns its status.
 
     ``file_slice`` is the group's newest slice, or for a new group an empty one that begins with this instant.
     """
@@ -32,12 +32,9 @@ def append(
     version = file_slice.next_log_version
     name = log_file_name(file_id, file_slice.base_instant, version, ctx.write_token)
     path = join(partition, name)
-    ensure_partition(storage, partition, ctx.instant)
-    staged = begin_data_file(table, ctx, partition, name, FileKind.APPEND)
+    staged = begin_data_file(table, ctx, partition, name)
     rows = new_rows(ctx, upserts, partition, file_id, first_row)
-    write_log_file(staged, _blocks(ctx, rows, deletes, partition, _needs_avro(table, ctx)))
-    publish_data_file(table, ctx, partition, name)
-    size = storage.size(path)
+    size = write_log_file(storage, staged, _blocks(ctx, rows, deletes, partition, _needs_avro(table, ctx)))
     inserts, updates = split_inserts(upserts)
     stat = WriteStat(
         file_id=file_id,

@@ -1,30 +1,50 @@
 """The commit protocol of table version 6, step by step. A reader sees the old state until step 6 has happened.
 
 1. ``requested``: the empty file ``T.<action>.requested`` claims the instant.
-2. ``inflight``: ``T.<action>.inflight`` (``T.inflight`` of a plain commit) says that files are being written.
-3. The tasks write: partition metafile, marker, data file; each data file is durable when its task answers.
-4. ``reconcile``: data files with a marker that no write status names are removed (retried and speculative tasks).
+2. ``inflight``: ``T.<action>.inflight`` (``T.inflight`` of a plain commit) says that files are being written, and that
+   they are staged. The marker folder is there before it.
+3. The tasks stage data files below ``.hoodie/.temp/T``; each is durable when its task answers. No task publishes one.
+4. ``publish_files``: the driver, which has all write statuses, writes the markers of the files they name, makes missing
+   partition metafiles, and gives these files their names. No other file of the instant ever gets one.
 5. ``stage``: the commit's content is written durably under a hidden name.
 6. ``publish``: the staged file gets the name ``T.<action>``, which must not exist: the instant is completed.
-7. Markers are removed.
+7. Markers and staged files are removed.
 
-A writer that was paused between 5 and 6 and has been rolled back meanwhile finds its staged file gone: a rollback
-removes it before anything else.
+A writer that was paused before 4 or 6 and has been rolled back meanwhile finds what it staged gone: a rollback removes
+that before anything else.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 from tagstream.table.errors import InstantConflictError
+from tagstream.table.file_group.partition_metadata import ensure_partition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
-from tagstream.table.timeline.write_status import WriteStatus
-from tagstream.table.write.markers import TEMP_FOLDER, delete_markers, list_markers
+from tagstream.table.timeline.write_status import NO_PREVIOUS, WriteStatus
+from tagstream.table.write.data_file import is_staged, staged_path
+from tagstream.table.write.markers import (
+    TEMP_FOLDER,
+    Marker,
+    begin_markers,
+    delete_markers,
+    marker_folder,
+    write_markers,
+)
+
+# What the inflight file of a write says of its files, in its extra metadata.
+_FILES_KEY, _STAGED = "tagstream.data.files", "staged"
+_THREADS = 16
+
+# Extra metadata of an inflight file of this project: what began it, so that a later run knows it for its own leftover.
+WRITER_KEY = "tagstream.writer"
 
 
 def request(table: HoodieTable, instant: str, action: str) -> None:
@@ -36,14 +56,51 @@ def request(table: HoodieTable, instant: str, action: str) -> None:
 
 def inflight(table: HoodieTable, instant: str, action: str, metadata: CommitMetadata | None = None) -> None:
     """Step 2. ``metadata`` is what is known of the work before it is done; readers do not look at it."""
-    _create(table, Instant(instant, action, State.INFLIGHT), (metadata or CommitMetadata()).to_bytes())
+    metadata = metadata or CommitMetadata()
+    metadata = replace(metadata, extra={**metadata.extra, _FILES_KEY: _STAGED})
+    begin_markers(table.storage, instant)
+    _create(table, Instant(instant, action, State.INFLIGHT), metadata.to_bytes())
 
 
-def reconcile(table: HoodieTable, instant: str, statuses: Iterable[WriteStatus]) -> list[str]:
-    """Step 4. Removes what no status names; returns the paths removed."""
-    kept = {status.stat.path for status in statuses}
-    orphans = [marker.path for marker in list_markers(table.storage, instant) if marker.path not in kept]
-    return [path for path in orphans if table.storage.delete(path)]
+def stages_files(table: HoodieTable, instant: Instant) -> bool:
+    """True for a write of this protocol: what its markers do not name was never published.
+
+    Versions of this program before it, and Hudi, publish files from the tasks.
+    """
+    rel = f"{table.config.timeline_folder}/{Instant(instant.time, instant.action, State.INFLIGHT).file_name()}"
+    try:
+        data = table.storage.read(rel)
+    except FileNotFoundError:
+        return False
+    return CommitMetadata.from_bytes(data, table.storage.where(rel)).extra.get(_FILES_KEY) == _STAGED
+
+
+def publish_files(table: HoodieTable, instant: str, statuses: Sequence[WriteStatus]) -> None:
+    """Step 4. InstantConflictError when the instant was rolled back, or another writer has a file of one of the names.
+
+    The caller has made sure, after the last status had come, that it still is the one writer.
+    """
+    storage = table.storage
+    write_markers(storage, instant, [Marker(status.stat.path, status.kind) for status in statuses])
+    _ensure_partitions(storage, instant, statuses)
+    try:
+        storage.publish([(staged_path(instant, status.stat.path), status.stat.path) for status in statuses])
+    except FileNotFoundError:
+        raise InstantConflictError(_gone(table, instant)) from None
+    except FileExistsError as error:
+        raise InstantConflictError(
+            f"a data file of instant {instant} of {table.base_path} has a name that is taken ({error}): another writer "
+            "works on the table, and only one may"
+        ) from None
+
+
+def _ensure_partitions(storage: Storage, instant: str, statuses: Sequence[WriteStatus]) -> None:
+    """A partition that has a slice has its metafile, too: only those that get nothing but new file groups are asked."""
+    known = {status.stat.partition_path for status in statuses if status.stat.prev_commit not in (NO_PREVIOUS, instant)}
+    new = sorted({status.stat.partition_path for status in statuses} - known)
+    if new:
+        with ThreadPoolExecutor(min(_THREADS, len(new))) as threads:
+            list(threads.map(partial(ensure_partition, storage, instant=instant), new))
 
 
 def complete(
@@ -55,23 +112,25 @@ def complete(
 ) -> None:
     """Steps 5-7. ``guard`` is called as the last thing before publishing; what it raises stops the commit.
 
-    InstantConflictError when the instant is completed already or was rolled back by someone else.
+    InstantConflictError when the instant is completed already or was rolled back by someone else. One that does not know
+    this protocol (Hudi) may have done so before the data files were published: they are taken away then.
     """
     storage, name = table.storage, Instant(instant, action, State.COMPLETED).file_name()
     folder = table.config.timeline_folder
     staged = _staged_path(instant, action)
-    _stage(storage, staged, metadata.to_bytes())
+    storage.replace(staged, metadata.to_bytes())
     try:
         if guard is not None:
             guard()
         if not storage.exists(f"{folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"):
-            raise InstantConflictError(_gone(table, instant))
-        storage.publish(storage.path(staged), storage.path(f"{folder}/{name}"))
+            raise FileNotFoundError(instant)
+        storage.publish([(staged, f"{folder}/{name}")])
     except FileExistsError:
         raise InstantConflictError(
             f"instant {instant} of {table.base_path} is completed already: another run committed it; start again"
         ) from None
     except FileNotFoundError:
+        storage.delete_many(stat.path for stat in metadata.all_stats())
         raise InstantConflictError(_gone(table, instant)) from None
     finally:
         storage.delete(staged)
@@ -79,8 +138,10 @@ def complete(
 
 
 def unstage(table: HoodieTable, instant: str, action: str) -> None:
-    """Take the staged content of an unfinished commit away: from here on it cannot be published any more."""
-    table.storage.delete(_staged_path(instant, action))
+    """Take away what an unfinished write has staged, its commit and its files: neither can be published any more."""
+    storage = table.storage
+    storage.delete(_staged_path(instant, action))
+    storage.delete_many([rel for rel in storage.walk_files(marker_folder(instant)) if is_staged(rel)])
 
 
 def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
@@ -89,21 +150,13 @@ def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
         table.storage.write_new(rel, data)
     except FileExistsError:
         raise InstantConflictError(
-            f"{table.storage.path(rel)} exists already: another writer took instant {instant.time}; roll it back or "
+            f"{table.storage.where(rel)} exists already: another writer took instant {instant.time}; roll it back or "
             "take a later instant"
         ) from None
 
 
 def _staged_path(instant: str, action: str) -> str:
     return f"{TEMP_FOLDER}/.{instant}.{action}.staged"
-
-
-def _stage(storage: Storage, rel: str, data: bytes) -> None:
-    storage.make_folder(TEMP_FOLDER)
-    with open(storage.path(rel), "wb") as f:
-        f.write(data)
-        f.flush()
-        os.fsync(f.fileno())
 
 
 def _gone(table: HoodieTable, instant: str) -> str:

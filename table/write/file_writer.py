@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.errors import ForeignCommitError
+from tagstream.table.errors import MissingSliceError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import RECORD_KEY
@@ -25,7 +25,7 @@ def write_file_group(
     deletes: pa.Table,
     first_row: int = 0,
 ) -> list[WriteStatus]:
-    """Write the rows of one file group and return a status for each file written.
+    """Stage the files of one file group and return a status for each.
 
     ``upserts``: the user columns, ``_hoodie_record_key`` (unique) and ``_is_insert``. ``deletes``:
     ``_hoodie_record_key`` and ``_ordering`` (null: natural order, always deletes). Every row counts: late ones have
@@ -64,14 +64,15 @@ def _check_current(
     upserts: pa.Table,
     deletes: pa.Table,
 ) -> None:
-    """ForeignCommitError when the index believes in a file group that another writer has replaced or removed."""
+    """MissingSliceError when the index believes in a file group that is not there (any more)."""
     if file_slice is not None:
         return
     known = deletes.num_rows > 0 or not pc.all(upserts.column(IS_INSERT)).as_py()
     if known or (partition_path, file_id) in ctx.timeline.replaced:
-        raise ForeignCommitError(
+        raise MissingSliceError(
             f"file group {file_id} of partition {partition_path!r} in {table.base_path} has no slice at {ctx.as_of}, "
-            "but the index has rows in it: another writer replaced it; the index must catch up with the table first"
+            "but the index has rows in it: another writer replaced it, or its files were lost; the index must be brought "
+            "together with the table first"
         )
 
 

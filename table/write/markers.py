@@ -1,21 +1,22 @@
-"""Marker files: an empty file below ``.hoodie/.temp/<instant>/`` for every data file an instant is about to write.
+"""Markers: what tells, below ``.hoodie/.temp/<instant>/``, which data files an instant is about to publish.
 
 A marker is there before its data file, so the files of a write that failed can be found without listing the table.
-Two kinds exist: DIRECT (one empty file a data file; what is written here) and TIMELINE_SERVER_BASED (a few text
-files ``MARKERS<n>`` with one marker a line, beside ``MARKERS.type``); both are read.
+Two kinds exist: DIRECT (one empty file ``<data file>.marker.<kind>`` a data file) and TIMELINE_SERVER_BASED (a few text
+files ``MARKERS<n>`` with one marker a line, beside ``MARKERS.type``). Both are read; the second is written, as two files.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.write_status import FileKind
 
 TEMP_FOLDER = f"{META_FOLDER}/.temp"
 _SUFFIX = re.compile(r"^(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)$")
+_TYPE_FILE = "MARKERS.type"
 _SERVER_FILE = re.compile(r"^MARKERS\d+$")
 
 
@@ -42,14 +43,25 @@ def marker_folder(instant: str) -> str:
     return f"{TEMP_FOLDER}/{instant}"
 
 
-def create_marker(storage: Storage, instant: str, partition_path: str, file_name: str, kind: FileKind) -> None:
-    """Announce a data file; call it before the file is opened."""
-    storage.create_empty(f"{marker_folder(instant)}/{join(partition_path, file_name)}.marker.{kind.value}")
+def begin_markers(storage: Storage, instant: str) -> None:
+    """Say that an instant has markers, none so far; call it before the instant is inflight."""
+    storage.replace(f"{marker_folder(instant)}/{_TYPE_FILE}", b"TIMELINE_SERVER_BASED")
+
+
+def write_markers(storage: Storage, instant: str, markers: Iterable[Marker]) -> None:
+    """Announce all data files of an instant, before the first of them is published."""
+    lines = sorted(f"{marker.path}.marker.{marker.kind.value}\n" for marker in markers)
+    storage.replace(f"{marker_folder(instant)}/MARKERS0", "".join(lines).encode())
 
 
 def has_markers(storage: Storage, instant: str) -> bool:
     """True when the instant's marker folder exists, empty or not."""
     return storage.exists(marker_folder(instant))
+
+
+def begun_markers(storage: Storage, instant: str) -> bool:
+    """True between ``begin_markers`` and ``delete_markers``."""
+    return storage.exists(f"{marker_folder(instant)}/{_TYPE_FILE}")
 
 
 def list_markers(storage: Storage, instant: str) -> list[Marker]:

@@ -20,12 +20,13 @@ from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import base_file_name
-from tagstream.table.file_group.partition_metadata import ensure_partition, join
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
-from tagstream.table.write.data_file import begin_data_file, publish_data_file
+from tagstream.table.write.data_file import begin_data_file
 from tagstream.table.write.write_context import WriteContext
 from tagstream.table.write.write_rows import ORDERING, copied_rows, new_rows
 
@@ -53,30 +54,32 @@ def write_base_file(
     deletes: pa.Table,
     first_row: int,
 ) -> WriteStatus:
-    """Write the file group's base file of this instant: a first one, or the slice's base file merged with the rows."""
+    """Stage the file group's base file of this instant: a first one, or the slice's base file merged with the rows."""
     storage, options = table.storage, ctx.options
     old_path = file_slice.base_path if file_slice else None
     kind = FileKind.MERGE if old_path else FileKind.CREATE
     name = base_file_name(file_id, ctx.write_token, ctx.instant)
     path = join(partition_path, name)
-    ensure_partition(storage, partition_path, ctx.instant)
-    staged = begin_data_file(table, ctx, partition_path, name, kind)
+    staged = begin_data_file(table, ctx, partition_path, name)
     incoming = new_rows(ctx, upserts, partition_path, name, first_row)
     counts = MergeCounts()
-    with BaseFileWriter(
-        staged,
-        ctx.file_schema,
-        ctx.file_avro_json,
-        codec=options.codec,
-        bloom=options.bloom,
-        row_group_bytes=options.row_group_bytes,
-    ) as writer:
-        old = _old_batches(storage.path(old_path), ctx.file_schema) if old_path else iter(())
+    with (
+        storage.open_output(staged) as out,
+        BaseFileWriter(
+            out,
+            storage.where(staged),
+            ctx.file_schema,
+            ctx.file_avro_json,
+            codec=options.codec,
+            bloom=options.bloom,
+            row_group_bytes=options.row_group_bytes,
+        ) as writer,
+    ):
+        old = _old_batches(storage, old_path, ctx.file_schema) if old_path else iter(())
         ordering = table.config.ordering_field if options.compare_ordering else None
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
         size = writer.close().bytes
-    publish_data_file(table, ctx, partition_path, name)
     stat = WriteStat(
         file_id=file_id,
         path=path,
@@ -166,10 +169,11 @@ def _merge_batch(
     return chunks.take(chunks.together([rows, chunks.take(incoming, source)]), order[keep])
 
 
-def _old_batches(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
+def _old_batches(storage: Storage, rel: str, schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group."""
+    path = storage.where(rel)
     try:
-        with open_base_file(path) as file:
+        with open_base_file(storage, rel) as file:
             lost = [name for name in file.schema_arrow.names if name not in schema.names]
             if lost:
                 raise UnsupportedTableError(

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from tagstream.table.errors import TableError
 
-WRITE_PROFILE_VERSION = 1
+WRITE_PROFILE_VERSION = 2
 
 Mode = Literal["process", "replay"]
 
@@ -30,6 +30,8 @@ class WriteProfile:
     driver's clock when the profile was written (epoch milliseconds); nothing in a task reads a clock of its own.
     `manifest` (replay only) maps a group label to the JSON of the delta that the commit on the timeline was made with;
     a group that had none is absent. `generation` and `epoch` say which bootstrap and which catch-up the index is at.
+    `chains` (process only) maps a group label to the beginning of the chain that the group's state must stand at;
+    `chains_whole`: a group that it lacks has no state of this generation yet, else nothing is known of it.
     `partition_depth`: folders from the base path to a partition, None while no commit tells.
     """
 
@@ -47,6 +49,8 @@ class WriteProfile:
     records_per_new_file: int = 122_880
     small_files: dict[str, tuple[SmallFile, ...]] = field(default_factory=dict)
     manifest: dict[int, str] = field(default_factory=dict)
+    chains: dict[int, str] = field(default_factory=dict)
+    chains_whole: bool = False
     partition_depth: int | None = None
 
     def __post_init__(self) -> None:
@@ -74,7 +78,8 @@ class WriteProfile:
         doc: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         doc["version"] = WRITE_PROFILE_VERSION
         doc["small_files"] = {p: [[s.file_id, s.room_records] for s in files] for p, files in self.small_files.items()}
-        doc["manifest"] = {str(label): ref for label, ref in self.manifest.items()}
+        for name in ("manifest", "chains"):
+            doc[name] = {str(label): text for label, text in doc[name].items()}
         return json.dumps(doc, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
     @classmethod
@@ -95,7 +100,8 @@ class WriteProfile:
             doc["small_files"] = {
                 p: tuple(SmallFile(str(i), int(n)) for i, n in files) for p, files in doc["small_files"].items()
             }
-            doc["manifest"] = {int(label): str(ref) for label, ref in doc["manifest"].items()}
+            for name in ("manifest", "chains"):
+                doc[name] = {int(label): str(text) for label, text in doc[name].items()}
             return cls(**doc)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise TableError(f"{source}: write profile has a wrong shape ({e!r}); restore this file") from e

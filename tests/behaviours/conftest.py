@@ -1,15 +1,24 @@
-"""The options that each index needs beside its name."""
+"""The options that each index needs beside its name, and the storages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
 
+from tagstream.table.storage.storage import Storage
+from tests.behaviours import storages as s
 from tests.support.hbase import LOOPBACK, HbaseServer
 
 _numbers = count()
+
+
+@pytest.fixture(params=list(s.IMPLEMENTATIONS))
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """One of every kind, empty."""
+    return s.IMPLEMENTATIONS[request.param](tmp_path)
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ def base_of(path: Path, load: Path, table_type: str) -> Path:
         some = some.append_column("_is_insert", pa.repeat(True, some.num_rows))
         some = some.append_column("_hoodie_record_key", some["id"])
         statuses += write_file_group(table, ctx, part, new_file_id("bench", number), some, none)
+    commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, action, CommitMetadata.build(statuses, {}, avro))
     return path
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from bench import driver_scale
 from bench.inputs.driver_table import SMALL_BYTES, log_block, make_table
 from tagstream.table.file_group.log.reader import scan_log_file
+from tests.support.stored import stored
 
 GROUPS, LOGS, BATCHES = 50, 2, 5
 
@@ -26,7 +27,7 @@ def test_the_simulated_table_has_the_slices_and_commits_asked_for(tmp_path: Path
     assert sum(s.base_file is not None and s.base_file.size == SMALL_BYTES for s in slices) == GROUPS // 5
     assert [i.time for i in view.timeline.completed_writes] == made.instants
     (tmp_path / "x.log").write_bytes(log_block(made.instants[-1]))
-    assert [b.instant for b in scan_log_file(str(tmp_path / "x.log"))] == [made.instants[-1]]
+    assert [b.instant for b in scan_log_file(*stored(tmp_path / "x.log"))] == [made.instants[-1]]
 
 
 def test_every_step_is_measured_and_the_table_stays_as_it_was(tmp_path: Path) -> None:

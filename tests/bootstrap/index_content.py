@@ -21,6 +21,7 @@ from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.store.dictionary import places_of
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.storage.posix import PosixStorage
 
 LABELS = balanced_labels(3, 2)
 NOW_MS = 1_767_225_600_000
@@ -44,13 +45,12 @@ def ordering_type(table: HoodieTable) -> pa.DataType | None:
 def make_layout(folder: Path, table: HoodieTable, *, global_index: bool = True) -> StateLayout:
     """A layout below a folder, for the table's ordering column."""
     return StateLayout(
-        str(folder / "durable"),
+        PosixStorage(str(folder / "durable"), sync=False),
         str(folder / "local"),
         ordering_kind(ordering_type(table)),
         global_index,
         snapshot_every=4,
         lock_wait_s=0.2,
-        durable_fsync=False,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -64,13 +63,13 @@ def test_a_killed_run_goes_on_where_it_stopped(kill_at: int, writer: Writer, tmp
     with pytest.raises(KilledError):
         load(table, layout, progress=kill)
     assert newest_generation(layout) is None
-    written = {p: p.stat().st_mtime_ns for p in Path(layout.generation_dir(1)).rglob("*.*") if p.suffix != ".tmp"}
+    written = {p: p.stat().st_mtime_ns for p in Path(layout.durable.where("gen-1")).rglob("*.*") if p.suffix != ".tmp"}
     report = load(table, layout)
     assert report.resumed == kill_at
     assert live(layout) == rows_of(writer)
     kept = [p for p in written if p.exists()]
     assert [p for p in kept if p.stat().st_mtime_ns != written[p]] == []
-    assert not os.path.exists(os.path.join(layout.generation_dir(1), "scan"))
+    assert not layout.durable.exists("gen-1/scan")
 
 
 PROGRAM = """
@@ -241,7 +240,7 @@ def test_scanned_keys_that_were_damaged_before_the_load_are_not_used(written: Wr
 
     def damage(progress: BootstrapProgress) -> None:
         if progress.stage == "scan" and progress.done == progress.total:
-            for path in Path(layout.generation_dir(1), "scan").glob("*.arrows"):
+            for path in Path(layout.durable.where("gen-1/scan")).glob("*.arrows"):
                 data = bytearray(path.read_bytes())
                 data[len(data) // 2] ^= 1
                 path.write_bytes(data)
@@ -262,7 +261,7 @@ def test_a_scan_that_a_power_cut_took_is_done_again(damage: str, written: Writer
 
     with pytest.raises(KilledError):
         load(table, layout, progress=kill)
-    scan = Path(layout.generation_dir(1), "scan")
+    scan = Path(layout.durable.where("gen-1/scan"))
     victim = sorted(scan.glob("*.json" if "account" in damage else "*.arrows"))[1]
     if damage.startswith("no"):
         victim.unlink()
@@ -285,7 +284,7 @@ def test_a_key_found_twice_is_listed_and_the_newest_slice_wins(written: Writer, 
     assert (found["key"], found["kept"][0], found["kept"][2], [o[0] for o in found["others"]]) == (
         "k5", "p9", newest, ["p2"]
     )  # fmt: skip
-    assert len(list(Path(layout.generation_dir(1)).glob(f"*{TWICE_SUFFIX}"))) == 1
+    assert len(list(Path(layout.durable.where("gen-1")).glob(f"*{TWICE_SUFFIX}"))) == 1
 
 
 def test_key_ranges_bound_the_memory_of_a_load(writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +352,7 @@ def test_a_damaged_start_stops_the_run_that_goes_on(written: Writer, tmp_path: P
 
     with pytest.raises(KilledError):
         load(table, layout, progress=kill)
-    damaged = Path(start_path(layout, 1, LABELS[0]))
+    damaged = Path(layout.durable.where(start_path(layout, 1, LABELS[0])))
     damaged.write_bytes(damaged.read_bytes()[:-3])
     with pytest.raises(StateError, match=damaged.name):
         load(table, layout)

@@ -17,6 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tagstream.state.durable.root import current_root
+from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 from tests.support.compare import Differences, compare
 from tests.support.hudi_rs import read_table
@@ -43,6 +45,11 @@ class Job:
     @property
     def table(self) -> Path:
         return self.folder / "table"
+
+    @property
+    def root(self) -> Path:
+        """Of the checkpoint's query: where Spark's folders and its index are."""
+        return Path(current_root(PosixStorage(str(self.checkpoint))).files.root)
 
     @property
     def checkpoint(self) -> Path:

@@ -17,9 +17,9 @@ CHUNK = 150
 
 def last_commits_entry(job: KafkaJob) -> None:
     """Spark's last commits entry, with the checksum file beside it: the last batch is replayed."""
-    newest = max(int(p.name) for p in (job.checkpoint / "commits").iterdir() if p.name.isdigit())
-    (job.checkpoint / "commits" / str(newest)).unlink()
-    (job.checkpoint / "commits" / f".{newest}.crc").unlink()
+    newest = max(int(p.name) for p in (job.root / "commits").iterdir() if p.name.isdigit())
+    (job.root / "commits" / str(newest)).unlink()
+    (job.root / "commits" / f".{newest}.crc").unlink()
 
 
 def last_commits_entry_and_instant(job: KafkaJob) -> None:

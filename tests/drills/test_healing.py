@@ -88,7 +88,7 @@ def damage(kind: str) -> Callable[[KafkaJob], None]:
     """Every file of a kind cut short, and the local stores gone, so that they are needed."""
 
     def cut(job: KafkaJob) -> None:
-        found = list((job.checkpoint / "tagstream" / "index" / kind).glob("*/*.sst"))
+        found = list((job.root / "tagstream" / "index" / kind).glob("*/*.sst"))
         assert found
         for path in found:
             path.write_bytes(path.read_bytes()[:-9])
@@ -100,8 +100,8 @@ def damage(kind: str) -> Callable[[KafkaJob], None]:
 
 def half(job: KafkaJob) -> None:
     """Spark's half of the checkpoint deleted."""
-    for path in job.checkpoint.iterdir():
-        if path.name not in ("tagstream", "retired"):
+    for path in job.root.iterdir():
+        if path.name not in ("tagstream", "why.txt"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 

@@ -26,6 +26,7 @@ from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_SEQNO, META_COLUMNS, avro_to_arrow, with_meta
 from tagstream.table.timeline.avro_timeline import MAGIC
 from tagstream.table.timeline.instant import Instant, parse_instant
+from tests.support.stored import stored
 
 Fields = dict[str, Any]
 Named = Iterator[tuple[str, Any]]
@@ -179,7 +180,7 @@ def _rows(rows: pa.Table, name: str, words: Words) -> Named:
 
 
 def _log(path: Path, name: str, words: Words, user_avro: str) -> Named:
-    blocks = list(scan_log_file(str(path)))
+    blocks = list(scan_log_file(*stored(path)))
     yield f"{name} blocks", [block.type.name for block in blocks]
     for n, block in enumerate(blocks):
         label = f"{name} block {n}"

@@ -8,7 +8,9 @@ with ANSWER; other lines are chatter.
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -56,8 +58,17 @@ def read(spark: Any, order: dict[str, Any]) -> None:
 
 
 def write(spark: Any, order: dict[str, Any]) -> None:
-    """Rows of Parquet files into a table."""
+    """Rows of Parquet files into a table. `hold`: once Hudi asks for the rows they come only when that file is there."""
     frame = spark.read.parquet(order["rows"])
+    if order.get("hold"):
+        path, schema = order["hold"], frame.schema
+
+        def held(rows: Any) -> Any:
+            while not os.path.exists(path):
+                time.sleep(0.05)
+            return rows
+
+        frame = spark.createDataFrame(frame.rdd.mapPartitions(held), schema)
     frame.write.format("hudi").options(**order["options"]).mode("append").save(order["table"])
 
 

@@ -60,8 +60,18 @@ class HudiSpark:
         self._order(do="read", table=str(table), rows=str(out), options=options)
         return pq.read_table(out)
 
-    def write(self, table: HoodieTable, rows: pa.Table, options: Mapping[str, str], operation: str = "upsert") -> None:
-        """Rows of user columns into a table of ours, as a user of Hudi would, with the table's own settings."""
+    def write(
+        self,
+        table: HoodieTable,
+        rows: pa.Table,
+        options: Mapping[str, str],
+        operation: str = "upsert",
+        hold: Path | None = None,
+    ) -> None:
+        """Rows of user columns into a table of ours, as a user of Hudi would, with the table's own settings.
+
+        ``hold``: the write has begun and waits until this file is there.
+        """
         self._count += 1
         path = self._folder / f"write-{self._count}.parquet"
         pq.write_table(rows, path)
@@ -80,7 +90,8 @@ class HudiSpark:
         }
         if not self.is_0x:
             settings |= {"hoodie.write.auto.upgrade": "false", "hoodie.write.table.version": "6"}
-        self._order(do="write", table=table.base_path, rows=str(path), options={**settings, **options})
+        held = {"hold": str(hold)} if hold is not None else {}
+        self._order(do="write", table=table.base_path, rows=str(path), options={**settings, **options}, **held)
 
     def index(self, name: str) -> dict[str, str]:
         """Options for an index: BLOOM, SIMPLE, or RECORD for the record index in the metadata table."""

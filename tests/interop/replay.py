@@ -31,6 +31,7 @@ from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions
+from tests.support.stored import stored
 
 NOW_MS = 1_798_761_600_000  # 2027
 SIMPLE_ENTRIES = 1000  # of the one table with SIMPLE filters; such a filter does not tell
@@ -106,15 +107,15 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
             options=WriterOptions(bloom=bloom_params(real), inserts_to_base_files=True),
         )
         statuses += write_file_group(ours, context, stat.partition_path, ours_id, step.upserts, step.deletes)
-    commit.reconcile(ours, time, statuses)
+    commit.publish_files(ours, time, statuses)
     commit.complete(ours, time, instant.action, CommitMetadata.build(statuses, {}, avro, metadata.operation))
 
 
 def step_of(real: HoodieTable, stat: WriteStat, instant: str, schema: pa.Schema) -> Step:
     """Upserts and deletes that made the file of this write stat."""
     if parse_log_file_name(stat.file_name) is not None:
-        return _log_step(real.storage.path(stat.path), schema, real.config.ordering_field or "")
-    rows = _rows(real.storage.path(stat.path), schema)
+        return _log_step(real.storage.where(stat.path), schema, real.config.ordering_field or "")
+    rows = _rows(real.storage.where(stat.path), schema)
     written = rows.filter(pc.equal(rows.column(COMMIT_TIME), instant))
     old = _previous(real, stat)
     keys = pq.read_table(old, columns=[RECORD_KEY], partitioning=None).column(0) if old else pa.chunked_array([[""]])
@@ -130,7 +131,7 @@ def _log_step(path: str, schema: pa.Schema, ordering: str) -> Step:
     kind = schema.field(ordering).type
     rows = [with_meta(schema).empty_table()]
     deletes = [pa.schema([(RECORD_KEY, pa.string()), ("_ordering", kind)]).empty_table()]
-    for block in scan_log_file(path):
+    for block in scan_log_file(*stored(path)):
         if block.type is BlockType.DELETE:
             found = block.deletes(kind)
             deletes.append(pa.table({RECORD_KEY: found.keys, "_ordering": found.orderings}))
@@ -151,7 +152,7 @@ def _rows(path: str, schema: pa.Schema) -> pa.Table:
 
 def _previous(real: HoodieTable, stat: WriteStat) -> Path | None:
     """The base file of the slice that the stat names as the one before."""
-    folder = Path(real.storage.path(stat.partition_path))
+    folder = Path(real.storage.where(stat.partition_path))
     return next(folder.glob(f"{stat.file_id}_*_{stat.prev_commit}.parquet"), None)
 
 

@@ -11,6 +11,7 @@ from tagstream.table.file_group.base_file import read_footer, read_keys
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tests.interop.hudi_spark import HudiSpark
+from tests.support.stored import stored
 
 pytestmark = pytest.mark.hudi_jar
 KEYS, PROBES, FPP = 4_000, 200_000, 0.01
@@ -35,9 +36,9 @@ def test_filters_of_real_hudi(hudi: HudiSpark, tmp_path: Path, kind: str, most: 
     }
     hudi.write(table, rows, settings, "insert")
     table = table.reload()
-    paths = [table.storage.path(s.base_path or "") for s in table.view().latest_merged_slices("")]
+    paths = [table.storage.where(s.base_path or "") for s in table.view().latest_merged_slices("")]
     assert len(paths) == 1
-    footer, written = read_footer(paths[0]), read_keys(paths[0])
+    footer, written = read_footer(*stored(paths[0])), read_keys(*stored(paths[0]))
     assert footer.bloom is not None and footer.bloom.kind == kind
     assert sorted(written.to_pylist()) == sorted(keys)
     assert footer.bloom.might_contain(written.combine_chunks()).all()

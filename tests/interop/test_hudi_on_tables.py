@@ -132,19 +132,22 @@ def learn_places(writer: Writer) -> None:
     writer.where = {row["id"]: (row["part"], row["_hoodie_file_name"].split("_")[0]) for row in rows}
 
 
+@pytest.mark.parametrize("crash", ["files", "publish"])
 @pytest.mark.parametrize(("kind", "index"), CONTINUED)
 def test_hudi_rolls_a_failed_write_of_ours_back(
-    hudi: HudiSpark, histories: Callable[[str, str], Writer], tmp_path: Path, kind: str, index: str
+    hudi: HudiSpark, histories: Callable[[str, str], Writer], tmp_path: Path, kind: str, index: str, crash: str
 ) -> None:
+    """It failed when its files were staged, or when they had their names."""
     writer = copy_of(histories(kind, "long"), tmp_path)
     value = ORDERINGS["long"][1]
     live = list(writer.live.values())
     lost = [{**row, "ver": value(LATER), "name": "lost"} for row in live[::2]]
     with pytest.raises(CrashError):
-        writer.write([*lost, event(2_000, 1, value(LATER), "lost")], [live[1]["id"]], crash="files")
+        writer.write([*lost, event(2_000, 1, value(LATER), "lost")], [live[1]["id"]], crash=crash)
     (failed,) = writer.table.timeline().pending_writes
     left = [marker.path for marker in list_markers(writer.table.storage, failed.time)]
-    assert left and all(writer.table.storage.exists(path) for path in left)
+    assert bool(left) == (crash == "publish")
+    assert all(writer.table.storage.exists(path) for path in left)
     check_all(hudi, writer)  # nobody sees it
 
     # Where Hudi's indexes see base files only, a known key of a log would become a second row: new keys then.
@@ -161,6 +164,7 @@ def test_hudi_rolls_a_failed_write_of_ours_back(
     assert timeline.find(failed.time) is None
     assert [i for i in timeline.instants if i.action == ROLLBACK and i.is_completed]
     assert not [path for path in left if path.endswith(".parquet") and writer.table.storage.exists(path)]
+    assert not list(writer.table.storage.walk_files(f".hoodie/.temp/{failed.time}"))
 
     # Its own reader of 0.15 stops at the rollback's block, which it dates after the commit it rolls back for, until a
     # later commit; so there is one more.

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.state.durable.root import current_root
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.bootstrap_only import load_only, open_existing
 from tagstream.streaming.job.job import open_table, stream
@@ -19,6 +20,7 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
+from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 
 
@@ -38,6 +40,20 @@ class Reports(list[BatchReport]):
 
     def loading(self, at: BootstrapProgress) -> None:
         """Shown by the real one."""
+
+
+class Steps(CrashPlan):
+    """Calls a function at each step of the driver; a task gets a plan that does nothing."""
+
+    def __init__(self, at: Callable[[str, int], None]) -> None:
+        super().__init__()
+        object.__setattr__(self, "_at", at)
+
+    def reach(self, point: str, batch_id: int) -> None:
+        self._at(point, batch_id)  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> tuple[type[CrashPlan], tuple[()]]:
+        return CrashPlan, ()
 
 
 @dataclass
@@ -61,6 +77,11 @@ class StreamCase:
     @property
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
+
+    @property
+    def root(self) -> Path:
+        """Of the checkpoint's query."""
+        return Path(current_root(PosixStorage(str(self.checkpoint))).files.root)
 
     @property
     def source(self) -> Path:
@@ -90,14 +111,23 @@ class StreamCase:
             out += ["--hoodie-conf", f"{key}={value}"]
         return out
 
-    def run(self, *more: str, on_batch: Callable[[BatchReport], None] = lambda _: None) -> list[BatchReport]:
-        """Take what the source has; the reports of the batches. ``on_batch`` is called after each."""
+    def run(
+        self,
+        *more: str,
+        on_batch: Callable[[BatchReport], None] = lambda _: None,
+        at: Callable[[str, int], None] | None = None,
+    ) -> list[BatchReport]:
+        """Take what the source has; the reports of the batches.
+
+        ``on_batch`` is called after each, ``at`` in the driver at each step of each (name of the step, batch).
+        """
         options = load_options(self.arguments(*more))
         check_source(options)
         reports = Reports(on_batch)
         now = lambda: time.time_ns() // 1_000_000  # noqa: E731
         table = open_table(options, now())
-        stream(self.spark, options, table, reports, StopFlag(), CrashPlan(), now)  # type: ignore[arg-type]
+        crash = CrashPlan() if at is None else Steps(at)
+        stream(self.spark, options, table, reports, StopFlag(), crash, now)  # type: ignore[arg-type]
         return list(reports)
 
     def bootstrap(self, *more: str, **conf: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +15,14 @@ from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.errors import CheckpointError
 from tagstream.table.errors import ConfigError, LeaseLostError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.storage.storage import Storage
+from tagstream.table.services.rollback import rollback
+from tagstream.table.storage.opening import open_storage
 from tagstream.table.timeline import lease
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write import commit as protocol
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
+from tests.support.foreign_writer import ForeignWriter
 from tests.support.hudi_rs import read_table
 
 pytestmark = pytest.mark.spark
@@ -85,7 +89,7 @@ def test_a_checkpoint_of_another_query(tmp_path: Path, spark: SparkSession) -> N
 
 
 def test_a_second_writer_is_told_who_the_first_is(case: StreamCase) -> None:
-    storage = Storage.open(str(case.table))
+    storage = open_storage(str(case.table))
     owner = lease.LeaseOwner("other-host", "boot", 4711, 1, "stream orders")
     held = lease.acquire(storage, owner, 2**50, 60_000)
     with pytest.raises(LeaseLostError, match=r"process 4711 on other-host \(stream orders\)"):
@@ -94,14 +98,61 @@ def test_a_second_writer_is_told_who_the_first_is(case: StreamCase) -> None:
     assert len(case.run()) == 1
 
 
-def test_leftovers_of_a_dead_writer_are_rolled_back(case: StreamCase) -> None:
+def begin(case: StreamCase, instant: str, extra: dict[str, str]) -> list[Path]:
+    """A pending write; the files it has on the timeline."""
     table = HoodieTable.open(str(case.table))
-    protocol.request(table, "20990101000000000", "commit")
-    protocol.inflight(table, "20990101000000000", "commit")
+    protocol.request(table, instant, "commit")
+    protocol.inflight(table, instant, "commit", CommitMetadata(extra=extra))
+    return list((case.table / ".hoodie").glob(f"{instant}*"))
+
+
+@pytest.mark.parametrize("whose", ["a run of this project", "a writer that has been silent for long"])
+def test_leftovers_of_a_dead_writer_are_rolled_back(case: StreamCase, whose: str) -> None:
+    own = whose.startswith("a run")
+    files = begin(case, "20990101000000000", {protocol.WRITER_KEY: "{}"} if own else {})
+    for path in [] if own else files:
+        os.utime(path, (1, 1))
     (report,) = case.run()
     assert report.instant is not None
     assert report.instant > "20990101000000000"
     assert not list((case.table / ".hoodie").glob("20990101000000000*"))
+
+
+def test_the_write_of_a_live_writer_is_waited_for_also_at_the_start(
+    case: StreamCase, caplog: pytest.LogCaptureFixture
+) -> None:
+    table, instant = HoodieTable.open(str(case.table)), "20990101000000000"
+    begin(case, instant, {})
+    metadata = CommitMetadata.build([], {}, json.dumps(ev.AVRO_SCHEMA))
+    timer = threading.Timer(1.0, lambda: protocol.complete(table, instant, "commit", metadata))
+    timer.start()
+    with caplog.at_level("WARNING", "tagstream"):
+        (report,) = case.run()
+    timer.join()
+    assert any("another writer is at work" in r.message for r in caplog.records)
+    assert report.instant is not None
+    assert report.instant > instant
+    assert (case.table / ".hoodie" / f"{instant}.commit").exists()
+
+
+def test_a_commit_whose_files_another_writer_rolled_back_is_read_again(case: StreamCase) -> None:
+    assert len(case.run()) == 1
+    table = HoodieTable.open(str(case.table))
+    last = instants(case)[-1]
+    completed = case.table / ".hoodie" / f"{last}.commit"
+    content = completed.read_bytes()
+    completed.unlink()
+    begin_again = [completed.with_name(f"{last}.commit.requested"), completed.with_name(f"{last}.inflight")]
+    assert all(path.exists() for path in begin_again)
+    rollback(table, last, str(int(instants(case)[-1]) + 10**6))
+    completed.write_bytes(content)  # completed while the other writer was deleting its files
+    expected = sorted(read_table(case.table).column("id").to_pylist())
+    reports = case.run()
+    assert sum(r.records for r in reports) == 300  # files are all read again
+    assert not completed.exists()
+    assert len(read_table(case.table).column("id").to_pylist()) >= len(expected)
+    oracle = ev.oracle(ev.generate(300, ev.Mix(keys=40), seed=8))
+    assert sorted(read_table(case.table).column("id").to_pylist()) == sorted(e.key for e in oracle.values())
 
 
 def test_a_new_column_comes_in_and_a_changed_one_does_not(case: StreamCase) -> None:
@@ -119,6 +170,16 @@ def test_a_new_column_comes_in_and_a_changed_one_does_not(case: StreamCase) -> N
     case.schema = {**ev.AVRO_SCHEMA, "fields": narrowed}
     with pytest.raises(ConfigError, match="column 'amount' is float, in the table it is double"):
         case.run()
-    case.schema = {**ev.AVRO_SCHEMA, "fields": fields[:-1]}
-    with pytest.raises(ConfigError, match="lacks the table's column 'note'"):
+    case.schema = {**ev.AVRO_SCHEMA, "fields": [f for f in fields if f["name"] != "id"]}
+    with pytest.raises(ConfigError, match="'id' is no column"):
         case.run()
+
+
+def test_a_column_that_only_the_table_has_stays(case: StreamCase, caplog: pytest.LogCaptureFixture) -> None:
+    ForeignWriter(case.table, note=True).upsert([ev.Event("theirs", "p0", 1, name="x")])
+    with caplog.at_level("WARNING", "tagstream"):
+        case.run()
+    assert sum("columns that" in r.message and "(note)" in r.message for r in caplog.records) == 1
+    rows = {r["id"]: r for r in read_table(case.table).to_pylist()}
+    assert rows["theirs"]["note"] == "x"
+    assert {r["note"] for k, r in rows.items() if k != "theirs"} == {None}

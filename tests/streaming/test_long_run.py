@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.state.layout import StateLayout
+from tagstream.table.storage.posix import PosixStorage
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare
@@ -24,7 +25,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_the_index_stays_small_and_can_be_restored(tmp_path: Path, spark: SparkSession) -> None:
-    batches = StateLayout("", "").snapshot_every + 6
+    batches = StateLayout(PosixStorage(""), "").snapshot_every + 6
     events = list(ev.generate((batches + 2) * PER_FILE, ev.Mix(keys=25), seed=13))
     case = StreamCase(tmp_path, spark, "MERGE_ON_READ", {"index.key.groups": "2"})
     ev.write_files(events[: batches * PER_FILE], case.source, PER_FILE)

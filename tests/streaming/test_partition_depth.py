@@ -11,7 +11,7 @@ from tagstream.streaming.errors import BadRecordsError
 from tagstream.table.file_group.partition_metadata import list_partitions
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.opening import open_storage
 from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_bad_records import quarantined
@@ -44,7 +44,7 @@ def test_a_partition_inside_another_is_quarantined(tmp_path: Path, spark: SparkS
         case.run()
     rows = read_snapshot(HoodieTable.open(str(case.table)))
     assert sorted(rows["id"].to_pylist()) == sorted(e.key for e in good)
-    assert list_partitions(Storage.open(str(case.table))) == ["__HIVE_DEFAULT_PARTITION__", "a", "b", "c"]
+    assert list_partitions(open_storage(str(case.table))) == ["__HIVE_DEFAULT_PARTITION__", "a", "b", "c"]
 
 
 def test_dates_with_slashes_go_on_working(tmp_path: Path, spark: SparkSession) -> None:
@@ -66,6 +66,6 @@ def test_a_first_batch_of_several_depths_keeps_that_of_most(
     (report,) = case.run("--commit-on-errors")
     assert (report.batch_id, report.inserts, report.quarantined) == (0, 2, 2)
     assert "paths of different depth: '2026' (1 deep, 1 records), 'x/y' (2 deep, 1 records)" in caplog.text
-    assert list_partitions(Storage.open(str(case.table))) == ["2026/01/05", "2026/01/06"]
+    assert list_partitions(open_storage(str(case.table))) == ["2026/01/05", "2026/01/06"]
     assert not (case.table / "x").exists() or not any(p.is_file() for p in (case.table / "x").rglob("*"))
     is_oracles(case, [ev.Event("k0-1", "2026/01/05", 1, name="x"), ev.Event("k0-2", "2026/01/06", 1, name="x")])

@@ -1,18 +1,29 @@
-"""Another writer of the table: knows nothing of streams or indexes, reads where a key is and writes through table/."""
+"""Another writer of the table: knows nothing of streams or indexes, reads where a key is and writes through table/.
+
+A commit can be held: the table has been read and the files written, and nobody sees it complete until ``complete`` is
+called; or it can be late: not even its requested file is there until then, as of a writer that began in the last moment.
+
+"""
 
 from __future__ import annotations
 
+import io
+import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import fastavro
 import pyarrow as pa
 
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
 from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
 from tagstream.table.write.file_writer import write_file_group
@@ -20,16 +31,65 @@ from tagstream.table.write.write_context import WriteContext
 from tests.support import events as ev
 
 AVRO = avro_json(ev.AVRO_SCHEMA)
+_STRINGS = {"type": "array", "items": "string"}
+_SLICE = {
+    "type": "record",
+    "name": "HoodieSliceInfo",
+    "fields": [
+        {"name": "dataFilePath", "type": ["null", "string"]},
+        {"name": "deltaFilePaths", "type": _STRINGS},
+        {"name": "fileId", "type": "string"},
+        {"name": "partitionPath", "type": "string"},
+    ],
+}
+_GROUPS = {
+    "type": "record",
+    "name": "Group",
+    "fields": [{"name": "slices", "type": {"type": "array", "items": _SLICE}}],
+}
+_CLUSTERING = {
+    "type": "record",
+    "name": "HoodieRequestedReplaceMetadata",
+    "fields": [
+        {"name": "operationType", "type": "string"},
+        {
+            "name": "clusteringPlan",
+            "type": {
+                "type": "record",
+                "name": "HoodieClusteringPlan",
+                "fields": [{"name": "inputGroups", "type": {"type": "array", "items": _GROUPS}}],
+            },
+        },
+    ],
+}
+
+
+class HeldCommit:
+    """A commit that is not completed yet."""
+
+    def __init__(self, instant: str, complete: Callable[[], None]) -> None:
+        self.instant = instant
+        self.complete = complete
 
 
 class ForeignWriter:
-    """Commits to the table at ``path``; each method is one commit and returns its instant."""
+    """Commits to the table at ``path``; each method is one commit and returns its instant.
 
-    def __init__(self, path: Path) -> None:
+    ``note``: the writer's schema has a column more, which gets the events' names.
+    """
+
+    def __init__(self, path: Path, *, note: bool = False) -> None:
         self._path = str(path)
+        added = [{"name": "note", "type": ["null", "string"], "default": None}] if note else []
+        self._avro = avro_json({**ev.AVRO_SCHEMA, "fields": [*ev.AVRO_SCHEMA["fields"], *added]})
+        self._note = note
 
     def upsert(self, events: Iterable[ev.Event], instant: str | None = None) -> str:
         """Write the rows, moves and deletes of the events as they are, whatever their ordering values."""
+        return _done(self.hold_upsert(events, instant))
+
+    def hold_upsert(self, events: Iterable[ev.Event], instant: str | None = None, *, late: bool = False) -> HeldCommit:
+        """The same, not completed."""
         table, where = self._look()
         rows: dict[tuple[str, str], list[tuple[ev.Event, bool]]] = defaultdict(list)
         deletes: dict[tuple[str, str], list[ev.Event]] = defaultdict(list)
@@ -43,21 +103,29 @@ class ForeignWriter:
             same = known is not None and known[0] == event.partition
             target = known if same and known is not None else (event.partition, self._group(event.partition))
             rows[target].append((event, not same))
-        return self._commit(table, rows, deletes, instant=instant)
+        return self._hold(table, rows, deletes, instant=instant, late=late)
 
     def insert_overwrite(self, partition: str, events: Sequence[ev.Event]) -> str:
         """Replace all file groups of a partition by one that holds the events (none: delete the partition)."""
         table, _ = self._look()
         old = [s.file_id for s in table.view().latest_merged_slices(partition)]
         rows = {(partition, self._group(partition)): [(e, True) for e in events]} if events else {}
-        return self._commit(table, rows, {}, replaced={partition: tuple(old)})
+        return _done(self._hold(table, rows, {}, replaced={partition: tuple(old)}, operation="INSERT_OVERWRITE"))
 
     def cluster(self, partition: str) -> str:
         """Rewrite all rows of a partition into one new file group."""
+        return _done(self.hold_cluster(partition))
+
+    def hold_cluster(self, partition: str, *, late: bool = False) -> HeldCommit:
+        """The same, not completed: its plan is on the timeline, unless it is ``late``."""
         table, _ = self._look()
+        slices = table.view().latest_merged_slices(partition)
         found = read_snapshot(table, partitions=[partition]).to_pylist()
         events = [ev.Event(r["id"], r["part"], r["ts"], False, r["name"], r["amount"]) for r in found]
-        return self.insert_overwrite(partition, events)
+        rows = {(partition, self._group(partition)): [(e, True) for e in events]}
+        replaced = {partition: tuple(s.file_id for s in slices)}
+        plan = _clustering_plan(slices)
+        return self._hold(table, rows, {}, replaced=replaced, operation="CLUSTER", plan=plan, late=late)
 
     def _look(self) -> tuple[HoodieTable, dict[str, tuple[str, str]]]:
         table = HoodieTable.open(self._path)
@@ -74,27 +142,62 @@ class ForeignWriter:
         newest = HoodieTable.open(self._path).timeline().newest or "20200101000000000"
         return str(int(newest) + 1)
 
-    def _commit(
+    def _row(self, event: ev.Event) -> dict[str, Any]:
+        return event.row() | ({"note": event.name} if self._note else {})
+
+    def _hold(
         self,
         table: HoodieTable,
-        rows: dict[tuple[str, str], list[tuple[ev.Event, bool]]],
-        deletes: dict[tuple[str, str], list[ev.Event]],
+        rows: Mapping[tuple[str, str], list[tuple[ev.Event, bool]]],
+        deletes: Mapping[tuple[str, str], list[ev.Event]],
         *,
         replaced: dict[str, tuple[str, ...]] | None = None,
+        operation: str = "UPSERT",
         instant: str | None = None,
-    ) -> str:
+        plan: bytes | None = None,
+        late: bool = False,
+    ) -> HeldCommit:
         timeline = table.timeline()
-        instant = instant or self._next()
         action = "replacecommit" if replaced else "deltacommit" if table.config.is_merge_on_read else "commit"
-        protocol.request(table, instant, action)
-        protocol.inflight(table, instant, action)
-        schema = avro_to_arrow(AVRO)
+        held = instant or self._next()
+
+        def begin(at: str) -> list[WriteStatus]:
+            if plan is not None:
+                name = Instant(at, action, State.REQUESTED).file_name()
+                table.storage.write_new(f"{table.config.timeline_folder}/{name}", plan)
+            else:
+                protocol.request(table, at, action)
+            protocol.inflight(table, at, action)
+            written = self._write(table, timeline, at, action, rows, deletes)
+            protocol.publish_files(table, at, written)  # other writers' files are in the table while it is pending
+            return written
+
+        def complete() -> None:
+            at = self._next() if late and instant is None else held
+            written = statuses if statuses is not None else begin(at)
+            built = CommitMetadata.build(written, {}, self._avro, operation)
+            metadata = CommitMetadata(built.stats, built.extra, operation, replaced=replaced or {})
+            protocol.complete(table, at, action, metadata)
+
+        statuses = None if late else begin(held)
+        return HeldCommit(held, complete)
+
+    def _write(
+        self,
+        table: HoodieTable,
+        timeline: Any,
+        instant: str,
+        action: str,
+        rows: Mapping[tuple[str, str], list[tuple[ev.Event, bool]]],
+        deletes: Mapping[tuple[str, str], list[ev.Event]],
+    ) -> list[WriteStatus]:
+        schema = avro_to_arrow(self._avro)
         statuses: list[WriteStatus] = []
         for number, group in enumerate(sorted(rows.keys() | deletes.keys())):
             ctx = WriteContext(
-                instant, action, number, f"{number}-7-7", schema, AVRO, timeline.newest_completed, timeline
+                instant, action, number, f"{number}-7-7", schema, self._avro, timeline.newest_completed, timeline
             )
-            upserts = pa.Table.from_pylist([e.row() for e, _ in rows.get(group, [])], schema)
+            upserts = pa.Table.from_pylist([self._row(e) for e, _ in rows.get(group, [])], schema)
             upserts = upserts.append_column(
                 RECORD_KEY, pa.array([e.key for e, _ in rows.get(group, [])], pa.string())
             ).append_column("_is_insert", pa.array([new for _, new in rows.get(group, [])], pa.bool_()))
@@ -104,8 +207,25 @@ class ForeignWriter:
                 "_ordering": pa.array([e.ordering for e in gone], pa.int64()),
             })  # fmt: skip
             statuses += write_file_group(table, ctx, *group, upserts, dead)
-        operation = "INSERT_OVERWRITE" if replaced else "UPSERT"
-        built = CommitMetadata.build(statuses, {}, AVRO, operation)
-        metadata = CommitMetadata(built.stats, built.extra, operation, replaced=replaced or {})
-        protocol.complete(table, instant, action, metadata)
-        return instant
+        return statuses
+
+
+def _done(held: HeldCommit) -> str:
+    held.complete()
+    return held.instant
+
+
+def _clustering_plan(slices: Sequence[FileSlice]) -> bytes:
+    found = [
+        {
+            "dataFilePath": s.base_path,
+            "deltaFilePaths": list(s.log_paths),
+            "fileId": s.file_id,
+            "partitionPath": s.partition_path,
+        }
+        for s in slices
+    ]
+    buffer = io.BytesIO()
+    record = {"operationType": "CLUSTER", "clusteringPlan": {"inputGroups": [{"slices": found}]}}
+    fastavro.writer(buffer, fastavro.parse_schema(json.loads(json.dumps(_CLUSTERING))), [record])
+    return buffer.getvalue()

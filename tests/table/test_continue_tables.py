@@ -96,6 +96,7 @@ def write_on(table: HoodieTable, before: pa.Table) -> dict[Any, dict[str, Any]]:
         live |= by_key(pa.concat_tables([changed, new]))
         for row in deleted.to_pylist():
             del live[row["_hoodie_partition_path"], row["_hoodie_record_key"]]
+    commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, action, CommitMetadata.build(statuses, {}, avro))
     assert len({s.stat.path for s in statuses}) == len(statuses)
     return live

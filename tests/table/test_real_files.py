@@ -24,6 +24,7 @@ from tagstream.table.file_group.names import parse_base_file_name, parse_log_fil
 from tagstream.table.schema import schema
 from tagstream.table.schema.conform import conform
 from tests.support import paths
+from tests.support.stored import stored
 
 TABLES = sorted(paths.TABLES.glob("*.tar.gz"))
 ROW_BLOCKS = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA)
@@ -64,7 +65,7 @@ def test_footers_are_rebuilt_from_the_keys(folder: Path, tmp_path: Path) -> None
             continue
         found += 1
         entries = pq.read_metadata(path).metadata
-        footer, keys = read_footer(str(path)), read_keys(str(path)).combine_chunks()
+        footer, keys = read_footer(*stored(path)), read_keys(*stored(path)).combine_chunks()
         assert footer.bloom is not None and footer.bloom.might_contain(keys).all()
         params = params_of(entries[BLOOM_KEY], footer.bloom.kind)
         builder = BloomBuilder(params)
@@ -83,7 +84,7 @@ def rewrite(path: Path, target: Path, params: BloomParams) -> None:
     avro = entries[AVRO_SCHEMA_KEY].decode()
     arrow = schema.avro_to_arrow(avro, keep_meta=True)
     rows = conform(pq.read_table(path, partitioning=None), arrow, str(path))
-    with BaseFileWriter(str(target), arrow, avro, bloom=params) as writer:
+    with target.open("wb") as out, BaseFileWriter(out, str(target), arrow, avro, bloom=params) as writer:
         writer.append(rows)
         writer.close()
     assert pq.read_metadata(target).metadata == entries
@@ -95,7 +96,7 @@ def test_schema_texts_are_rebuilt(folder: Path) -> None:
     for path in data_files(folder):
         if parse_base_file_name(path.name) is None:
             continue
-        text = read_footer(str(path)).avro_schema
+        text = read_footer(*stored(path)).avro_schema
         if text is not None:
             record = schema.arrow_to_avro(schema.avro_to_arrow(text), folder.name)
             assert schema.avro_json(schema.with_meta_avro(record)) == text
@@ -106,7 +107,7 @@ def test_every_log_block_is_read(folder: Path) -> None:
     for path in data_files(folder):
         if parse_log_file_name(path.name) is None:
             continue
-        for block in scan_log_file(str(path)):
+        for block in scan_log_file(*stored(path)):
             found[block.type.name] += 1
             if block.type is BlockType.DELETE:
                 deletes = block.deletes()

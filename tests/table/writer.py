@@ -16,10 +16,12 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.services.rollback import rollback
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.timeline.write_status import FileKind, WriteStatus
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.markers import list_markers
 from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 SCHEMA = pa.schema([
@@ -79,7 +81,7 @@ class Writer:
     ) -> str:
         """One commit: upserts with new and known keys, moves among them, and deletes of known keys.
 
-        ``crash``: one of request, inflight, files, complete: raises CrashError after that step and keeps the oracle.
+        ``crash``: one of request, inflight, files (staged), publish: raises CrashError after that step and keeps the oracle.
         """
         table, timeline = self.table, self.table.timeline()
         where, live = dict(self.where), dict(self.live)
@@ -110,10 +112,21 @@ class Writer:
         if crash == "files":
             raise CrashError
         statuses = [WriteStatus.from_json(status.to_json()) for status in statuses]
-        commit.reconcile(table, instant, statuses)
+        commit.publish_files(table, instant, statuses)
+        if crash == "publish":
+            raise CrashError
         commit.complete(table, instant, self.action, CommitMetadata.build(statuses, {}, avro))
         self.where, self.live = where, live
         return instant
+
+    def as_hudi_left_it(self) -> None:
+        """The pending write as Hudi or an earlier version of this program leaves one: direct markers, nothing staged."""
+        (failed,) = self.table.timeline().pending_writes
+        storage, markers = self.table.storage, list_markers(self.table.storage, failed.time)
+        storage.replace(f".hoodie/{failed.file_name()}", CommitMetadata().to_bytes())
+        storage.delete_tree(f".hoodie/.temp/{failed.time}")
+        for marker in markers:
+            direct_marker(storage, failed.time, marker.path, marker.kind)
 
     def rollback_pending(self) -> None:
         """Roll back every pending write, as a new run does at its start."""
@@ -141,6 +154,11 @@ class Writer:
         """The same writer with other file options from here on."""
         self.options = replace(self.options, **changes)
         return self
+
+
+def direct_marker(storage: Storage, instant: str, path: str, kind: FileKind) -> None:
+    """Announce a data file as Hudi's tasks do, and earlier versions of this program did."""
+    storage.write_new(f".hoodie/.temp/{instant}/{path}.marker.{kind.value}", b"")
 
 
 def delete_rows(gone: Sequence[tuple[str, Any]], ordering_type: pa.DataType = INT64) -> pa.Table:

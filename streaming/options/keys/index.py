@@ -87,8 +87,9 @@ INDEX_KEYS = (
     ConfigKey(
         "index.local.dir",
         Kind.PATH,
-        "Executor-local folder of the key groups' RocksDB; a cache that may be deleted.",
-        default_note="`<spark.local.dir>/tagstream/<table hash>/<query id>`",
+        "Executor-local folder of the key groups' RocksDB; a cache that may be deleted. What is made there can be read and "
+        "written by the job's user only, and is refused when it can be by others.",
+        default_note="`<spark.local.dir>/tagstream-<user id>/<table hash>/<checkpoint hash>`",
         section=_INDEX,
     ),
     ConfigKey(

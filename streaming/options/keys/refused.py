@@ -131,7 +131,10 @@ IGNORED_KEYS = (
     _ignored("hoodie.parquet.page.size", "pages are 1 MiB"),
     _ignored("hoodie.parquet.dictionary.enabled", "dictionary encoding is on"),
     _ignored("hoodie.embed.timeline.server", "the writer reads the timeline itself"),
-    _ignored("hoodie.write.markers.type", "markers are files (DIRECT), which every Hudi writer can roll back"),
+    _ignored(
+        "hoodie.write.markers.type",
+        "the driver writes all markers, in the timeline server's form; every Hudi writer can roll them back",
+    ),
     _ignored("hoodie.auto.commit", "the commit belongs to the batch"),
     _ignored("hoodie.datasource.write.streaming.retry.count", "a batch that fails ends the job; start it again"),
     _ignored("hoodie.datasource.write.streaming.retry.interval.ms", "a batch that fails ends the job; start it again"),

@@ -13,15 +13,18 @@ from tagstream.table.file_group.log.delete_block import DeleteRecords
 from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
 from tagstream.table.file_group.parquet_options import writer_options
 from tagstream.table.schema.conform import conform
+from tagstream.table.storage.storage import Storage
 
 
 @dataclass(frozen=True)
 class LogBlock:
     """A block's kind, header (by the names of HeaderKey) and place; a CORRUPT one has no header.
 
-    ``offset`` is that of the block's magic, ``content_offset`` and ``content_length`` tell where its content lies.
+    ``path`` is relative to the table, ``offset`` that of the block's magic; ``content_offset`` and ``content_length`` tell
+    where its content lies.
     """
 
+    storage: Storage
     path: str
     type: BlockType
     offset: int
@@ -47,13 +50,11 @@ class LogBlock:
     @property
     def where(self) -> str:
         """The block's place, for messages."""
-        return f"{self.type.name} block at byte {self.offset} of {self.path}"
+        return f"{self.type.name} block at byte {self.offset} of {self.storage.where(self.path)}"
 
     def content(self) -> bytes:
         """The content's bytes."""
-        with open(self.path, "rb") as file:
-            file.seek(self.content_offset)
-            data = file.read(self.content_length)
+        data = self.storage.read_range(self.path, self.content_offset, self.content_length)
         if len(data) != self.content_length:
             raise CorruptFileError(f"{self.where} became shorter while it was read; read the table again")
         return data

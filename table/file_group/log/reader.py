@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
-from typing import BinaryIO
+
+import pyarrow as pa
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.log.block import LogBlock
 from tagstream.table.file_group.log.format import I32, I64, MAGIC, SMALLEST_SIZE, VERSION, BlockType, decode_header
+from tagstream.table.storage.storage import Storage
 
 _HEAD_CHUNK = 64 * 1024
 _SCAN_CHUNK = 1024 * 1024
 
 
-def scan_log_file(path: str) -> Iterator[LogBlock]:
+def scan_log_file(storage: Storage, rel: str) -> Iterator[LogBlock]:
     """Blocks of a log file in file order.
 
     A block that is damaged is yielded as one CORRUPT block that ends before the next magic (or at the end of the
     file); scanning goes on behind it. Damaged means: its size leads past the end of the file, the size repeated at
     its end differs, or no magic follows. Raises CorruptFileError when the file does not begin with a block.
     """
-    with open(path, "rb") as file:
-        end = os.fstat(file.fileno()).st_size
+    with storage.open_input(rel) as file:
+        end = file.size()
         offset = 0
         # fewer bytes than a magic are the end of the file, also for Hudi's reader
         while offset + len(MAGIC) <= end:
             if _read(file, offset, len(MAGIC)) != MAGIC:
-                raise CorruptFileError(f"{path} is no log file: no block begins at byte {offset}; restore the file")
+                raise CorruptFileError(
+                    f"{storage.where(rel)} is no log file: no block begins at byte {offset}; restore the file"
+                )
             start = offset + len(MAGIC)
             size = _intact_size(file, start, end)
             if size is None:
                 offset = _next_magic(file, start, end)
-                yield LogBlock(path, BlockType.CORRUPT, start - len(MAGIC), start, offset - start)
+                yield LogBlock(storage, rel, BlockType.CORRUPT, start - len(MAGIC), start, offset - start)
                 continue
-            yield _read_block(file, path, start - len(MAGIC), size)
+            yield _read_block(file, storage, rel, start - len(MAGIC), size)
             offset = start + I64.size + size
 
 
-def _intact_size(file: BinaryIO, start: int, end: int) -> int | None:
+def _intact_size(file: pa.NativeFile, start: int, end: int) -> int | None:
     """Size of the block whose size field is at ``start``; None when it is damaged."""
     if start + I64.size > end:
         return None
@@ -54,9 +57,9 @@ def _intact_size(file: BinaryIO, start: int, end: int) -> int | None:
     return size if len(following) < len(MAGIC) or following == MAGIC else None
 
 
-def _read_block(file: BinaryIO, path: str, offset: int, size: int) -> LogBlock:
+def _read_block(file: pa.NativeFile, storage: Storage, rel: str, offset: int, size: int) -> LogBlock:
     start = offset + len(MAGIC) + I64.size
-    where = f"the block at byte {offset} of {path}"
+    where = f"the block at byte {offset} of {storage.where(rel)}"
     try:
         data = _read(file, start, min(size, _HEAD_CHUNK))
         try:
@@ -78,10 +81,10 @@ def _read_block(file: BinaryIO, path: str, offset: int, size: int) -> LogBlock:
     content = start + used + I64.size
     if length < 0 or content + length > start + size:
         raise CorruptFileError(f"{where} has a content of {length} bytes, more than the block; restore the file")
-    return LogBlock(path, BlockType(kind), offset, content, length, header)
+    return LogBlock(storage, rel, BlockType(kind), offset, content, length, header)
 
 
-def _next_magic(file: BinaryIO, start: int, end: int) -> int:
+def _next_magic(file: pa.NativeFile, start: int, end: int) -> int:
     """Offset of the first magic at or behind ``start``, else the end of the file."""
     offset = start
     while offset < end:
@@ -93,6 +96,6 @@ def _next_magic(file: BinaryIO, start: int, end: int) -> int:
     return end
 
 
-def _read(file: BinaryIO, offset: int, length: int) -> bytes:
-    file.seek(offset)
-    return file.read(length)
+def _read(file: pa.NativeFile, offset: int, length: int) -> bytes:
+    data: bytes = file.read_at(length, offset)
+    return data

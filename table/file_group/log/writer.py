@@ -1,29 +1,23 @@
-"""Write log files: whole blocks, in a new file that is durable when the call returns."""
+"""Write log files: whole blocks, in a new file."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
-from tagstream.table.errors import TableError
 from tagstream.table.file_group.log.format import ROLLBACK_COMMAND, BlockType, HeaderKey, encode_block
+from tagstream.table.storage.storage import Storage
 
 
-def write_log_file(path: str, blocks: Iterable[bytes]) -> int:
-    """Write the blocks into a file that must not exist yet; returns its size in bytes.
+def write_log_file(storage: Storage, rel: str, blocks: Iterable[bytes]) -> int:
+    """Write the blocks into a file of a name that nobody else uses; returns its size in bytes.
 
     Blocks are taken one by one, so a generator keeps one in memory. Other writers' log files are never appended to.
     """
-    try:
-        file = open(path, "xb")  # noqa: SIM115 -- closed by the with block below
-    except FileExistsError as error:
-        raise TableError(f"log file {path} exists already; take the next version or another write token") from error
-    with file:
+    size = 0
+    with storage.open_output(rel) as out:
         for block in blocks:
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-        return file.tell()
+            size += out.write(block)
+    return size
 
 
 def rollback_block(instant: str, target: str) -> bytes:

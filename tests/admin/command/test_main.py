@@ -11,6 +11,7 @@ import pytest
 
 from tagstream.admin.command.main import main
 from tagstream.state.durable.meta import open_or_create_meta
+from tagstream.table.storage.posix import PosixStorage
 from tests.admin.running import run_json
 from tests.support.paths import ROOT
 from tests.table.reference import unpack
@@ -87,7 +88,7 @@ def empty_checkpoint(folder: Path) -> Path:
     """A checkpoint before its first batch."""
     sizes = {"shuffle_partitions": 2, "key_groups": 4}
     given = {**sizes, "stream_id": "s", "ordering": "int64", "global_index": True}
-    open_or_create_meta(str(folder / "c"), **given, table_name="t", table_path="/t")  # type: ignore[arg-type]
+    open_or_create_meta(PosixStorage(str(folder / "c")), **given, table_name="t", table_path="/t")  # type: ignore[arg-type]
     return folder / "c"
 
 

@@ -17,6 +17,7 @@ from tagstream.state.durable.meta import TABLE_INDEX, open_or_create_meta
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.storage.posix import PosixStorage
 from tests.admin.running import run, run_json, state_of
 from tests.admin.stream import copied, deleted_keys, streamed
 from tests.streaming.stream_case import StreamCase
@@ -129,7 +130,7 @@ def change_rows(case: StreamCase, change: Callable[[str, pa.Table], pa.Table]) -
     view = table.view()
     for partition in view.partitions():
         for found in view.latest_merged_slices(partition):
-            path = table.storage.path(found.base_path or "")
+            path = table.storage.where(found.base_path or "")
             before = pq.read_table(path)
             after = change(partition, before)
             if after is not before:
@@ -215,7 +216,7 @@ def test_a_checkpoint_whose_stream_asks_the_table_holds_no_index(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_or_create_meta(
-        str(tmp_path), shuffle_partitions=2, key_groups=4, stream_id="s", ordering="int64", global_index=True,
+        PosixStorage(str(tmp_path)), shuffle_partitions=2, key_groups=4, stream_id="s", ordering="int64", global_index=True,
         index=TABLE_INDEX, table_name="t", table_path="/t",
     )  # fmt: skip
     for command in (["index", "stats"], ["index", "get", "k"]):

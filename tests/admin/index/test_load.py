@@ -18,6 +18,7 @@ from tagstream.state.durable.view import open_view
 from tagstream.state.key_group import balanced_labels, key_group
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.table.storage.posix import PosixStorage
 
 LABELS = balanced_labels(5, 2)
 PLACES = [("p0", "f0-0"), ("p1", "f1-0"), ("", "f2-0")]
@@ -60,7 +61,7 @@ def content(layout: StateLayout) -> dict[int, list[tuple[Any, ...]]]:
 
 
 def make_layout(folder: Path, kind: OrderingKind, global_index: bool) -> StateLayout:
-    return StateLayout(str(folder / "durable"), str(folder / "local"), kind, global_index, durable_fsync=False)
+    return StateLayout(PosixStorage(str(folder / "durable"), sync=False), str(folder / "local"), kind, global_index)
 
 
 @pytest.mark.parametrize(("kind", "global_index"), KINDS)

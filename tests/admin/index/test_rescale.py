@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
+import signal
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +16,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.admin.command.main import main
+from tagstream.state.durable.building import begin_building, is_unfinished
+from tagstream.table.storage.opening import OPENERS
+from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.storage.storage import Storage
 from tests.admin.running import run, run_json, state_of
 from tests.admin.stream import copied, deleted_keys, streamed
 from tests.streaming.recovery.test_takeover import is_oracles
@@ -20,6 +27,7 @@ from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
+from tests.support.faulty_storage import CHANGES, Faults, FaultyStorage
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.kafka_broker import KafkaBroker
 
@@ -46,7 +54,7 @@ def arguments(case: StreamCase, to: Path, *more: str) -> list[str]:
 def fails(argv: list[str], to: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """The line of a refusal, after which nothing is there."""
     assert main(argv) == 1
-    assert not to.exists() and not Path(f"{to}.building").exists()
+    assert [*to.rglob("*")] == []
     (line,) = capsys.readouterr().err.splitlines()
     return line
 
@@ -150,12 +158,57 @@ def test_memory_is_that_of_a_key_range(case: StreamCase, tmp_path: Path, monkeyp
 
 
 def test_a_rescale_that_was_killed_leaves_nothing_in_the_way(case: StreamCase, tmp_path: Path) -> None:
-    left = tmp_path / "new.building" / "tagstream"
-    left.mkdir(parents=True)
-    (left / "meta.json").write_text("{")
-    run(*arguments(case, tmp_path / "new"))
-    assert {p.name for p in tmp_path.iterdir()} == {"new"}
-    assert {p.name for p in (tmp_path / "new" / "tagstream").iterdir()} == {"meta.json", "index", "takeover.json"}
+    """Killed at some of its changes of the new checkpoint: it is none until the last, and the next run begins anew."""
+    whole = exported(case.checkpoint, tmp_path / "before.parquet")
+    points = [1, 2, 7, *range(9, 40, 5)]
+    alive = 0
+    for n in points:
+        to = tmp_path / f"new{n}"
+        code = killed_at(n, arguments(case, to), tmp_path / f"faults{n}")
+        if code == 0:
+            alive += 1
+            continue
+        assert code == -signal.SIGKILL
+        unfinished = PosixStorage(str(to))
+        assert is_unfinished(unfinished) or n == 1
+        run("index", "stats", "--checkpoint-dir", to, code=1)
+        run(*arguments(case, to))
+        assert exported(to, tmp_path / f"after{n}.parquet").equals(whole)
+        assert {p.name for p in (to / "tagstream").iterdir()} == {"meta.json", "index", "takeover.json"}
+    assert 0 < alive < len(points), "the points do not reach from the begin to the end"
+
+
+def killed_at(n: int, argv: list[str], faults: Path) -> int:
+    """Exit code of the command in a process of its own, which is killed at change ``n`` of the new checkpoint."""
+    to = argv[argv.index("--to-checkpoint-dir") + 1]
+    process = multiprocessing.get_context("spawn").Process(target=run_killed, args=(n, argv, to, str(faults)))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def run_killed(n: int, argv: list[str], to: str, faults: str) -> None:
+    """In that process."""
+    plain = OPENERS["file"]
+
+    def opened(url: str) -> Storage:
+        storage = plain(url)
+        return FaultyStorage(storage, Faults(faults, kill=n, only=CHANGES)) if storage.root == to else storage
+
+    OPENERS["file"] = opened
+    sys.exit(main(argv))
+
+
+def test_a_stream_on_what_a_killed_rescale_left_begins_anew(case: StreamCase, tmp_path: Path) -> None:
+    mine = copied(case, tmp_path / "job")
+    mine.checkpoint.rename(tmp_path / "old")
+    begin_building(PosixStorage(str(mine.checkpoint)), "a test")
+    shutil.copytree(tmp_path / "old" / "tagstream" / "index", mine.checkpoint / "tagstream" / "index")
+    (mine.checkpoint / "tagstream" / "takeover.json").write_text('{"version": 2, "generation": 1}')
+    ev.write_files(AFTER[:50], mine.source, 150, first=10)
+    mine.run()
+    assert run_json("index", "verify", "--checkpoint-dir", mine.checkpoint, "--target-base-path", mine.table)["equal"]
 
 
 def test_a_folder_that_is_not_empty(case: StreamCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

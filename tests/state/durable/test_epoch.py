@@ -23,12 +23,14 @@ from tagstream.state.durable.epoch import (
 )
 from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef
-from tagstream.state.durable.view import open_view, records_of
+from tagstream.state.durable.view import open_view
 from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
+from tagstream.state.store.records import records_of
 from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.table.storage.posix import PosixStorage
 from tests.state.durable.test_generation import content, make_layout
 from tests.state.tagging import LABEL, Event, make_batch, make_profile, objects
 
@@ -60,10 +62,9 @@ def write_epoch(
         np.array([rows[k][1] or 0 for k in keys], np.int64),
         np.array(flags, np.uint8),
     )
-    if keys:
-        write_side(layout, 0, epoch, LABEL, side, 0)
-    marker = EpochMarker(0, epoch, (f"2026010100000050{epoch}",), touched, removals, 7)
-    return complete_epoch(layout, marker, 0)
+    crcs = {LABEL: write_side(layout, 0, epoch, LABEL, side)} if keys else {}
+    marker = EpochMarker(0, epoch, (f"2026010100000050{epoch}",), touched, removals, 7, crcs)
+    return complete_epoch(layout, marker)
 
 
 def files_of(layout: StateLayout, pointer: bytes) -> dict[str, str]:
@@ -122,7 +123,7 @@ def test_a_key_made_live_twice_is_counted_and_listed(layout: StateLayout) -> Non
     write_epoch(layout, 1, {"d": ("p1", 20), "a": ("p1", 10), "b": ("p1", 10)}, ["p1"], files)
     result = tag_key_group(LABEL, pointer, make_batch([Event("x", "p9", 1)], layout), make_profile(1, epoch=1), layout)
     assert (result.stats["twice"], result.stats["caught_up"]) == (1, 1)
-    (listed,) = Path(layout.epoch_dir(0, 1)).glob("*.twice.jsonl")
+    (listed,) = Path(layout.durable.where(layout.epoch_dir(0, 1))).glob("*.twice.jsonl")
     assert '"key": "d"' in listed.read_text() and files["p3"] in listed.read_text()
 
 
@@ -133,7 +134,7 @@ def test_an_attempt_that_failed_leaves_nothing_behind(layout: StateLayout) -> No
     again = tag(layout, pointer, 1, [Event("y", "p9", 1)], epoch=1)
     found = content(layout, Pointer.from_bytes(again, LABEL))
     assert "x" not in found and found["a"] == ("p1", 11) and found["y"] == ("p9", 1)
-    assert Pointer.from_bytes(first, LABEL).deltas[1] == Pointer.from_bytes(again, LABEL).deltas[1]
+    assert Pointer.from_bytes(first, LABEL).deltas[1].chain == Pointer.from_bytes(again, LABEL).deltas[1].chain
 
 
 def test_a_replay_adopts_the_epochs_too(layout: StateLayout) -> None:
@@ -153,19 +154,19 @@ def test_a_replay_adopts_the_epochs_too(layout: StateLayout) -> None:
 def test_a_view_goes_past_epochs_without_leaving_a_trace(layout: StateLayout, tmp_path: Path) -> None:
     pointer, files = start(layout)
     write_epoch(layout, 1, {"a": ("p1", 11)}, ["p1"], files)
-    before = sorted(Path(layout.durable_dir).rglob("*"))
+    before = sorted(Path(layout.durable.root).rglob("*"))
     scratch = replace(layout, local_dir=str(tmp_path / "scratch"))
     with open_view(scratch, LABEL, Pointer.from_bytes(pointer, LABEL), 1) as store:
         ((keys, records),) = records_of(store, scratch)
     assert dict(zip(keys, records.flags.tolist(), strict=True))[b"\x01b"] == TOMBSTONE
-    assert sorted(Path(layout.durable_dir).rglob("*")) == before
+    assert sorted(Path(layout.durable.root).rglob("*")) == before
 
 
 def test_damage_is_named_and_rows_go_when_every_group_is_past(layout: StateLayout, tmp_path: Path) -> None:
-    manifests = str(tmp_path / "manifests")
+    manifests = PosixStorage(str(tmp_path / "manifests"))
     pointer, files = start(layout)
     write_epoch(layout, 1, {"a": ("p1", 11)}, ["p1"], files)
-    side = Path(side_path(layout, 0, 1, LABEL))
+    side = Path(layout.durable.where(side_path(layout, 0, 1, LABEL)))
     whole = side.read_bytes()
     side.write_bytes(whole[:-3])
     with pytest.raises(IndexDamagedError, match=f"{LABEL}.arrow"):

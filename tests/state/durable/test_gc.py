@@ -15,20 +15,22 @@ from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
+from tests.support.faulty_storage import Faults, FaultyStorage, InjectedError
 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> StateLayout:
-    return StateLayout(str(tmp_path / "index"), str(tmp_path / "local"), snapshot_every=3, durable_fsync=False)
+    return StateLayout(PosixStorage(str(tmp_path / "index"), sync=False), str(tmp_path / "local"), snapshot_every=3)
 
 
 def files(layout: StateLayout) -> set[str]:
-    return {name for _, _, names in os.walk(layout.durable_dir) for name in names}
+    return {name for _, _, names in os.walk(layout.durable.root) for name in names}
 
 
 def test_every_retained_pointer_can_be_restored(layout: StateLayout, tmp_path: Path) -> None:
-    manifests = str(tmp_path / "manifests")
+    manifests = PosixStorage(str(tmp_path / "manifests"))
     pointers: list[bytes | None] = []
     pointer = None
     most = 0
@@ -57,10 +59,11 @@ def test_every_retained_pointer_can_be_restored(layout: StateLayout, tmp_path: P
         most = max(most, len(files(layout)))
     assert most < 120
     assert not any(name.startswith("000000000000-") for name in files(layout))
-    assert len(os.listdir(manifests)) == 6  # in the long time without a record one more, the group's newest
+    assert len(manifests.names("")) == 6  # in the long time without a record one more, the group's newest
 
 
 def test_old_temporary_files_go_and_young_ones_stay(layout: StateLayout, tmp_path: Path) -> None:
+    manifests = PosixStorage(str(tmp_path / "manifests"))
     pointer = None
     for batch_id in range(4):
         result = tag_key_group(
@@ -68,23 +71,23 @@ def test_old_temporary_files_go_and_young_ones_stay(layout: StateLayout, tmp_pat
         )
         assert result.delta
         pointer = result.pointer
-        BatchManifest("q", batch_id, 1, {LABEL: result.delta}).write(str(tmp_path / "manifests"))
-    old, young = (Path(layout.deltas_dir(LABEL), f".tmp-{b:012d}-host-1-0") for b in (1, 9))
+        BatchManifest("q", batch_id, 1, {LABEL: result.delta}).write(manifests)
+    old, young = (Path(layout.durable.where(layout.deltas_dir(LABEL)), f".tmp-{b:012d}-host-1-0") for b in (1, 9))
     for path in (old, young):
         path.touch()
-    collect_garbage(layout, [LABEL], 3, str(tmp_path / "manifests"))
+    collect_garbage(layout, [LABEL], 3, manifests)
     assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_group_without_a_committed_change_keeps_everything(layout: StateLayout) -> None:
     tag_key_group(LABEL, None, make_batch([Event("k", "p", 1)], layout), make_profile(0), layout)
     before = files(layout)
-    assert collect_garbage(layout, [LABEL], 50, layout.durable_dir) == 0
+    assert collect_garbage(layout, [LABEL], 50, layout.durable) == 0
     assert files(layout) == before
 
 
 def test_the_manifest_of_a_driver_that_was_succeeded_counts_for_nothing(tmp_path: Path) -> None:
-    folder = str(tmp_path)
+    folder = PosixStorage(str(tmp_path))
     name = BatchManifest("q", 4, 10, {1: "b"}).write(folder)
     BatchManifest("q", 4, 9, {1: "a"}).write(folder)
     BatchManifest("q", 3, 9, {1: "c"}).write(folder)
@@ -92,16 +95,23 @@ def test_the_manifest_of_a_driver_that_was_succeeded_counts_for_nothing(tmp_path
 
 
 def test_later_run_replaces_the_manifest_of_a_failed_one(tmp_path: Path) -> None:
-    folder = str(tmp_path)
+    folder = PosixStorage(str(tmp_path))
     BatchManifest("q", 4, 1, {1: "a"}).write(folder)
     name = BatchManifest("q", 4, 2, {1: "b"}).write(folder)
-    assert os.listdir(folder) == [name]
-    assert BatchManifest.read(str(tmp_path / name)) == BatchManifest("q", 4, 2, {1: "b"})
+    assert folder.names("") == (name,)
+    assert BatchManifest.read(folder, name) == BatchManifest("q", 4, 2, {1: "b"})
 
 
 @pytest.mark.parametrize("text", ["junk", "[]", '{"version":7}', '{"version":1}'])
 def test_damaged_manifest_is_named(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(text)
+    (tmp_path / "x.json").write_text(text)
     with pytest.raises(StateError, match=r"x\.json"):
-        BatchManifest.read(str(path))
+        BatchManifest.read(PosixStorage(str(tmp_path)), "x.json")
+
+
+def test_a_manifest_that_cannot_be_read_for_a_moment_is_not_damaged(tmp_path: Path) -> None:
+    """Damage makes the index be loaded anew, which a store that does not answer is no reason for."""
+    storage = PosixStorage(str(tmp_path / "m"), sync=False)
+    name = BatchManifest("q", 4, 1, {1: "a"}).write(storage)
+    with pytest.raises(InjectedError):
+        BatchManifest.read(FaultyStorage(storage, Faults(str(tmp_path / "faults"), fail=1)), name)

@@ -36,6 +36,7 @@ from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.store.dictionary import places_of
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
+from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile, objects
 
 PLACES = LoadPlaces([("p0", "f0"), ("p1", "f1"), ("p2", "f2")], np.array([30, 10, 20], np.int64))
@@ -56,7 +57,7 @@ def layout(tmp_path: Path) -> StateLayout:
 
 
 def make_layout(folder: Path) -> StateLayout:
-    return StateLayout(str(folder / "durable"), str(folder / "local"), snapshot_every=4, durable_fsync=False)
+    return StateLayout(PosixStorage(str(folder / "durable"), sync=False), str(folder / "local"), snapshot_every=4)
 
 
 def run_of(rows: Sequence[Row]) -> KeyRun:
@@ -76,7 +77,7 @@ def load(
     start = bulk_load(layout, LABEL, generation, batch_id, 0, PLACES, map(run_of, runs), twice.extend)
     if finish:
         marker = GenerationMarker(generation, "20260101000000000", start.live, start.tombstones, {LABEL: 0})
-        complete_generation(layout, marker, batch_id)
+        complete_generation(layout, marker)
     return start, twice
 
 
@@ -203,23 +204,23 @@ def test_an_unfinished_generation_is_refused(layout: StateLayout) -> None:
         tag_key_group(LABEL, None, make_batch([Event("a", "p0", 2)], layout), make_profile(0, generation=1), layout)
     assert newest_generation(layout) is None
     with pytest.raises(StateError, match="lacks key group 4"):
-        complete_generation(layout, GenerationMarker(1, None, 0, 0, {LABEL: 0, 4: 0}), 0)
+        complete_generation(layout, GenerationMarker(1, None, 0, 0, {LABEL: 0, 4: 0}))
 
 
 @pytest.mark.parametrize("victim", ["marker", "start", "start removed", "other start", "snapshot"])
 def test_damage_is_named(layout: StateLayout, victim: str) -> None:
     start, _ = load(layout, [Row("a", 0, 1)])
     if victim == "other start":
-        elsewhere = replace(layout, durable_dir=layout.durable_dir + "2")
+        elsewhere = replace(layout, durable=PosixStorage(layout.durable.root + "2"))
         load(elsewhere, [Row("a", 1, 1)])
-        path = start_path(layout, 1, LABEL)
-        shutil.copyfile(start_path(elsewhere, 1, LABEL), path)
+        path = layout.durable.where(start_path(layout, 1, LABEL))
+        shutil.copyfile(elsewhere.durable.where(start_path(elsewhere, 1, LABEL)), path)
     elif victim == "snapshot":
         names = [f.stored for f in snapshot_files(layout, LABEL, start.snapshot) if f.stored.endswith(".sst")]
-        path = os.path.join(layout.snapshots_dir(LABEL), names[0])
+        path = layout.durable.where(f"{layout.snapshots_dir(LABEL)}/{names[0]}")
         flip(path)
     else:
-        path = marker_path(layout, 1) if victim == "marker" else start_path(layout, 1, LABEL)
+        path = layout.durable.where(marker_path(layout, 1) if victim == "marker" else start_path(layout, 1, LABEL))
         flip(path) if victim != "start removed" else os.unlink(path)
     with pytest.raises(StateError, match=os.path.basename(path)):
         tag_key_group(LABEL, None, make_batch([Event("a", "p0", 2)], layout), make_profile(0, generation=1), layout)
@@ -239,7 +240,7 @@ def test_another_attempt_of_the_same_load_is_the_same_start(layout: StateLayout)
 
 
 def test_garbage_collection_keeps_what_a_generation_starts_from(layout: StateLayout, tmp_path: Path) -> None:
-    manifests = str(tmp_path / "manifests")
+    manifests = PosixStorage(str(tmp_path / "manifests"))
     load(layout, [Row("a", 0, 1)], batch_id=0)
     result = tag_key_group(
         LABEL, None, make_batch([Event("b", "p1", 1)], layout), make_profile(0, generation=1), layout

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from tagstream.state.durable.meta import meta_path, open_or_create_meta, read_meta
+from tagstream.state.durable.meta import META_FILE, open_or_create_meta, read_meta
 from tagstream.state.errors import StateError
+from tagstream.table.storage.posix import PosixStorage
+from tests.support.faulty_storage import Faults, FaultyStorage, InjectedError
 
 GIVEN: dict[str, Any] = {
     "shuffle_partitions": 2,
@@ -23,26 +25,30 @@ GIVEN: dict[str, Any] = {
 }
 
 
+def at(folder: Path) -> PosixStorage:
+    return PosixStorage(str(folder))
+
+
 def test_made_once_then_read(tmp_path: Path) -> None:
-    made = open_or_create_meta(str(tmp_path), **GIVEN)
+    made = open_or_create_meta(at(tmp_path), **GIVEN)
     assert len(made.labels) == made.key_groups == 8
-    assert open_or_create_meta(str(tmp_path), **GIVEN) == made == read_meta(str(tmp_path))
+    assert open_or_create_meta(at(tmp_path), **GIVEN) == made == read_meta(at(tmp_path))
 
 
 def test_a_stream_names_a_checkpoint_that_has_no_name_yet(tmp_path: Path) -> None:
-    made = open_or_create_meta(str(tmp_path), **GIVEN | {"stream_id": ""})
+    made = open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": ""})
     assert made.stream_id == ""
-    named = open_or_create_meta(str(tmp_path), **GIVEN | {"stream_id": "orders"})
-    assert named == replace(made, stream_id="orders") == read_meta(str(tmp_path))
-    assert open_or_create_meta(str(tmp_path), **GIVEN | {"stream_id": ""}) == named
+    named = open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": "orders"})
+    assert named == replace(made, stream_id="orders") == read_meta(at(tmp_path))
+    assert open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": ""}) == named
     with pytest.raises(StateError, match="fixes stream_id as 'orders'"):
-        open_or_create_meta(str(tmp_path), **GIVEN | {"stream_id": "others"})
+        open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": "others"})
     assert [p.name for p in (tmp_path / "tagstream").iterdir()] == ["meta.json"]
 
 
 def test_defaults_of_another_machine_give_way(tmp_path: Path) -> None:
-    made = open_or_create_meta(str(tmp_path), **GIVEN)
-    assert open_or_create_meta(str(tmp_path), **GIVEN | {"shuffle_partitions": 16, "key_groups": 64}) == made
+    made = open_or_create_meta(at(tmp_path), **GIVEN)
+    assert open_or_create_meta(at(tmp_path), **GIVEN | {"shuffle_partitions": 16, "key_groups": 64}) == made
 
 
 @pytest.mark.parametrize(
@@ -56,30 +62,30 @@ def test_defaults_of_another_machine_give_way(tmp_path: Path) -> None:
     ],
 )
 def test_contradiction_is_refused_by_name(tmp_path: Path, change: dict[str, Any], explicit: list[str]) -> None:
-    open_or_create_meta(str(tmp_path), **GIVEN)
+    open_or_create_meta(at(tmp_path), **GIVEN)
     with pytest.raises(StateError, match=next(iter(change))):
-        open_or_create_meta(str(tmp_path), **GIVEN | change, explicit=explicit)
+        open_or_create_meta(at(tmp_path), **GIVEN | change, explicit=explicit)
 
 
 def test_a_file_of_version_1_takes_the_table_over(tmp_path: Path) -> None:
-    made = open_or_create_meta(str(tmp_path), **GIVEN)
-    path = Path(meta_path(str(tmp_path)))
+    made = open_or_create_meta(at(tmp_path), **GIVEN)
+    path = tmp_path / META_FILE
     doc = json.loads(path.read_text())
     assert (doc["version"], doc.pop("table")) == (
         2,
         {"name": "flights", "path": "/data/flights", "checkpoint": str(tmp_path)},
     )
     path.write_text(json.dumps({**doc, "version": 1}))
-    assert read_meta(str(tmp_path)) == replace(made, table=None)
-    assert open_or_create_meta(str(tmp_path), **GIVEN) == made == read_meta(str(tmp_path))
+    assert read_meta(at(tmp_path)) == replace(made, table=None)
+    assert open_or_create_meta(at(tmp_path), **GIVEN) == made == read_meta(at(tmp_path))
     assert json.loads(path.read_text())["version"] == 2
 
 
 def test_the_table_it_is_given_now_is_noted(tmp_path: Path) -> None:
-    open_or_create_meta(str(tmp_path), **GIVEN)
-    moved = open_or_create_meta(str(tmp_path), **GIVEN | {"table_path": "/elsewhere/flights"})
+    open_or_create_meta(at(tmp_path), **GIVEN)
+    moved = open_or_create_meta(at(tmp_path), **GIVEN | {"table_path": "/elsewhere/flights"})
     assert moved.table is not None and moved.table.path == "/elsewhere/flights"
-    assert read_meta(str(tmp_path)) == moved
+    assert read_meta(at(tmp_path)) == moved
 
 
 @pytest.mark.parametrize(
@@ -87,8 +93,19 @@ def test_the_table_it_is_given_now_is_noted(tmp_path: Path) -> None:
     ["", "[]", '{"version":3,"record_format":1}', '{"version":1}', '{"version":2,"record_format":1,"labels":[]}'],
 )
 def test_damaged_or_newer_file_is_named(tmp_path: Path, text: str) -> None:
-    path = Path(meta_path(str(tmp_path)))
+    path = tmp_path / META_FILE
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(StateError, match=r"meta\.json"):
-        open_or_create_meta(str(tmp_path), **GIVEN)
+        open_or_create_meta(at(tmp_path), **GIVEN)
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_not_damaged(tmp_path: Path) -> None:
+    open_or_create_meta(at(tmp_path / "c"), **GIVEN)
+    with pytest.raises(InjectedError):
+        read_meta(FaultyStorage(at(tmp_path / "c"), Faults(str(tmp_path / "faults"), fail=1)))
+
+
+def test_a_start_meets_its_own_file_after_a_lost_answer(tmp_path: Path) -> None:
+    faults = Faults(str(tmp_path / "faults"), repeat=1, only=("write_new",))
+    assert open_or_create_meta(FaultyStorage(at(tmp_path / "c"), faults), **GIVEN).key_groups == 8

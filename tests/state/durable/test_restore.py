@@ -19,13 +19,14 @@ from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> StateLayout:
     return StateLayout(
-        str(tmp_path / "durable"), str(tmp_path / "local"), snapshot_every=4, lock_wait_s=0.2, durable_fsync=False
+        PosixStorage(str(tmp_path / "durable"), sync=False), str(tmp_path / "local"), snapshot_every=4, lock_wait_s=0.2
     )
 
 
@@ -57,7 +58,7 @@ def test_rebuilt_store_equals_the_grown_one(layout: StateLayout) -> None:
         shutil.rmtree(layout.local_dir)
         assert content(layout, pointer) == grown
         shutil.rmtree(layout.local_dir)
-        shutil.rmtree(layout.durable_dir)
+        shutil.rmtree(layout.durable.root)
 
 
 def test_pointer_stays_small(layout: StateLayout) -> None:
@@ -125,7 +126,7 @@ def test_damaged_durable_file_is_named(layout: StateLayout, kind: str, harm: Cal
     at = Pointer.from_bytes(pointer, LABEL)
     assert at.snapshot
     name = at.deltas[0].file if kind == "deltas" else at.snapshot.file
-    path = Path(layout.durable_dir, kind, str(LABEL), name)
+    path = Path(layout.durable.root, kind, str(LABEL), name)
     harm(path)
     shutil.rmtree(layout.local_dir)
     with pytest.raises(StateError, match=f"key group {LABEL} .*{name}"):
@@ -135,7 +136,7 @@ def test_damaged_durable_file_is_named(layout: StateLayout, kind: str, harm: Cal
 @pytest.mark.parametrize("harm", [truncate, flip, Path.unlink], ids=["truncated", "changed", "removed"])
 def test_damaged_snapshot_data_is_named(layout: StateLayout, harm: Callable[[Path], None]) -> None:
     pointer = run(layout, range(7))
-    path = next(Path(layout.snapshots_dir(LABEL)).glob("*.sst"))
+    path = next(Path(layout.durable.where(layout.snapshots_dir(LABEL))).glob("*.sst"))
     harm(path)
     shutil.rmtree(layout.local_dir)
     with pytest.raises(StateError, match=f"key group {LABEL} .*{path.name}"):
@@ -160,7 +161,7 @@ def test_damaged_delta_of_an_earlier_attempt_is_not_adopted(layout: StateLayout)
     batch, profile = make_batch(events_of(2), layout), make_profile(2)
     first = tag_key_group(LABEL, pointer, batch, profile, layout)
     assert first.delta
-    path = Path(layout.deltas_dir(LABEL), DeltaRef.from_json(first.delta).delta.file)
+    path = Path(layout.durable.where(layout.deltas_dir(LABEL)), DeltaRef.from_json(first.delta).delta.file)
     truncate(path)
     again = tag_key_group(LABEL, pointer, batch, profile, layout)
     assert again.delta
@@ -180,7 +181,7 @@ def test_replay_adopts_the_commits_delta_and_emits_nothing(layout: StateLayout) 
         assert (len(result), result.pointer, result.delta) == (0, committed.pointer, committed.delta)
         unchanged = tag_key_group(LABEL, pointer, batch, make_profile(last, mode="replay"), layout)
         assert (len(unchanged), unchanged.pointer, unchanged.delta) == (0, pointer, None)
-        shutil.rmtree(layout.durable_dir)
+        shutil.rmtree(layout.durable.root)
 
 
 def test_replay_on_a_state_the_commit_was_not_made_from_is_refused(layout: StateLayout) -> None:
@@ -231,7 +232,7 @@ def test_second_snapshot_copies_only_new_sorted_files(layout: StateLayout) -> No
     with store:
         first = take_snapshot(store, layout, LABEL, 2, at.chain, None)
         second = take_snapshot(store, layout, LABEL, 3, at.chain, first)
-    names = sorted(path.name for path in Path(layout.snapshots_dir(LABEL)).glob("*.sst"))
+    names = [name for name in layout.durable.names(layout.snapshots_dir(LABEL)) if name.endswith(".sst")]
     assert names
     assert all(name.startswith("000000000002-") for name in names)
     assert {f.stored for f in snapshot_files(layout, LABEL, second)} >= set(names)

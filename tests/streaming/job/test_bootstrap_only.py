@@ -19,6 +19,7 @@ from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.generation import read_marker
+from tagstream.state.durable.root import INDEX
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.errors import StopRequested
@@ -28,6 +29,7 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.posix import PosixStorage
 from tests.drills.stream_job import DEADLINE_S
 from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase
@@ -62,7 +64,7 @@ def events_of() -> list[ev.Event]:
 
 def loaded(case: StreamCase) -> list[BootstrapReport]:
     """Reports of the generations in the checkpoint, in order."""
-    layout = StateLayout(str(case.checkpoint / "tagstream" / "index"), "")
+    layout = StateLayout(PosixStorage(str(case.checkpoint)).below(INDEX), "")
     markers = [read_marker(layout, generation) for generation in range(1, 5)]
     return [BootstrapReport.from_dict(marker.report) for marker in markers if marker is not None]
 
@@ -156,7 +158,7 @@ def test_a_table_that_has_changed_is_caught_up_with(case: StreamCase) -> None:
     foreign_commit(case, "29990101000000000")
     case.bootstrap()
     assert len(loaded(case)) == 1
-    layout = StateLayout(str(case.checkpoint / "tagstream" / "index"), "")
+    layout = StateLayout(PosixStorage(str(case.checkpoint)).below(INDEX), "")
     assert [e.instants for e in complete_epochs(layout, 1)] == [("29990101000000000",)]
     case.run()
     is_oracles(case, events_of())

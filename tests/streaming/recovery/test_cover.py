@@ -132,15 +132,16 @@ def test_another_writer_commits_while_a_batch_is_written(
     foreign = [ev.Event("mid-batch", "p-mid", 1, name="mid", amount=3.0)]
     from tagstream.streaming.commit import sink as module
 
-    real = module.protocol.reconcile
+    real = module.protocol.publish_files
     done: list[str] = []
 
-    def reconcile(*args: object) -> list[str]:
+    def publish_files(*args: object) -> None:
         if not done:
-            done.append(between.writer.upsert(foreign))
-        return real(*args)  # type: ignore[arg-type]
+            done.append("begun")  # the other writer comes this way, too
+            between.writer.upsert(foreign)
+        real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module.protocol, "reconcile", reconcile)
+    monkeypatch.setattr(module.protocol, "publish_files", publish_files)
     reports = between.go_on(foreign)
     assert len(done) == 1
     assert len({r.batch_id for r in reports}) == len(reports)
@@ -174,7 +175,11 @@ def test_a_table_restored_to_an_earlier_state(
     reports = case.run()
     assert sum(r.records for r in reports) == 200
     is_oracles(case, events)
-    assert (case.checkpoint / "retired" / "1" / "why.txt").read_text().startswith(f"table {case.table} no longer has")
+    why = (case.root / "why.txt").read_text()
+    assert why.startswith(
+        f"This query goes on from the one in {case.checkpoint}, which was retired: table {case.table} no"
+    )
+    assert case.root == case.checkpoint / "tagstream" / "roots" / "1"
     assert case.run() == []
 
 
@@ -184,7 +189,7 @@ def test_a_table_restored_in_mid_run(tmp_path: Path, spark: SparkSession) -> Non
     ev.write_files(events, case.source, 100)
 
     def restore(report: BatchReport) -> None:
-        if report.batch_id == 1 and not (case.checkpoint / "retired").exists():
+        if report.batch_id == 1 and case.root == case.checkpoint:
             (case.table / ".hoodie" / f"{report.instant}.commit").unlink()
 
     reports = case.run(on_batch=restore)
@@ -202,7 +207,7 @@ def test_a_rolled_back_commit_of_another_writer(tmp_path: Path, spark: SparkSess
     between.go_on([], [ev.Event("undone", "p-y", 2, name="y", amount=1.0), *between.rest])
     takeover = json.loads((between.case.checkpoint / "tagstream" / "takeover.json").read_text())
     assert takeover["generation"] == 1
-    assert not (between.case.checkpoint / "retired").exists()
+    assert between.case.root == between.case.checkpoint
 
 
 def test_an_older_copy_of_the_checkpoint(tmp_path: Path, spark: SparkSession) -> None:
@@ -225,7 +230,27 @@ def test_half_a_checkpoint_is_put_aside(tmp_path: Path, spark: SparkSession) -> 
         if path.name != "tagstream":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     between.go_on([])
-    assert (between.case.checkpoint / "retired" / "1" / "tagstream" / "manifests").is_dir()
+    assert between.case.root != between.case.checkpoint
+    assert (between.case.root / "tagstream" / "manifests").is_dir()
+
+
+@pytest.mark.parametrize("moved", [0, 2, 8, 11])
+def test_a_retiring_that_an_earlier_version_began_is_finished(tmp_path: Path, spark: SparkSession, moved: int) -> None:
+    """It wrote a mark, moved the query's files one by one, wrote why and removed the mark."""
+    between = Between(tmp_path, spark, "MERGE_ON_READ")
+    checkpoint = between.case.checkpoint
+    names = ["metadata", ".metadata.crc", "offsets", "commits", "state", "sources"]
+    names += [f"tagstream/{name}" for name in ("takeover.json", "index", "manifests", "profiles", "quarantine")]
+    (checkpoint / "tagstream" / "retiring.json").write_text(json.dumps({"number": 1, "why": "so it was found"}))
+    (checkpoint / "retired" / "1" / "tagstream").mkdir(parents=True)
+    for name in names[:moved]:
+        if (checkpoint / name).exists():
+            (checkpoint / name).rename(checkpoint / "retired" / "1" / name)
+    between.go_on([])
+    assert between.case.root == checkpoint / "tagstream" / "roots" / "1"
+    assert "so it was found" in (between.case.root / "why.txt").read_text()
+    assert not (checkpoint / "tagstream" / "retiring.json").exists()
+    assert between.case.run() == []
 
 
 @pytest.mark.parametrize("what", ["deltas", "snapshots", "manifests", "epoch"])

@@ -16,6 +16,7 @@ from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag.located import located_schema, located_table
 from tagstream.streaming.write.write import WRITE_STATUS, WriteSpec, write_files
 from tagstream.table.schema.schema import arrow_to_avro
+from tagstream.table.storage.opening import open_storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit
@@ -44,7 +45,7 @@ def write_commit(writer: Writer, rows: pa.Table) -> list[WriteStatus]:
     table, instant = writer.table, writer.instant()
     avro = json.dumps(arrow_to_avro(SCHEMA, table.config.name))
     spec = WriteSpec(
-        base_path=table.base_path,
+        storage=table.storage,
         instant=instant,
         action=writer.action,
         as_of=table.timeline().newest_completed,
@@ -53,7 +54,7 @@ def write_commit(writer: Writer, rows: pa.Table) -> list[WriteStatus]:
         avro_json=avro,
         options=writer.options,
         decode=DecodeSpec.of(table, avro, avro, global_index=True, files=False),
-        quarantine_dir=str(Path(table.base_path).parent / "quarantine"),
+        quarantine=open_storage(str(Path(table.base_path).parent / "quarantine")),
         topic="t",
         crash=CrashPlan(),
     )
@@ -61,7 +62,7 @@ def write_commit(writer: Writer, rows: pa.Table) -> list[WriteStatus]:
     commit.inflight(table, instant, writer.action)
     told = write_files(spec, rows, partition=0, attempt=1)
     statuses = [WriteStatus.from_json(text) for kind, text in told if kind == WRITE_STATUS]
-    commit.reconcile(table, instant, statuses)
+    commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, writer.action, CommitMetadata.build(statuses, {}, avro))
     return statuses
 

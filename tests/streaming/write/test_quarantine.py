@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.streaming.write.quarantine import write_quarantine
+from tagstream.table.storage.posix import PosixStorage
 
 KAFKA = {"topic": "orders", "partition": 3, "offset": 42, "reason": "not JSON", "key": None, "value": b"\xff{"}
 FILE = {"path": "file:///a b.jsonl", "offset": 7, "reason": "field ä is null", "key": b"", "value": b"{}"}
@@ -20,7 +21,7 @@ def lines(path: str) -> list[dict[str, object]]:
 
 
 def test_a_line_has_place_reason_and_the_very_bytes(tmp_path: Path) -> None:
-    path = write_quarantine(str(tmp_path), 12, 3, [KAFKA, FILE])
+    path = write_quarantine(PosixStorage(str(tmp_path)), 12, 3, [KAFKA, FILE])
     assert Path(path).relative_to(tmp_path).as_posix() == "batch=00000000000000000012/part-00003.jsonl"
     first, second = lines(path)
     assert first == {
@@ -31,13 +32,13 @@ def test_a_line_has_place_reason_and_the_very_bytes(tmp_path: Path) -> None:
 
 
 def test_a_replay_writes_the_same_file_again(tmp_path: Path) -> None:
-    first = write_quarantine(str(tmp_path), 1, 0, [KAFKA, FILE])
-    assert write_quarantine(str(tmp_path), 1, 0, [KAFKA]) == first
+    first = write_quarantine(PosixStorage(str(tmp_path)), 1, 0, [KAFKA, FILE])
+    assert write_quarantine(PosixStorage(str(tmp_path)), 1, 0, [KAFKA]) == first
     assert len(lines(first)) == 1
     assert os.listdir(os.path.dirname(first)) == ["part-00000.jsonl"]
 
 
 def test_a_failure_leaves_no_half_file(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
-        write_quarantine(str(tmp_path), 1, 0, [KAFKA, {"topic": "t"}])
+        write_quarantine(PosixStorage(str(tmp_path)), 1, 0, [KAFKA, {"topic": "t"}])
     assert os.listdir(tmp_path / "batch=00000000000000000001") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def table(tmp_path: Path) -> HoodieTable:
 def touch(table: HoodieTable, *names: str) -> None:
     ensure_partition(table.storage, "p", "20260101000000000")
     for name in names:
-        table.storage.create_empty(f"p/{name}" if not name.startswith("/") else f".hoodie{name}")
+        table.storage.write_new(f"p/{name}" if not name.startswith("/") else f".hoodie{name}", b"")
 
 
 def test_log_versions_are_numbers_and_failed_ones_count(table: HoodieTable) -> None:
@@ -72,7 +73,7 @@ def test_partitions_are_folders_with_a_metafile(table: HoodieTable) -> None:
     storage: Storage = table.storage
     for partition in ("a", "a/b", "2024/01/02"):
         ensure_partition(storage, partition, "20260101000000000")
-    storage.make_folder("empty")
+    os.makedirs(storage.where("empty"))
     assert list_partitions(storage) == ["2024/01/02", "a", "a/b"]
     ensure_partition(storage, "a", "20270101000000000")
     metafile = parse(storage.read("2024/01/02/.hoodie_partition_metadata"))

@@ -20,10 +20,20 @@ from tagstream.table.meta_client.table_config import (
     default_key_generator,
 )
 from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.storage.posix import PosixStorage
 from tests.support.hudi_rs import read_table
 from tests.table.reference import NAMES, expected, unpack
 
 CONFIG = TableConfig("t", COPY_ON_WRITE, ("id",), ("part",), ("ver",))
+
+
+def test_a_table_stays_in_the_storage_it_was_opened_in(tmp_path: Path) -> None:
+    storage = PosixStorage(str(tmp_path / "t"), sync=False)
+    table = HoodieTable.create(storage, CONFIG, 0)
+    assert HoodieTable.open(storage).storage is storage
+    assert table.reload().storage is storage
+    assert pickle.loads(pickle.dumps(table)).storage == storage  # noqa: S301 (what Spark does with it)
+    assert HoodieTable.open(str(tmp_path / "t")).storage == PosixStorage(str(tmp_path / "t"))
 
 
 def test_create_then_open_gives_the_same_settings(tmp_path: Path) -> None:

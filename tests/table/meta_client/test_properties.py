@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tagstream.table.errors import CorruptFileError, TableNotFoundError
 from tagstream.table.meta_client import properties
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.opening import open_storage
 
 VALID = {"hoodie.table.name": "t", "hoodie.table.checksum": properties.table_checksum("", "t")}
 
@@ -34,7 +34,7 @@ def test_checksum_is_hudis() -> None:
 
 
 def test_reading_says_what_is_wrong(tmp_path: Path) -> None:
-    storage = Storage.open(str(tmp_path))
+    storage = open_storage(str(tmp_path))
     with pytest.raises(TableNotFoundError, match=str(tmp_path)):
         properties.read_properties(storage)
     properties.create_properties(storage, {**VALID, "hoodie.table.checksum": "1"}, 0)
@@ -46,7 +46,7 @@ def test_reading_says_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_update_keeps_the_rest_and_no_backup(tmp_path: Path) -> None:
-    storage = Storage.open(str(tmp_path))
+    storage = open_storage(str(tmp_path))
     properties.create_properties(storage, {**VALID, "a": "1"}, 0)
     assert properties.update_properties(storage, {"b": "2"}, 5)["a"] == "1"
     assert properties.read_properties(storage) == {**VALID, "a": "1", "b": "2"}
@@ -55,7 +55,7 @@ def test_update_keeps_the_rest_and_no_backup(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("main_is_gone", [True, False])
 def test_a_change_that_was_cut_off_is_finished(main_is_gone: bool, tmp_path: Path) -> None:
-    storage = Storage.open(str(tmp_path))
+    storage = open_storage(str(tmp_path))
     properties.create_properties(storage, {**VALID, "a": "1"}, 0)
     storage.write_new(properties.BACKUP_FILE, storage.read(properties.PROPERTIES_FILE))
     if main_is_gone:

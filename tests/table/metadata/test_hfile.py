@@ -19,6 +19,7 @@ from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.hfile_block import FileRange
+from tests.support.stored import stored
 from tests.table.metadata import hfiles
 from tests.table.metadata.hfiles import NAMES, Rows
 from tests.table.reference import NAMES as TABLES
@@ -37,7 +38,7 @@ def lookup(file: HFile, keys: Iterable[bytes]) -> Rows:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scan_finds_every_entry_in_order(name: str, tmp_path: Path) -> None:
-    file = HFile.open(str(hfiles.unpack(name, tmp_path)))
+    file = HFile.open(*stored(hfiles.unpack(name, tmp_path)))
     assert file.entries == 2999
     assert rows_of(file.scan()) == hfiles.rows()
     assert file.info["schema"] == b"none"
@@ -45,7 +46,7 @@ def test_a_scan_finds_every_entry_in_order(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lookup_finds_every_key_and_nothing_else(name: str, tmp_path: Path) -> None:
-    file, rows = HFile.open(str(hfiles.unpack(name, tmp_path))), hfiles.rows()
+    file, rows = HFile.open(*stored(hfiles.unpack(name, tmp_path))), hfiles.rows()
     assert lookup(file, (key for key, _ in rows)) == rows
     assert lookup(file, []) == []
     assert lookup(file, [b"", b"a", b"key-", b"key-5", b"zzz", rows[7][0] + b"x"]) == []
@@ -63,7 +64,7 @@ def test_lookups_of_some_keys(name: str, data: st.DataObject, tmp_path_factory: 
     rows = dict(hfiles.rows())
     known = data.draw(st.lists(st.sampled_from(sorted(rows)), max_size=20))
     unknown = data.draw(st.lists(st.binary(max_size=12), max_size=5))
-    found = lookup(HFile.open(str(path)), [*known, *unknown])
+    found = lookup(HFile.open(*stored(path)), [*known, *unknown])
     assert found == sorted((key, rows[key]) for key in {*known, *unknown} & rows.keys())
 
 
@@ -80,7 +81,7 @@ def test_a_lookup_reads_only_blocks_that_may_hold_the_key(
 
     monkeypatch.setattr(FileRange, "read", counting)
     path = hfiles.unpack(name, tmp_path)
-    file = HFile.open(str(path))
+    file = HFile.open(*stored(path))
     assert len(lookup(file, [hfiles.rows()[1234][0]])) == 1
     # trailer, root index, properties, perhaps a leaf index, and one data block
     assert sum(read) < 4096 + (path.stat().st_size - file.trailer.load_on_open) + 2 * 9000
@@ -89,7 +90,7 @@ def test_a_lookup_reads_only_blocks_that_may_hold_the_key(
 def test_the_small_file_of_a_metadata_table(tmp_path: Path) -> None:
     vector = VECTORS["small_hfile_v6"]
     (path := tmp_path / vector["file_name"]).write_bytes(base64.b64decode(vector["base64"]))
-    file = HFile.open(str(path))
+    file = HFile.open(*stored(path))
     found = [[key.decode(), value.hex()] for key, value in rows_of(file.scan())]
     assert found == vector["entries"]
     fields = vector["trailer_fields"]
@@ -103,7 +104,7 @@ def test_the_small_file_of_a_metadata_table(tmp_path: Path) -> None:
 def test_an_hfile_inside_a_log_block(tmp_path: Path) -> None:
     vector = VECTORS["hfile_log_block_v6"]
     (path := tmp_path / vector["file_name"]).write_bytes(base64.b64decode(vector["base64"]))
-    (block,) = scan_log_file(str(path))
+    (block,) = scan_log_file(*stored(path))
     assert block.type is BlockType.HFILE_DATA
     rows = rows_of(HFile.of_block(block).scan())
     assert [key.decode() for key, _ in rows] == [entry["key"] for entry in vector["entries"]]
@@ -113,10 +114,10 @@ def test_an_hfile_inside_a_log_block(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_every_hfile_of_the_reference_tables(name: str, tmp_path: Path) -> None:
     folder = unpack_table(name, tmp_path) / ".hoodie/metadata"
-    files = [HFile.open(str(path)) for path in sorted(folder.rglob("*.hfile"))]
+    files = [HFile.open(*stored(path)) for path in sorted(folder.rglob("*.hfile"))]
     for log in sorted(folder.rglob(".*.log.*")):
         if log.parent.name != "archived" and not log.name.endswith(".crc"):
-            files += [HFile.of_block(b) for b in scan_log_file(str(log)) if b.type is BlockType.HFILE_DATA]
+            files += [HFile.of_block(b) for b in scan_log_file(*stored(log)) if b.type is BlockType.HFILE_DATA]
     for file in files:
         rows = rows_of(file.scan())
         assert len(rows) == file.entries
@@ -127,7 +128,7 @@ def test_every_hfile_of_the_reference_tables(name: str, tmp_path: Path) -> None:
 
 def damaged(folder: Path, data: bytes) -> HFile:
     (path := folder / "damaged.hfile").write_bytes(data)
-    return HFile.open(str(path))
+    return HFile.open(*stored(path))
 
 
 def read_all(file: HFile) -> None:
@@ -227,5 +228,5 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 def test_values_are_avro_in_the_schema_of_the_file(tmp_path: Path) -> None:
     vector = VECTORS["small_hfile_v6"]
     (path := tmp_path / vector["file_name"]).write_bytes(base64.b64decode(vector["base64"]))
-    schema = fastavro.parse_schema(json.loads(HFile.open(str(path)).info["schema"]))
+    schema = fastavro.parse_schema(json.loads(HFile.open(*stored(path)).info["schema"]))
     assert {"key", "type", "filesystemMetadata"} <= {field["name"] for field in schema["fields"]}

@@ -17,6 +17,7 @@ from tagstream.table.meta_client.properties import update_properties
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, FILES_PARTITION, MetadataTable
 from tagstream.table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id, xxhash64
 from tagstream.table.metadata.records import COLUMN_STATS, merged
+from tests.support.stored import stored
 from tests.table.metadata.hfiles import FIXTURES
 from tests.table.reference import NAMES, unpack
 
@@ -129,7 +130,7 @@ def test_a_rolled_back_instant_of_its_own_is_forgotten(tmp_path: Path) -> None:
     (file_slice,) = metadata.slices(FILES_PARTITION)
     name = f".files-0000-0_{file_slice.base_instant}.log.{file_slice.next_log_version}_9-9-9"
     before = metadata.scan(FILES_PARTITION)
-    write_log_file(metadata.storage.path(f"files/{name}"), [rollback_block("20991231235959999", last)])
+    write_log_file(metadata.storage, f"files/{name}", [rollback_block("20991231235959999", last)])
     table = HoodieTable.open(str(tmp_path / "mor_v6_record_index_015/table"))
     again = MetadataTable.open(table, metadata.data_timeline)
     assert again is not None
@@ -142,7 +143,7 @@ def test_log_compactions_and_foreign_blocks_are_refused(tmp_path: Path) -> None:
     _, metadata = opened("mor_v6_record_index_015", tmp_path)
     last = metadata.data_timeline.completed_writes[-1].time
     (file_slice,) = metadata.slices(FILES_PARTITION)
-    path = Path(metadata.storage.path(f"files/.files-0000-0_{file_slice.base_instant}.log.99_9-9-9"))
+    path = Path(metadata.storage.where(f"files/.files-0000-0_{file_slice.base_instant}.log.99_9-9-9"))
     cases: list[tuple[BlockType, dict[HeaderKey, str], type[Exception], str]] = [
         (BlockType.HFILE_DATA, {HeaderKey.COMPACTED_BLOCK_TIMES: "1,2"}, UnsupportedTableError, "log compaction"),
         (BlockType.PARQUET_DATA, {}, CorruptFileError, "does not belong"),
@@ -151,7 +152,7 @@ def test_log_compactions_and_foreign_blocks_are_refused(tmp_path: Path) -> None:
     table = HoodieTable.open(str(tmp_path / "mor_v6_record_index_015/table"))
     for kind, header, error, text in cases:
         path.unlink(missing_ok=True)
-        write_log_file(str(path), [encode_block(kind, {HeaderKey.INSTANT_TIME: last, **header}, b"nothing")])
+        write_log_file(*stored(path), [encode_block(kind, {HeaderKey.INSTANT_TIME: last, **header}, b"nothing")])
         again = MetadataTable.open(table, metadata.data_timeline)
         assert again is not None
         with pytest.raises(error, match=text):

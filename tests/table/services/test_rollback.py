@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,12 @@ from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services import rollback_plan
 from tagstream.table.services.rollback import RollbackResult, resume_rollbacks, rollback
 from tagstream.table.services.validate import validate
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.write import commit
 from tests.support.hudi_rs import read_table
 from tests.table.reference import expected_records, records, unpack
+from tests.table.stepping import Stepping
 from tests.table.writer import SCHEMA, CrashError, Writer, row
 
 TYPES = [COPY_ON_WRITE, MERGE_ON_READ]
@@ -47,7 +48,7 @@ def check(writer: Writer) -> None:
 
 
 @pytest.mark.parametrize("table_type", TYPES)
-@pytest.mark.parametrize("at", ["request", "inflight", "files"])
+@pytest.mark.parametrize("at", ["request", "inflight", "files", "publish"])
 def test_after_a_crash_at_any_step(at: str, table_type: str, tmp_path: Path) -> None:
     writer = filled(tmp_path, table_type)
     before = {p.name for p in tmp_path.rglob("*") if "p0" in p.parts or "p1" in p.parts}
@@ -61,15 +62,49 @@ def test_after_a_crash_at_any_step(at: str, table_type: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("table_type", TYPES)
+def test_a_failed_write_with_direct_markers(table_type: str, tmp_path: Path) -> None:
+    writer = filled(tmp_path, table_type)
+    fail(writer, "publish")
+    writer.as_hudi_left_it()
+    writer.rollback_pending()
+    check(writer)
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+def test_a_commit_whose_completed_file_was_taken_back(table_type: str, tmp_path: Path) -> None:
+    """Its markers are gone, though it has files: only a listing finds them."""
+    writer = filled(tmp_path, table_type)
+    live, where = dict(writer.live), dict(writer.where)
+    instant = writer.write([row(n, "p0", 3) for n in range(12)], deletes=["k8"])
+    (newest,) = [i for i in writer.table.timeline().completed_writes if i.time == instant]
+    writer.table.storage.delete(f".hoodie/{newest.file_name()}")
+    writer.rollback_pending()
+    writer.live, writer.where = live, where
+    check(writer)
+
+
+@pytest.mark.parametrize("at", ["inflight", "files"])
+def test_without_markers_nothing_of_the_table_is_looked_at(at: str, tmp_path: Path) -> None:
+    writer = filled(tmp_path, MERGE_ON_READ)
+    failed = fail(writer, at)
+    looks: list[str] = []
+    table = replace(writer.table, storage=Stepping(writer.table.storage, lambda _, *names: looks.extend(names)))
+    result = rollback(table, failed, writer.instant())
+    assert result.deleted == result.blocks == ()
+    assert not [name for name in looks if not name.startswith(".hoodie")]
+    check(writer)
+
+
+@pytest.mark.parametrize("table_type", TYPES)
 def test_a_rollback_that_dies_is_finished_with_its_own_plan(
     table_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = filled(tmp_path, table_type)
-    failed = fail(writer, "files")
+    failed = fail(writer, "publish")
     deletes = 0
-    real = Storage.delete
+    real = PosixStorage.delete
 
-    def dies(self: Storage, rel: str) -> bool:
+    def dies(self: PosixStorage, rel: str) -> bool:
         nonlocal deletes
         if rel.startswith("p"):
             deletes += 1
@@ -77,7 +112,7 @@ def test_a_rollback_that_dies_is_finished_with_its_own_plan(
                 raise CrashError
         return real(self, rel)
 
-    monkeypatch.setattr(Storage, "delete", dies)
+    monkeypatch.setattr(PosixStorage, "delete", dies)
     begun = writer.instant()
     with pytest.raises(CrashError):
         rollback(writer.table, failed, begun)
@@ -90,15 +125,15 @@ def test_a_rollback_that_dies_is_finished_with_its_own_plan(
 
 def test_a_rollback_that_died_after_its_files_were_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = filled(tmp_path, MERGE_ON_READ)
-    failed = fail(writer, "files")
-    real = Storage.write_new
+    failed = fail(writer, "publish")
+    real = PosixStorage.write_new
 
-    def dies(self: Storage, rel: str, data: bytes) -> None:
+    def dies(self: PosixStorage, rel: str, data: bytes) -> None:
         if rel.endswith(".rollback"):
             raise CrashError
         real(self, rel, data)
 
-    monkeypatch.setattr(Storage, "write_new", dies)
+    monkeypatch.setattr(PosixStorage, "write_new", dies)
     with pytest.raises(CrashError):
         rollback(writer.table, failed, writer.instant())
     monkeypatch.undo()
@@ -123,7 +158,7 @@ def test_a_commit_published_in_the_last_moment_is_not_taken_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = filled(tmp_path, COPY_ON_WRITE)
-    failed = fail(writer, "files")
+    failed = fail(writer, "publish")
 
     def publish(table: HoodieTable, instant: str, action: str) -> None:
         table.storage.write_new(f".hoodie/{instant}.{action}", b"{}")
@@ -155,7 +190,7 @@ def test_what_real_hudi_left_behind(name: str, tmp_path: Path) -> None:
 
 def test_the_plan_and_its_result_are_on_the_timeline(tmp_path: Path) -> None:
     writer = filled(tmp_path, COPY_ON_WRITE)
-    failed = fail(writer, "files")
+    failed = fail(writer, "publish")
     result = rollback(writer.table, failed, writer.instant())
     read = writer.table.storage.read
     plan = read_record(read(f".hoodie/{result.instant}.rollback.requested"), "plan")
@@ -163,7 +198,7 @@ def test_the_plan_and_its_result_are_on_the_timeline(tmp_path: Path) -> None:
     assert plan["instantToRollback"] == {"commitTime": failed, "action": "commit"}
     planned = {path for r in plan["RollbackRequests"] for path in r["filesToBeDeleted"]}
     deleted = {path for p in done["partitionMetadata"].values() for path in p["successDeleteFiles"]}
-    assert planned == deleted == {writer.table.storage.path(rel) for rel in result.deleted}
+    assert planned == deleted == {writer.table.storage.where(rel) for rel in result.deleted}
     assert done["commitsRollback"] == [failed]
     assert read(f".hoodie/{result.instant}.rollback.inflight") == b""
 
@@ -171,7 +206,8 @@ def test_the_plan_and_its_result_are_on_the_timeline(tmp_path: Path) -> None:
 def test_a_log_file_shared_with_other_instants_gets_a_rollback_block(tmp_path: Path) -> None:
     """Some writers append their blocks to a log file that is there already (HDFS): it must not be deleted."""
     writer = filled(tmp_path, MERGE_ON_READ)
-    failed = fail(writer, "files")
+    failed = fail(writer, "publish")
+    writer.as_hudi_left_it()
     storage = writer.table.storage
     log = next(r for r in storage.walk_files("p0") if ".log.3" in r)
     earlier = log.replace(".log.3", ".log.2").rsplit("_", 1)[0]
@@ -179,7 +215,7 @@ def test_a_log_file_shared_with_other_instants_gets_a_rollback_block(tmp_path: P
     both = storage.read(earlier) + storage.read(log)
     storage.delete(log)
     storage.delete(earlier)
-    write_log_file(storage.path(earlier), [both])
+    write_log_file(storage, earlier, [both])
     result = rollback(writer.table, failed, writer.instant())
     assert len(result.blocks) == 1
     assert storage.exists(earlier)
@@ -188,7 +224,6 @@ def test_a_log_file_shared_with_other_instants_gets_a_rollback_block(tmp_path: P
     # The table moves on; the failed instant falls behind the timeline's start and must stay invisible.
     for n in range(3):
         writer.write([row(n, "p0", 9)])
-    shutil.rmtree(storage.path(".hoodie/archived"))
     for instant in writer.table.timeline().completed_writes[:-1]:
         storage.delete(f".hoodie/{instant.file_name()}")
         for state in ("requested", "inflight"):
@@ -232,11 +267,11 @@ def test_torn_files_without_markers_are_found_by_listing(tmp_path: Path) -> None
     writer = Writer.create(tmp_path, MERGE_ON_READ)
     writer.write([row(n, "p0", 1) for n in range(4)])
     with pytest.raises(CrashError):
-        writer.write([row(n, "p1", 2) for n in range(6)], crash="files")
+        writer.write([row(n, "p1", 2) for n in range(6)], crash="publish")
     failed = writer.table.timeline().pending_writes[0].time
     logs = list(writer.table.storage.walk_files("p1"))
     for rel in logs:
-        path = Path(writer.table.storage.path(rel))
+        path = Path(writer.table.storage.where(rel))
         path.write_bytes(path.read_bytes()[:-30])
     writer.table.storage.delete_tree(f".hoodie/.temp/{failed}")
     writer.rollback_pending()

@@ -12,15 +12,14 @@ from tagstream.table.services.sweep import sweep
 from tagstream.table.services.validate import validate
 from tagstream.table.timeline.heartbeat import delete_heartbeat, is_alive
 from tagstream.table.timeline.write_status import FileKind
-from tagstream.table.write.markers import create_marker
-from tests.table.writer import SCHEMA, CrashError, Writer, row
+from tests.table.writer import SCHEMA, CrashError, Writer, direct_marker, row
 
 
 def late_copy(writer: Writer, path: str, instant: str) -> str:
     """A second attempt's file beside ``path``, with its marker."""
     partition, name = path.rsplit("/", 1)
     late = name.replace("0-1-", "0-7-")
-    create_marker(writer.table.storage, instant, partition, late, FileKind.CREATE)
+    direct_marker(writer.table.storage, instant, f"{partition}/{late}", FileKind.CREATE)
     writer.table.storage.write_new(f"{partition}/{late}", writer.table.storage.read(path))
     return f"{partition}/{late}"
 
@@ -43,15 +42,32 @@ def test_a_late_file_of_a_rolled_back_instant(tmp_path: Path) -> None:
     writer = Writer.create(tmp_path, COPY_ON_WRITE, groups=1)
     writer.write([row(1, "p0", 1)])
     with pytest.raises(CrashError):
-        writer.write([row(1, "p0", 2)], crash="files")
+        writer.write([row(1, "p0", 2)], crash="publish")
     failed = writer.table.timeline().pending_writes[0].time
     path = next(r for r in writer.table.storage.walk_files("p0") if failed in r)
     assert sweep(writer.table) == []  # it is unfinished: a rollback's work, not ours
     content = writer.table.storage.read(path)
     writer.rollback_pending()
-    create_marker(writer.table.storage, failed, "p0", path.removeprefix("p0/"), FileKind.MERGE)
+    direct_marker(writer.table.storage, failed, path, FileKind.MERGE)
     writer.table.storage.write_new(path, content)
     assert sweep(writer.table) == [path]
+    assert validate(writer.table) == []
+
+
+def test_a_late_marker_never_costs_another_writes_log_file(tmp_path: Path) -> None:
+    """The names of log files repeat: one that was taken back, one of the run after it."""
+    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+    writer.write([row(1, "p0", 1)])
+    with pytest.raises(CrashError):
+        writer.write([row(1, "p0", 2)], crash="publish")
+    failed = writer.table.timeline().pending_writes[0].time
+    (path,) = [r for r in writer.table.storage.walk_files("p0") if ".log.2_" in r]
+    writer.rollback_pending()
+    writer.attempt -= 1
+    writer.write([row(1, "p0", 3)])
+    assert writer.table.storage.exists(path)
+    direct_marker(writer.table.storage, failed, path, FileKind.APPEND)
+    assert sweep(writer.table) == []
     assert validate(writer.table) == []
 
 
@@ -59,7 +75,7 @@ def test_heartbeats(tmp_path: Path) -> None:
     storage = Writer.create(tmp_path, COPY_ON_WRITE).table.storage
     instant = "20270101000000000"
     assert not is_alive(storage, instant, 0)
-    storage.create_empty(f".hoodie/.heartbeat/{instant}")
+    storage.replace(f".hoodie/.heartbeat/{instant}", b"")
     (beat,) = storage.list(".hoodie/.heartbeat")
     assert is_alive(storage, instant, beat.mtime_ms + 60_000)
     assert not is_alive(storage, instant, beat.mtime_ms + 180_001)

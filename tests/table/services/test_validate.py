@@ -52,7 +52,7 @@ def test_a_missing_file(writer: Writer) -> None:
 
 def test_a_file_of_another_length(writer: Writer) -> None:
     path = newest(writer)
-    with Path(writer.table.storage.path(path)).open("ab") as file:
+    with Path(writer.table.storage.where(path)).open("ab") as file:
         file.write(b"#HUDI")
     problems = validate(writer.table)
     assert [p for p in problems if path in p and "its commit says" in p], problems
@@ -84,5 +84,5 @@ def test_a_partition_without_its_metafile(writer: Writer) -> None:
 
 def test_markers_of_a_settled_instant(writer: Writer) -> None:
     storage: Storage = writer.table.storage
-    storage.create_empty(".hoodie/.temp/20200101000000000/p0/x.parquet.marker.CREATE")
+    storage.replace(".hoodie/.temp/20200101000000000/p0/x.parquet.marker.CREATE", b"")
     assert validate(writer.table) == ["markers of 20200101000000000 are left, which is no pending instant"]

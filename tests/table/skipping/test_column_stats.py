@@ -19,6 +19,7 @@ from tagstream.table.skipping.column_range import UNKNOWN, ColumnRange
 from tagstream.table.skipping.column_stats import _value, column_stats, metadata_ranges
 from tagstream.table.skipping.filters import Comparison, Op, bind
 from tagstream.table.skipping.footer_ranges import footer_ranges
+from tests.support.stored import stored
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
 from tests.table.reference import NAMES, unpack
 
@@ -60,10 +61,8 @@ def test_every_value_is_within_the_statistics_of_the_metadata_table(name: str, t
         names = [*([found.base_file.name] if found.base_file else []), *(log.name for log in found.log_files)]
         ranges = metadata_ranges(metadata, schema, [(found.partition_path, file) for file in names])
         for file in names:
-            path = table.storage.path(f"{found.partition_path}/{file}" if found.partition_path else file)
-            rows = (
-                log_rows(path, schema) if file.startswith(".") else conform(open_base_file(path).read(), schema, path)
-            )
+            path = table.storage.where(f"{found.partition_path}/{file}" if found.partition_path else file)
+            rows = (log_rows if file.startswith(".") else base_rows)(path, schema)
             known = ranges[found.partition_path, file]
             ends = sum(
                 check(rows.column(f.name), known[f.name], f, f"{path} {f.name}") for f in schema if f.name in known
@@ -74,12 +73,12 @@ def test_every_value_is_within_the_statistics_of_the_metadata_table(name: str, t
 
 
 def base_rows(path: str, schema: pa.Schema) -> pa.Table:
-    with open_base_file(path) as file:
+    with open_base_file(*stored(path)) as file:
         return conform(file.read(), schema, path)
 
 
 def log_rows(path: str, schema: pa.Schema) -> pa.Table:
-    blocks = (b for b in scan_log_file(path) if b.type in (BlockType.AVRO_DATA, BlockType.PARQUET_DATA))
+    blocks = (b for b in scan_log_file(*stored(path)) if b.type in (BlockType.AVRO_DATA, BlockType.PARQUET_DATA))
     return pa.concat_tables([schema.empty_table(), *(block.read_table(schema) for block in blocks)])
 
 
@@ -88,8 +87,8 @@ def test_every_value_is_within_the_statistics_of_footers(name: str, tmp_path: Pa
     table = HoodieTable.open(str(unpack(name, tmp_path)))
     schema, slices = slices_of(table)
     ends = 0
-    for path in [table.storage.path(found.base_path) for found in slices if found.base_path]:
-        rows, ranges = base_rows(path, schema), footer_ranges(path, schema)
+    for path in [table.storage.where(found.base_path) for found in slices if found.base_path]:
+        rows, ranges = base_rows(path, schema), footer_ranges(*stored(path), schema)
         ends += sum(check(rows.column(f.name), ranges[f.name], f, f"{path} {f.name}") for f in flat(schema))
     assert ends > 5 or not any(found.base_path for found in slices)
 
@@ -104,7 +103,7 @@ def test_the_metadata_table_and_the_footers_agree(name: str, tmp_path: Path) -> 
             continue
         file = (found.partition_path, found.base_file.name)
         known = metadata_ranges(metadata, schema, [file])[file]
-        footer = footer_ranges(table.storage.path(found.base_path), schema)
+        footer = footer_ranges(table.storage, found.base_path, schema)
         for column, ranged in known.items():
             if ranged.lower is not None and footer[column].lower is not None:
                 assert (ranged.lower, ranged.upper) == (footer[column].lower, footer[column].upper), column

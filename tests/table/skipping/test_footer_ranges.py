@@ -16,6 +16,7 @@ from tagstream.table.skipping.column_range import NO_ROWS, NO_VALUES, UNKNOWN, C
 from tagstream.table.skipping.filters import Comparison, Op, bind
 from tagstream.table.skipping.footer_ranges import footer_ranges
 from tagstream.table.skipping.partition_ranges import partition_ranges
+from tests.support.stored import stored
 
 D = decimal.Decimal
 
@@ -25,7 +26,7 @@ def range_of(
 ) -> ColumnRange:
     path = folder / "f.parquet"
     pq.write_table(pa.table({"c": pa.array(values, kind)}), path, **options)
-    return footer_ranges(str(path), [pa.field("c", wanted or kind)])["c"]
+    return footer_ranges(*stored(path), [pa.field("c", wanted or kind)])["c"]
 
 
 @pytest.mark.parametrize("as_integer", [False, True])
@@ -63,7 +64,7 @@ def test_nulls_and_absent_columns(tmp_path: Path) -> None:
     assert range_of(tmp_path, [1, 2], pa.int32()) == ColumnRange(
         pa.scalar(1, pa.int32()), pa.scalar(2, pa.int32()), False
     )
-    assert footer_ranges(str(tmp_path / "f.parquet"), [pa.field("new", pa.int32())])["new"] == NO_VALUES
+    assert footer_ranges(*stored(tmp_path / "f.parquet"), [pa.field("new", pa.int32())])["new"] == NO_VALUES
     assert range_of(tmp_path, [1, 2], pa.int32(), pa.int64()) == UNKNOWN
     assert range_of(tmp_path, [1, 2], pa.int32(), write_statistics=False) == UNKNOWN
     assert range_of(tmp_path, [[1]], pa.list_(pa.int32())) == UNKNOWN

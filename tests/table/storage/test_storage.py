@@ -8,32 +8,32 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import ConfigError, InvalidPartitionPathError
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.opening import open_storage
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/t", "hdfs://host:9000/t", "gs://b/t", "abfss://x@y/t"])
 def test_other_file_systems_are_refused_by_name(url: str) -> None:
     with pytest.raises(ConfigError, match=url.split(":")[0] + "://"):
-        Storage.open(url)
+        open_storage(url)
 
 
 def test_paths_and_file_urls_are_the_same_place(tmp_path: Path) -> None:
-    assert Storage.open(str(tmp_path)) == Storage.open(f"file://{tmp_path}") == Storage.open(f"file:{tmp_path}")
-    assert Storage.open(f"file://{tmp_path}/a%20b").root == f"{tmp_path}/a b"
+    assert open_storage(str(tmp_path)) == open_storage(f"file://{tmp_path}") == open_storage(f"file:{tmp_path}")
+    assert open_storage(f"file://{tmp_path}/a%20b").root == f"{tmp_path}/a b"
     with pytest.raises(ConfigError, match="empty"):
-        Storage.open("")
+        open_storage("")
 
 
 @pytest.mark.parametrize("rel", ["../x", "a/../../x", "/etc/passwd", "a//b", "a/./b", "..", "a\0b", "a/.."])
 def test_no_path_leaves_the_table(rel: str, tmp_path: Path) -> None:
-    storage = Storage.open(str(tmp_path / "t"))
-    for action in (storage.path, storage.read, storage.delete, storage.list, storage.create_empty):
+    storage = open_storage(str(tmp_path / "t"))
+    for action in (storage.where, storage.read, storage.delete, storage.list, storage.names):
         with pytest.raises(InvalidPartitionPathError):
             action(rel)
 
 
 def test_write_new_is_exclusive_and_leaves_no_traces(tmp_path: Path) -> None:
-    storage = Storage.open(str(tmp_path))
+    storage = open_storage(str(tmp_path))
     storage.write_new("a/b", b"one")
     with pytest.raises(FileExistsError):
         storage.write_new("a/b", b"two")
@@ -42,7 +42,7 @@ def test_write_new_is_exclusive_and_leaves_no_traces(tmp_path: Path) -> None:
 
 
 def test_checksum_files_are_neither_listed_nor_left_stale(tmp_path: Path) -> None:
-    storage = Storage.open(str(tmp_path))
+    storage = open_storage(str(tmp_path))
     for rel in ("new", "replaced", "deleted"):
         (tmp_path / f".{rel}.crc").write_bytes(b"crc")
     storage.replace("replaced", b"x")
@@ -54,12 +54,12 @@ def test_checksum_files_are_neither_listed_nor_left_stale(tmp_path: Path) -> Non
 
 
 def test_missing_folders_are_empty_and_trees_can_go(tmp_path: Path) -> None:
-    storage = Storage.open(str(tmp_path))
+    storage = open_storage(str(tmp_path))
     assert storage.list("none") == []
-    storage.create_empty("x/y/z")
+    storage.replace("x/y/z", b"")
     assert list(storage.walk_files("x")) == ["x/y/z"]
     storage.delete_tree("x")
     storage.delete_tree("x")
     assert not storage.exists("x")
-    with pytest.raises(ValueError, match="base path"):
+    with pytest.raises(ValueError, match="as a whole"):
         storage.delete_tree("")

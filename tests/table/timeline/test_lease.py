@@ -12,6 +12,7 @@ from threading import Barrier, Thread
 import pytest
 
 from tagstream.table.errors import CorruptFileError, LeaseLostError
+from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline import lease
 from tagstream.table.timeline.lease import LeaseOwner
@@ -24,7 +25,7 @@ TTL = 60_000
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
     (tmp_path / ".hoodie").mkdir()
-    return Storage.open(str(tmp_path))
+    return open_storage(str(tmp_path))
 
 
 def test_a_live_owner_keeps_it_until_it_expires(storage: Storage) -> None:

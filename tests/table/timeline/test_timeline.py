@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.opening import open_storage
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.instant import Instant, State, parse_instant
 from tagstream.table.timeline.timeline import Timeline
 
@@ -15,9 +16,9 @@ T = "2026010100000{}000"
 
 
 def load(tmp_path: Path, *names: str) -> Timeline:
-    storage = Storage.open(str(tmp_path))
+    storage = open_storage(str(tmp_path))
     for name in names:
-        storage.create_empty(f".hoodie/{name}")
+        storage.replace(f".hoodie/{name}", b"")
     return Timeline.load(storage, ".hoodie")
 
 
@@ -101,3 +102,25 @@ def test_a_second_look_is_the_first_one_until_something_changes(tmp_path: Path) 
     assert load(tmp_path).instants == ()
     # other tables do not push the look at this one aside too soon, and are not mistaken for it
     assert load(tmp_path / "other", f"{T.format(3)}.commit").newest == T.format(3)
+
+
+class Unstamped(PosixStorage):
+    """A store that cannot tell whether a folder has changed."""
+
+    def stamp(self, rel: str) -> object | None:
+        return None
+
+
+def test_without_a_stamp_the_names_are_compared_each_time(tmp_path: Path) -> None:
+    load(tmp_path, f"{T.format(1)}.commit")
+    storage = Unstamped(str(tmp_path))
+    first = Timeline.load(storage, ".hoodie")
+    assert Timeline.load(Unstamped(str(tmp_path)), ".hoodie") is first
+    load(tmp_path, f"{T.format(2)}.commit")
+    assert Timeline.load(storage, ".hoodie").newest == T.format(2)
+
+
+def test_two_storages_never_share_a_look(tmp_path: Path) -> None:
+    first = load(tmp_path, f"{T.format(1)}.commit")
+    assert Timeline.load(Unstamped(str(tmp_path)), ".hoodie") is not first
+    assert Timeline.load(PosixStorage(str(tmp_path), sync=False), ".hoodie") is not first

@@ -1,7 +1,8 @@
-"""The commit protocol: who is first wins, nothing is half visible, orphans go, and a rolled-back writer stays out."""
+"""The commit protocol: who is first wins, nothing is half visible, and a rolled-back writer stays out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,12 @@ import pytest
 from tagstream.table.errors import InstantConflictError, LeaseLostError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.services.rollback import rollback
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
+from tagstream.table.timeline.write_status import FileKind
 from tagstream.table.write import commit
-from tagstream.table.write.markers import create_marker, has_markers, list_markers
-from tests.table.writer import Writer, row
+from tagstream.table.write.markers import has_markers, list_markers
+from tests.table.writer import Writer, direct_marker, row
 
 T1, T2, T3 = "20270101000000000", "20270101000001000", "20270101000002000"
 
@@ -83,34 +84,23 @@ def test_a_writer_that_was_rolled_back_cannot_publish(
     elif moment == "in the guard":
         guard = roll_back
     else:
-        publish = Storage.publish
+        publish = PosixStorage.publish
 
-        def late(self: Storage, staged: str, target: str) -> None:
+        def late(self: PosixStorage, pairs: Sequence[tuple[str, str]]) -> None:
             monkeypatch.undo()
             roll_back()
-            publish(self, staged, target)
+            publish(self, pairs)
 
-        monkeypatch.setattr(Storage, "publish", late)
+        monkeypatch.setattr(PosixStorage, "publish", late)
     with pytest.raises(InstantConflictError, match="rolled back"):
         commit.complete(writer.table, T1, "commit", CommitMetadata(), guard=guard)
     assert [i.action for i in writer.table.timeline().instants] == ["rollback"]
 
 
-def test_files_of_attempts_that_lost_are_removed(writer: Writer) -> None:
-    storage = writer.table.storage
-    for token in ("0-1-1", "0-1-2"):
-        create_marker(storage, T1, "p0", f"f_{token}_{T1}.parquet", FileKind.CREATE)
-        storage.write_new(f"p0/f_{token}_{T1}.parquet", b"x")
-    create_marker(storage, T1, "p0", f"f_0-1-3_{T1}.parquet", FileKind.CREATE)  # died before it wrote
-    status = WriteStatus(WriteStat("f", f"p0/f_0-1-2_{T1}.parquet", "p0"), FileKind.CREATE)
-    assert commit.reconcile(writer.table, T1, [status]) == [f"p0/f_0-1-1_{T1}.parquet"]
-    assert [e.name for e in storage.list("p0")] == [f"f_0-1-2_{T1}.parquet"]
-
-
 def test_markers_of_both_kinds_are_read(writer: Writer) -> None:
     storage = writer.table.storage
-    create_marker(storage, T1, "a/b", "x.parquet", FileKind.MERGE)
-    create_marker(storage, T1, "", ".y.log.1_1-0-1", FileKind.APPEND)
+    direct_marker(storage, T1, "a/b/x.parquet", FileKind.MERGE)
+    direct_marker(storage, T1, ".y.log.1_1-0-1", FileKind.APPEND)
     assert has_markers(storage, T1)
     assert not has_markers(storage, T2)
     direct = [(m.partition_path, m.file_name, m.kind) for m in list_markers(storage, T1)]

@@ -19,13 +19,16 @@ from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_REA
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
 from tagstream.table.services.rollback import rollback
+from tagstream.table.services.sweep import sweep
+from tagstream.table.services.validate import validate
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import FileKind
 from tagstream.table.write import commit
 from tagstream.table.write.append import append
-from tagstream.table.write.data_file import begin_data_file, publish_data_file
+from tagstream.table.write.data_file import begin_data_file, staged_path
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext
+from tests.support.stored import stored
 from tests.table.reference import unpack
 from tests.table.writer import SCHEMA, Writer, delete_rows, row
 
@@ -71,7 +74,7 @@ def test_a_new_group_on_merge_on_read_begins_with_a_log(mor: Writer) -> None:
     assert stat.file_name == ".f-0_20270101000000000.log.1_0-0-1"
     assert (stat.prev_commit, stat.base_file, stat.log_files) == ("20270101000000000", "", (stat.file_name,))
     assert (stat.num_writes, stat.num_inserts, stat.num_updates, stat.num_deletes) == (2, 2, 0, 0)
-    assert stat.file_size == mor.table.storage.size(stat.path)
+    assert stat.file_size == mor.table.storage.size(staged_path("20270101000000000", stat.path))
 
 
 def test_inserts_go_to_base_files_where_asked_for(mor: Writer) -> None:
@@ -93,7 +96,7 @@ def test_deletes_with_and_without_ordering_are_in_blocks_of_their_own(mor: Write
     mor.write([row(n, "p0", 5) for n in range(4)])
     mor.write(deletes=["k0", "k1", "k2"], orderings={"k0": 7, "k1": 8})
     (found,) = mor.table.view().latest_merged_slices("p0")
-    blocks = list(scan_log_file(mor.table.storage.path(found.log_paths[-1])))
+    blocks = list(scan_log_file(mor.table.storage, found.log_paths[-1]))
     assert [(b.type.name, len(b.deletes(pa.int64()))) for b in blocks] == [("DELETE", 1), ("DELETE", 2)]
     assert read_snapshot(mor.table, ["id"]).column("id").to_pylist() == ["k3"]
 
@@ -102,7 +105,7 @@ def test_large_data_is_cut_into_blocks(mor: Writer) -> None:
     mor.with_options(data_block_bytes=2_000)
     mor.write([row(n, "p0", 1) for n in range(100)])
     (found,) = mor.table.view().latest_merged_slices("p0")
-    blocks = list(scan_log_file(mor.table.storage.path(found.log_paths[0])))
+    blocks = list(scan_log_file(mor.table.storage, found.log_paths[0]))
     assert len(blocks) > 3
     assert sum(b.read_table().num_rows for b in blocks) == 100
     assert {r["id"]: r for r in read_snapshot(mor.table, SCHEMA.names).to_pylist()} == mor.live
@@ -132,24 +135,25 @@ def test_a_replaced_group_takes_no_rows(tmp_path: Path) -> None:
         write_file_group(table, ctx, partition, file_id, rows, NOTHING)
 
 
-def test_a_retry_takes_the_next_log_version(mor: Writer) -> None:
+def test_two_attempts_stage_the_same_log_version_under_names_of_their_own(mor: Writer) -> None:
     mor.write([row(1, "p0", 1)])
     file_id = mor.where["k1"][1]
-    ctx = context(mor)
-    for attempt in (1, 2):
+    names = []
+    for token in ("0-1-1", "0-1-2"):
+        ctx = replace(context(mor), write_token=token)
         (found,) = mor.table.view(ctx.timeline, ctx.as_of).latest_merged_slices("p0")
-        assert found.next_log_version == attempt + 1
-        status = append(mor.table, ctx, found, upserts(mor, 1, insert=False), NOTHING, 0)
-        assert status.stat.log_version == attempt + 1
-        assert status.stat.file_id == file_id
-        assert len(status.stat.log_files) == attempt + 1
+        stat = append(mor.table, ctx, found, upserts(mor, 1, insert=False), NOTHING, 0).stat
+        assert (stat.file_id, stat.log_version, len(stat.log_files)) == (file_id, 2, 2)
+        names.append(stat.path)
+    assert all(mor.table.storage.exists(staged_path(ctx.instant, name)) for name in names)
+    assert names[0].removesuffix("0-1-1") == names[1].removesuffix("0-1-2")
 
 
 def test_sequence_numbers_go_on_from_the_rows_before(mor: Writer) -> None:
     ctx = context(mor)
     write_file_group(mor.table, ctx, "p0", "f-0", upserts(mor, 1, 2), NOTHING)
     (status,) = write_file_group(mor.table, ctx, "p0", "g-0", upserts(mor, 3), NOTHING, first_row=2)
-    (block,) = scan_log_file(mor.table.storage.path(status.stat.path))
+    (block,) = scan_log_file(mor.table.storage, staged_path(ctx.instant, status.stat.path))
     assert block.read_table().column("_hoodie_commit_seqno").to_pylist() == [f"{ctx.instant}_0_2"]
 
 
@@ -175,7 +179,7 @@ def test_dates_in_delete_blocks_are_numbers(tmp_path: Path) -> None:
     ctx = replace(context(writer), schema=writer.schema, avro_json=json.dumps(arrow_to_avro(writer.schema, "t")))
     gone = pa.table({"_hoodie_record_key": ["k0"], "_ordering": pa.array([day], pa.date32())})
     (status,) = write_file_group(writer.table, ctx, *writer.where["k0"], writer.rows([]), gone)
-    (block,) = scan_log_file(writer.table.storage.path(status.stat.path))
+    (block,) = scan_log_file(writer.table.storage, staged_path(ctx.instant, status.stat.path))
     assert block.deletes().orderings == pa.array([day], pa.date32()).cast(pa.int32())
     assert block.deletes(pa.date32()).orderings == pa.array([day], pa.date32())
 
@@ -187,8 +191,8 @@ def test_a_text_ordering_column_makes_avro_blocks(tmp_path: Path) -> None:
     writer.write([{**row(n, "p0", 0), "ver": f"v{n}"} for n in range(3)])
     writer.write([{**row(1, "p0", 0), "ver": "v9"}], ["k2"], {"k2": "v9"})
     first, second = sorted(Path(writer.table.base_path, "p0").glob(".*log*"))
-    assert [block.type for block in scan_log_file(str(first))] == [BlockType.AVRO_DATA]
-    assert [block.type for block in scan_log_file(str(second))] == [BlockType.AVRO_DATA, BlockType.DELETE]
+    assert [block.type for block in scan_log_file(*stored(first))] == [BlockType.AVRO_DATA]
+    assert [block.type for block in scan_log_file(*stored(second))] == [BlockType.AVRO_DATA, BlockType.DELETE]
     found = read_snapshot(writer.table).sort_by("id")
     assert found.select(["id", "ver"]).to_pylist() == [{"id": "k0", "ver": "v0"}, {"id": "k1", "ver": "v9"}]
 
@@ -196,19 +200,22 @@ def test_a_text_ordering_column_makes_avro_blocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("settled", ["completed", "rolled back"])
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_what_comes_too_late_never_gets_into_the_table(tmp_path: Path, table_type: str, settled: str) -> None:
-    """A task stood still while its instant was settled: when it begins, and when it has all but ended."""
+    """A task stood still while its instant was settled. What it stages then is swept away."""
     writer = Writer.create(tmp_path, table_type)
     ctx = context(writer)
     table = writer.table
-    begun = begin_data_file(table, ctx, "p0", "f-0_0-0-1_1.parquet", FileKind.CREATE)
-    Path(begun).write_bytes(b"half a file")
+    begun = begin_data_file(table, ctx, "p0", "f-0_0-0-1_1.parquet")
     if settled == "completed":
         commit.complete(table, ctx.instant, ctx.action, CommitMetadata())
     else:
         rollback(table, ctx.instant, next_instant(0, ctx.instant))
-    with pytest.raises(InstantConflictError, match="an attempt that came too late"):
-        publish_data_file(table, ctx, "p0", "f-0_0-0-1_1.parquet")
-    with pytest.raises(InstantConflictError, match="nothing of it was published"):
+    table.storage.replace(begun, b"a file")
+    if settled == "completed":
         write_file_group(table, ctx, "p0", "g-0", upserts(writer, 1), NOTHING)
-    assert not list((tmp_path).rglob("*.parquet")) and not list((tmp_path).rglob(".g-0*"))
+    else:
+        with pytest.raises(InstantConflictError, match="nothing of it is published"):
+            write_file_group(table, ctx, "p0", "g-0", upserts(writer, 1), NOTHING)
+    assert [p for p in Path(table.base_path).iterdir() if p.name != ".hoodie"] == []
+    assert sweep(table) == []
+    assert validate(table) == []
     assert not list((tmp_path).rglob("*.staged"))

@@ -17,6 +17,7 @@ from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.write import upsert
 from tagstream.table.write.upsert import MergeCounts, merge_batches
+from tests.support.stored import stored
 from tests.table.writer import SCHEMA, Writer, row
 
 FILE = pa.schema([("_hoodie_record_key", pa.string()), ("_hoodie_file_name", pa.string()), ("v", pa.int64())])
@@ -100,7 +101,7 @@ def writer(tmp_path: Path) -> Writer:
 
 def newest_file(writer: Writer) -> str:
     (found,) = writer.table.view().latest_merged_slices("p0")
-    return writer.table.storage.path(found.base_path or "")
+    return writer.table.storage.where(found.base_path or "")
 
 
 def test_many_batches_and_row_groups(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,11 +133,11 @@ def test_meta_columns(writer: Writer) -> None:
 def test_a_file_whose_rows_are_all_deleted_is_an_empty_file(writer: Writer) -> None:
     writer.write([row(n, "p0", 1) for n in range(3)])
     writer.write(deletes=["k0", "k1", "k2"])
-    footer = read_footer(newest_file(writer))
+    footer = read_footer(*stored(newest_file(writer)))
     assert (footer.rows, footer.min_key, footer.max_key) == (0, None, None)
     assert read_snapshot(writer.table).num_rows == 0
     writer.write([row(8, "p0", 2)])
-    assert read_keys(newest_file(writer)).to_pylist() == ["k8"]
+    assert read_keys(*stored(newest_file(writer))).to_pylist() == ["k8"]
 
 
 def test_new_columns_are_null_in_old_rows_and_lost_ones_are_refused(writer: Writer) -> None:

@@ -18,6 +18,7 @@ from tagstream.table.file_group.log.format import I32, BlockType, HeaderKey, enc
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.log.writer import rollback_block
 from tests.support import paths
+from tests.support.stored import stored
 
 VECTORS: dict[str, Any] = json.loads((paths.VECTORS / "log-blocks.json").read_text())["files"]
 SCHEMA = VECTORS["avro"]["header"]["SCHEMA"]
@@ -34,7 +35,7 @@ def vector(name: str) -> bytes:
 
 
 def only_block(tmp_path: Path, name: str) -> LogBlock:
-    (block,) = scan_log_file(put(tmp_path, vector(name)))
+    (block,) = scan_log_file(*stored(put(tmp_path, vector(name))))
     return block
 
 
@@ -75,7 +76,7 @@ def test_rollback_commands(tmp_path: Path, name: str) -> None:
 
 
 def test_a_corrupt_block_is_skipped_like_the_real_reader_does(tmp_path: Path) -> None:
-    found = list(scan_log_file(put(tmp_path, vector("corrupt"))))
+    found = list(scan_log_file(*stored(put(tmp_path, vector("corrupt")))))
     assert [(b.type.name.removesuffix("_DATA"), b.instant, b.content_offset, b.content_length) for b in found] == [
         (kind, instant, at["content_at"], at["content_len"])
         for kind, instant, at in VECTORS["corrupt"]["expected_reader_output"]
@@ -84,14 +85,14 @@ def test_a_corrupt_block_is_skipped_like_the_real_reader_does(tmp_path: Path) ->
 
 
 def test_an_empty_file_and_a_partial_magic_hold_no_block(tmp_path: Path) -> None:
-    assert list(scan_log_file(put(tmp_path, b""))) == []
-    assert [b.type for b in scan_log_file(put(tmp_path, vector("avro"), b"#HU"))] == [BlockType.AVRO_DATA]
+    assert list(scan_log_file(*stored(put(tmp_path, b"")))) == []
+    assert [b.type for b in scan_log_file(*stored(put(tmp_path, vector("avro"), b"#HU")))] == [BlockType.AVRO_DATA]
 
 
 @pytest.mark.parametrize("cut", [7, 14, 15, 40, 300, 357])
 def test_a_last_block_cut_short_is_corrupt(tmp_path: Path, cut: int) -> None:
     path = put(tmp_path, vector("command"), vector("avro")[:cut])
-    assert [b.type for b in scan_log_file(path)] == [BlockType.COMMAND, BlockType.CORRUPT]
+    assert [b.type for b in scan_log_file(*stored(path))] == [BlockType.COMMAND, BlockType.CORRUPT]
 
 
 def test_a_wrong_size_and_a_wrong_end_are_corrupt(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_a_wrong_size_and_a_wrong_end_are_corrupt(tmp_path: Path) -> None:
         good[:-1] + b"\x00",
         good + b"x",
     ):
-        found = [b.type for b in scan_log_file(put(tmp_path, bad, good))]
+        found = [b.type for b in scan_log_file(*stored(put(tmp_path, bad, good)))]
         assert found == [BlockType.CORRUPT, BlockType.AVRO_DATA]
 
 
@@ -110,18 +111,18 @@ def test_a_magic_across_two_reads_is_found(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("tagstream.table.file_group.log.reader._SCAN_CHUNK", 16)
     for filler in range(16):
         path = put(tmp_path, b"#HUDI#", b"x" * (20 + filler), vector("command"))
-        assert [b.type for b in scan_log_file(path)] == [BlockType.CORRUPT, BlockType.COMMAND]
+        assert [b.type for b in scan_log_file(*stored(path))] == [BlockType.CORRUPT, BlockType.COMMAND]
 
 
 def test_other_files_are_no_log_files(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match="no block begins at byte 0"):
-        list(scan_log_file(put(tmp_path, b"PAR1PAR1")))
+        list(scan_log_file(*stored(put(tmp_path, b"PAR1PAR1"))))
 
 
 def test_long_headers_are_read_whole(tmp_path: Path) -> None:
     header = {HeaderKey.RECORD_POSITIONS: "é" * 70_000, HeaderKey.INSTANT_TIME: "20250101000000002"}
     path = put(tmp_path, encode_block(BlockType.DELETE, header, b"abc"), vector("command"))
-    first, second = scan_log_file(path)
+    first, second = scan_log_file(*stored(path))
     assert first.header["RECORD_POSITIONS"] == "é" * 70_000
     assert first.content() == b"abc" and second.type is BlockType.COMMAND
 
@@ -136,12 +137,12 @@ def test_broken_headers_and_unknown_blocks_are_named(tmp_path: Path) -> None:
     for at, value, error, message in cases:
         bad = good[:at] + value + good[at + 4 :]
         with pytest.raises(error, match=f"byte 0 of .*{message}"):
-            list(scan_log_file(put(tmp_path, bad)))
+            list(scan_log_file(*stored(put(tmp_path, bad))))
 
 
 @pytest.mark.parametrize("kind", [BlockType.HFILE_DATA, BlockType.CDC_DATA, BlockType.COMMAND])
 def test_kinds_without_rows_are_refused_when_read(tmp_path: Path, kind: BlockType) -> None:
-    (block,) = scan_log_file(put(tmp_path, encode_block(kind, {HeaderKey.INSTANT_TIME: "1"}, b"")))
+    (block,) = scan_log_file(*stored(put(tmp_path, encode_block(kind, {HeaderKey.INSTANT_TIME: "1"}, b""))))
     with pytest.raises(UnsupportedTableError, match=kind.name):
         block.read_table()
     with pytest.raises(ValueError, match="no delete block"):
@@ -150,14 +151,14 @@ def test_kinds_without_rows_are_refused_when_read(tmp_path: Path, kind: BlockTyp
 
 def test_partial_updates_are_refused(tmp_path: Path) -> None:
     header = {HeaderKey.SCHEMA: SCHEMA, HeaderKey.IS_PARTIAL: "true"}
-    (block,) = scan_log_file(put(tmp_path, encode_block(BlockType.AVRO_DATA, header, b"")))
+    (block,) = scan_log_file(*stored(put(tmp_path, encode_block(BlockType.AVRO_DATA, header, b""))))
     with pytest.raises(UnsupportedTableError, match="partial"):
         block.read_table()
 
 
 def avro_block_of(tmp_path: Path, content: bytes, schema: str | None = SCHEMA) -> LogBlock:
     header = {HeaderKey.INSTANT_TIME: "1"} | ({HeaderKey.SCHEMA: schema} if schema else {})
-    (block,) = scan_log_file(put(tmp_path, encode_block(BlockType.AVRO_DATA, header, content)))
+    (block,) = scan_log_file(*stored(put(tmp_path, encode_block(BlockType.AVRO_DATA, header, content))))
     return block
 
 
@@ -182,14 +183,14 @@ def test_garbled_avro_content_is_named(tmp_path: Path) -> None:
 
 def test_garbled_parquet_content_is_named(tmp_path: Path) -> None:
     header = {HeaderKey.SCHEMA: SCHEMA, HeaderKey.INSTANT_TIME: "1"}
-    (block,) = scan_log_file(put(tmp_path, encode_block(BlockType.PARQUET_DATA, header, b"PAR1 nothing PAR1")))
+    (block,) = scan_log_file(*stored(put(tmp_path, encode_block(BlockType.PARQUET_DATA, header, b"PAR1 nothing PAR1"))))
     with pytest.raises(CorruptFileError, match="no readable Parquet"):
         block.read_table()
 
 
 def test_a_file_that_shrinks_under_the_reader_is_named(tmp_path: Path) -> None:
     path = put(tmp_path, vector("avro"))
-    (block,) = scan_log_file(path)
+    (block,) = scan_log_file(*stored(path))
     Path(path).write_bytes(vector("avro")[:320])
     with pytest.raises(CorruptFileError, match="shorter"):
         block.read_table()

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tagstream.table.errors import TableError
 from tagstream.table.file_group.log.block import data_block
 from tagstream.table.file_group.log.delete_block import delete_blocks
 from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
@@ -18,6 +17,7 @@ from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.log.writer import rollback_block, write_log_file
 from tagstream.table.schema import schema
 from tests.support import paths
+from tests.support.stored import stored
 
 VECTORS: dict[str, Any] = json.loads((paths.VECTORS / "log-blocks.json").read_text())["files"]
 USER = pa.schema([("id", pa.string()), ("v", pa.int64())])
@@ -53,8 +53,8 @@ def test_a_file_of_blocks(tmp_path: Path) -> None:
         *delete_blocks(pa.array(["c"]), "p", pa.array([5]), "20250101000000002", AVRO),
         rollback_block("20250101000000003", "20250101000000002"),
     ]
-    assert write_log_file(path, iter(blocks)) == Path(path).stat().st_size
-    data, deletes, command = scan_log_file(path)
+    assert write_log_file(*stored(path), iter(blocks)) == Path(path).stat().st_size
+    data, deletes, command = scan_log_file(*stored(path))
     assert data.type is BlockType.PARQUET_DATA and data.avro_schema == AVRO and data.instant == "20250101000000002"
     assert data.read_table().equals(rows("a", "b"))
     assert data.content()[:4] == data.content()[-4:] == b"PAR1"
@@ -67,11 +67,3 @@ def test_data_blocks_have_the_form_of_base_files() -> None:
     metadata = pq.ParquetFile(pa.BufferReader(block[block.index(b"PAR1") : -12])).metadata
     assert metadata.format_version == "1.0" and metadata.row_group(0).column(0).compression == "SNAPPY"
     assert metadata.metadata == {b"writer.model.name": b"avro", b"parquet.avro.schema": AVRO.encode()}
-
-
-def test_an_existing_log_file_is_never_touched(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(b"other")
-    with pytest.raises(TableError, match="exists already"):
-        write_log_file(str(path), [b"block"])
-    assert path.read_bytes() == b"other"

@@ -1,0 +1,21 @@
+"""A whole store gone through, piece by piece: it may be larger than a worker's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from tagstream.state.layout import StateLayout
+from tagstream.state.store import codec
+from tagstream.state.store.codec import Records
+from tagstream.state.store.rocks_store import RocksStore
+
+_CHUNK = 32_768  # 11 MB as Python's objects; a larger piece is not faster
+
+
+def records_of(store: RocksStore, layout: StateLayout) -> Iterator[tuple[list[bytes], Records]]:
+    """All keys of a store with their location records, in key order and in bounded pieces."""
+    items = iter(store.items())
+    while chunk := list(islice(items, _CHUNK)):
+        # Two passes: `zip(*chunk)` makes an iterator a record, and takes twice as long.
+        yield [key for key, _ in chunk], codec.decode([value for _, value in chunk], layout.ordering)

@@ -1,0 +1,48 @@
+"""The storage of a URL, by its scheme. Called by whoever reads the job's options; everything else is handed a storage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import unquote, urlsplit
+
+from tagstream.table.errors import ConfigError
+from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.storage.storage import Storage
+
+
+def open_storage(url: str) -> Storage:
+    """A storage for a path or a URL; a scheme that is not supported raises ConfigError by its name."""
+    if not url:
+        raise ConfigError("the table's base path is empty: give a folder, for example /data/tables/orders")
+    scheme = urlsplit(url).scheme if "://" in url or url.startswith("file:") else "file"
+    opener = OPENERS.get(scheme)
+    if opener is None:
+        raise ConfigError(f"{url}: the file system {scheme}:// is not supported; use a local or mounted (POSIX) path")
+    return opener(url)
+
+
+def unsynced(storage: Storage) -> Storage:
+    """The same files for what need not outlive the machine: no disk is waited for where there is one."""
+    return replace(storage, sync=False) if isinstance(storage, PosixStorage) else storage
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two URLs are of one folder, by links and second mounts, too."""
+    first, second = open_storage(one), open_storage(other)
+    if isinstance(first, PosixStorage) and isinstance(second, PosixStorage) and first != second:
+        try:
+            return os.path.samefile(first.root, second.root)
+        except OSError:  # one of them is not there
+            return False
+    return first.root == second.root
+
+
+def _posix(url: str) -> Storage:
+    path = unquote(urlsplit(url).path) if url.startswith("file:") else url
+    return PosixStorage(os.path.abspath(path))
+
+
+# What opens a URL of a scheme.
+OPENERS: dict[str, Callable[[str], Storage]] = {"file": _posix}
