@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import PartitionDepthError
-from tagstream.table.file_group.partition_metadata import METAFILE_NAMES, join
 from tagstream.table.keys.partition_path import depth_of
-from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.write_status import WriteStatus
 
 
@@ -34,6 +32,7 @@ def find_depth(job: JobContext) -> None:
 def settle_depth(job: JobContext, statuses: Sequence[WriteStatus], roll_back: Callable[[str], None]) -> None:
     """Note the depth of a table's first batch. Where it has several, it is rolled back and PartitionDepthError raised.
 
+    Before its files are published: a partition that is made would hide what is below its folder.
     When the batch is done again, the depth of most records counts and the decoder takes the others out.
     """
     if job.partition_depth is not None or not job.decode.depth_is_open:
@@ -55,22 +54,9 @@ def settle_depth(job: JobContext, statuses: Sequence[WriteStatus], roll_back: Ca
         return
     assert job.instant is not None
     roll_back(job.instant)
-    for path in {status.stat.partition_path for status in statuses}:
-        _forget_partition(job.table.storage, path)
     shown = ", ".join(f"{examples[d]!r} ({d} deep, {records[d]:,} records)" for d in sorted(records))
     raise PartitionDepthError(
         f"the first batch of table {job.table.base_path} has partition paths of different depth: {shown}. Readers do not "
         f"find a partition inside another: {most} is the table's depth, as most records have it, the others are "
         "quarantined"
     )
-
-
-def _forget_partition(storage: Storage, path: str) -> None:
-    """Take the mark of a partition away in which nothing was committed: it would hide what is below the folder."""
-    files = [entry.name for entry in storage.list(path) if not entry.is_dir]
-    if not all(name in METAFILE_NAMES for name in files):
-        return
-    for name in files:
-        storage.delete(join(path, name))
-    if not storage.list(path):
-        storage.delete_tree(path)
