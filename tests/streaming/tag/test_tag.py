@@ -22,7 +22,9 @@ def test_only_a_pending_instants_state_is_handed_on(tmp_path: Path, table_type: 
     writer = Writer.create(tmp_path, table_type)
     table, instant = writer.table, writer.instant()
     layout = StateLayout(str(tmp_path / "durable"), str(tmp_path / "local"))
-    spec = TagSpec(layout, table.storage, 1, "", CrashPlan(), 1, table.storage, table.config.timeline_folder, writer.action)
+    spec = TagSpec(
+        layout, table.storage, 1, "", CrashPlan(), 1, table.storage, table.config.timeline_folder, writer.action
+    )
     profile = make_profile(0, instant=instant)
     commit.request(table, instant, writer.action)
     commit.inflight(table, instant, writer.action)
