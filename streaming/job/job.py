@@ -100,7 +100,7 @@ def stream(
 ) -> JobContext:
     """Run the stream on an existing session, as the one writer of the table; returns the context it ran with."""
     lease = LeaseKeeper(table.storage, clock_ms)
-    metrics = Metrics(options.metrics_port) if options.metrics_port is not None else None
+    metrics = Metrics(options.metrics_port, options.metrics_host) if options.metrics_port is not None else None
     monitor = Monitor(progress, metrics)
     try:
         lease.acquire(f"stream {options.stream_id}")

@@ -38,6 +38,7 @@ class Options:
     url_encode: bool
     key_generator: str
     merge_mode: str
+    key_collisions: str
 
     checkpoint_dir: str
     continuous: bool
@@ -49,6 +50,7 @@ class Options:
     commit_on_errors: bool
     max_bad_records: int
     metrics_port: int | None
+    metrics_host: str
     spark_master: str | None
     spark_conf: Mapping[str, str]
     shuffle_partitions: int | None
@@ -146,6 +148,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         url_encode=r.flag("hoodie.datasource.write.partitionpath.urlencode"),
         key_generator=_key_generator(r, keys, partitions),
         merge_mode=_merge_mode(r, ordering),
+        key_collisions=r.text("tagstream.key.collisions"),
         checkpoint_dir=checkpoint,
         continuous=r.flag("--continuous"),
         bootstrap_only=bootstrap_only,
@@ -156,6 +159,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         commit_on_errors=r.flag("--commit-on-errors"),
         max_bad_records=r.number("--max-bad-records"),
         metrics_port=r.opt_number("--metrics-port"),
+        metrics_host=r.text("--metrics-host"),
         spark_master=r.opt_text("--spark-master"),
         spark_conf={name: entry.value for name, entry in r.spark_conf.items()},
         shuffle_partitions=r.opt_number("spark.sql.shuffle.partitions"),
@@ -301,21 +305,18 @@ def _kafka_options(r: Resolved) -> dict[str, str]:
 
 def _described(r: Resolved) -> tuple[tuple[str, str, str], ...]:
     rows = [
-        (key.name, _show(key.secret or kafka_keys.is_secret(key.name), r.value(key.name)), r.origin(key.name))
+        (key.name, _show(key.name, r.value(key.name), secret=key.secret), r.origin(key.name))
         for key in REGISTRY.keys
         if r.value(key.name) is not None and r.reported(key) and relevant(r, key.name)
     ]
     for names, prefix in ((r.kafka, kafka_keys.PREFIX), (r.spark_conf, "")):
-        rows += [
-            (prefix + name, _show(kafka_keys.is_secret(name), entry.value), entry.origin)
-            for name, entry in sorted(names.items())
-        ]
+        rows += [(prefix + name, _show(name, entry.value), entry.origin) for name, entry in sorted(names.items())]
     return tuple(rows)
 
 
-def _show(secret: bool, value: Value) -> str:
+def _show(name: str, value: Value, *, secret: bool = False) -> str:
     if secret:
-        return "****"
+        return kafka_keys.MASK
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    return kafka_keys.shown(name, ",".join(value) if isinstance(value, tuple) else str(value))

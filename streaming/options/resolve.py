@@ -49,7 +49,8 @@ class Resolved:
         entry = self.entries.get(name)
         if entry is None:
             return f"{name} = {self.value(name)} (default)"
-        return f"{entry.key} = {'****' if self._key(name).secret else entry.value} ({entry.origin})"
+        value = kafka_keys.MASK if self._key(name).secret else kafka_keys.shown(entry.key, entry.value)
+        return f"{entry.key} = {value} ({entry.origin})"
 
     @staticmethod
     def reported(key: ConfigKey) -> bool:
@@ -158,8 +159,7 @@ def _take_extra(into: dict[str, Entry], name: str, entry: Entry) -> None:
 
 
 def _shown(entry: Entry) -> str:
-    value = "****" if kafka_keys.is_secret(entry.key) else entry.value
-    return f"{entry.key} = {value} ({entry.origin})"
+    return f"{entry.key} = {kafka_keys.shown(entry.key, entry.value)} ({entry.origin})"
 
 
 def _hint(registry: Registry, name: str) -> str:

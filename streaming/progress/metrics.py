@@ -16,9 +16,12 @@ _BUCKETS = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
 
 
 class Metrics:
-    """An HTTP server on ``port`` (0: a free one) with a registry of its own. ``clock``: seconds, for the commit's age."""
+    """An HTTP server on ``port`` (0: a free one) of ``host``, with a registry of its own.
 
-    def __init__(self, port: int, clock: Callable[[], float] = time.time) -> None:
+    ``clock``: seconds, for the commit's age.
+    """
+
+    def __init__(self, port: int, host: str = "127.0.0.1", clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._committed: float | None = None
         registry = CollectorRegistry()
@@ -39,9 +42,11 @@ class Metrics:
         age = Gauge("tagstream_last_commit_age_seconds", "Time since this run's last commit", registry=registry)
         age.set_function(self._age)
         try:
-            self._server, self._thread = start_http_server(port, registry=registry)
+            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
         except OSError as e:
-            raise ConfigError(f"--metrics-port {port}: cannot listen there ({e.strerror}); give another one") from None
+            raise ConfigError(
+                f"--metrics-port {port}: cannot listen there ({e.strerror}) on --metrics-host {host}; give another one"
+            ) from None
 
     @property
     def port(self) -> int:

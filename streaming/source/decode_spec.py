@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -27,6 +27,7 @@ class DecodeSpec:
     """The table's key rules and the record schema (``avro_json``; ``defaults_json`` may have more Avro defaults).
 
     ``files``: records are lines of files, not Kafka messages. ``merge_on_read``: deletes are written to log files.
+    ``refuse_collisions``: composite keys that other values would make, too, are bad.
     """
 
     avro_json: str
@@ -41,6 +42,7 @@ class DecodeSpec:
     files: bool
     name_single_key: bool
     merge_on_read: bool
+    refuse_collisions: bool = False
 
     @classmethod
     def for_table(cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
@@ -55,7 +57,8 @@ class DecodeSpec:
                 "files have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is "
                 "the newer event)"
             )
-        return cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
+        spec = cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
+        return replace(spec, refuse_collisions=options.key_collisions == "quarantine")
 
     @classmethod
     def of(
@@ -140,4 +143,5 @@ def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
         spec.global_index,
         avro_defaults(spec.defaults_json),
         merge_on_read=spec.merge_on_read,
+        refuse_collisions=spec.refuse_collisions,
     )

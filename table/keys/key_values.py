@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,23 @@ from tagstream.table.errors import ConfigError
 # What the complex generator writes for a part that has no value.
 NULL_PART = "__null__"
 EMPTY_PART = "__empty__"
+
+
+def collision(names: Sequence[str], place: int, values: pa.Array) -> pa.Array:
+    """Why a part of a composite key (``names``, the part at ``place``) lets it equal the key of another row; else null.
+
+    A key is ``a:1,b:2``: a value that holds a comma, the name of a later part and a colon makes a key that other values
+    make, too, and one that is the text for a null or empty value stands for that. Hudi's keys are the same.
+    """
+    name, good = names[place], pa.scalar(None, pa.string())
+    placeholder = pc.is_in(values, value_set=pa.array([NULL_PART, EMPTY_PART]))
+    reason = pc.if_else(
+        placeholder, f"record key field {name!r} is the text that stands for a null or empty value", good
+    )
+    for later in names[place + 1 :]:
+        text = f"record key field {name!r} holds ',{later}:', so the key is that of other values, too"
+        reason = pc.if_else(pc.fill_null(pc.match_substring(values, f",{later}:"), False), text, reason)
+    return reason
 
 
 def check_type(name: str, arrow: pa.DataType) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, check_type, to_strings
+from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, check_type, collision, to_strings
 from tagstream.table.keys.message_key import record_key_from_message
 from tagstream.table.keys.partition_path import DEFAULT_PARTITION, check_partition_path, url_encode
 
@@ -114,6 +114,16 @@ class KeyGenerator:
         name = self.record_key_fields[0]
         empty = pc.if_else(_is_missing(columns[0]), f"record key field '{name}' is empty", good)
         return pc.if_else(pc.is_null(columns[0]), f"record key field '{name}' is null", empty)
+
+    def collisions(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        """Why the composite key of a row may be that of another row, too; null where it cannot. See ``collision``."""
+        reason = pa.nulls(rows.num_rows, pa.string())
+        names = self.record_key_fields
+        for place, name in enumerate(names if len(names) > 1 else ()):
+            values = _column(rows, name)
+            if _is_text(values.type):
+                reason = pc.coalesce(reason, collision(names, place, values.cast(pa.string())))
+        return reason
 
     def partition_paths(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         """Partition path of every row; a null or empty value is ``__HIVE_DEFAULT_PARTITION__``."""

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from tagstream.table.errors import InvalidKeyError
-from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, java_double, to_strings
+from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, collision, java_double, to_strings
 
 
 class _Literal(str):
@@ -18,11 +18,14 @@ class _Literal(str):
     __slots__ = ()
 
 
-def record_key_from_message(fields: Sequence[str], text: str, types: Sequence[pa.DataType] | None = None) -> str:
+def record_key_from_message(
+    fields: Sequence[str], text: str, types: Sequence[pa.DataType] | None = None, *, refuse_collisions: bool = False
+) -> str:
     """Record key of a message key: its text for one key field, else a JSON object of the key fields.
 
     ``types`` are the fields' Arrow types; with them a value gets the text it has in a row (``1`` of a double is
-    ``1.0``). Raises InvalidKeyError. Works on one message at a time: tombstones are rare beside records.
+    ``1.0``). ``refuse_collisions``: a value that lets the key equal another row's is one of the errors. Raises
+    InvalidKeyError. Works on one message at a time: tombstones are rare beside records.
     """
     if len(fields) == 1:
         if text == "":
@@ -35,6 +38,10 @@ def record_key_from_message(fields: Sequence[str], text: str, types: Sequence[pa
         parts.append(value if value is None or value == "" else _typed(name, value, types[index] if types else None))
     if not any(parts):
         raise InvalidKeyError(f"all key fields ({', '.join(fields)}) of the message key are missing, null or empty")
+    for place, part in enumerate(parts if refuse_collisions else ()):
+        reason = None if part is None else collision(fields, place, pa.array([part], pa.string()))[0].as_py()
+        if reason is not None:
+            raise InvalidKeyError(reason)
     names = zip(fields, parts, strict=True)
     return ",".join(f"{name}:{NULL_PART if part is None else part or EMPTY_PART}" for name, part in names)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 PREFIX = "kafka."
+MASK = "****"
 
 IGNORED = {
     "key.deserializer": "keys are read as bytes",
@@ -18,7 +19,18 @@ IGNORED = {
 }
 REFUSED = {"interceptor.classes": "an interceptor may change or drop records on their way"}
 
-_SECRET = re.compile(r"password|passwd|secret|token|credential|jaas|keystore\.key$|access.?key|private", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|passwd|passphrase|\bpwd\b|secret|token|credential|jaas|private|authorization|signature|"
+    r"keystore\.key$|key.?file|(access|account|api|encryption|shared|storage).?key|user.?info|auth.?info|"
+    r"connection.?str|shared.?access|\bsas\b",
+    re.IGNORECASE,
+)
+# A login in a URL, and what connection strings and signed URLs carry, whatever the key is called.
+_LOGIN = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
+_SECRET_PART = re.compile(
+    r"((?:password|pwd|secret|token|account_?key|shared_?access_?key|shared_?access_?signature|sig)\s*=\s*)[^;&,\s]+",
+    re.IGNORECASE,
+)
 
 KNOWN = frozenset(
     """
@@ -52,3 +64,10 @@ ssl.truststore.location ssl.truststore.password ssl.truststore.type value.deseri
 def is_secret(name: str) -> bool:
     """True for a key whose value must never be logged (passwords, JAAS configuration, private keys, tokens)."""
     return _SECRET.search(name) is not None
+
+
+def shown(name: str, value: str) -> str:
+    """A value as it may be logged: that of a secret masked, of others a password that stands in a URL or a string."""
+    if is_secret(name):
+        return MASK
+    return _SECRET_PART.sub(rf"\1{MASK}", _LOGIN.sub(rf"\1{MASK}@", value))

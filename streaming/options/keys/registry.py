@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tagstream.streaming.options.keys.hbase import HBASE_KEYS
 from tagstream.streaming.options.keys.index import INDEX_KEYS
+from tagstream.streaming.options.keys.job import JOB_KEYS
 from tagstream.streaming.options.keys.pull import PULL_KEYS
 from tagstream.streaming.options.keys.refused import FAMILIES, IGNORED_KEYS, REFUSED_KEYS
-from tagstream.streaming.options.keys.source import JOB_KEYS, SOURCE_KEYS
+from tagstream.streaming.options.keys.source import SOURCE_KEYS
 from tagstream.streaming.options.keys.table import TABLE_KEYS
 from tagstream.streaming.options.keys.write import WRITE_KEYS
 from tagstream.table.config import Registry

@@ -1,123 +1,12 @@
-"""Keys of the job itself (command line, checkpoint, bad records, progress) and of its source."""
+"""Keys of the job's source: Kafka or files, and the schema of the records."""
 
 from __future__ import annotations
 
 from tagstream.table.config import ConfigKey, Kind
 
-_JOB = "Job"
 _SOURCE = "Source"
 
 _NO_SOURCE = "this version reads JSON from Kafka (JsonKafkaSource) and from files (JsonDFSSource)"
-
-JOB_KEYS = (
-    ConfigKey(
-        "--checkpoint-dir",
-        Kind.PATH,
-        "Spark's checkpoint location and the home of the index "
-        "(profiles, manifests, deltas, snapshots, quarantine under `tagstream/`). Never share it between two jobs.",
-        flag="--checkpoint-dir",
-        default_note="required",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "--continuous",
-        Kind.BOOL,
-        "Keep running. Without it the job takes what there is now and ends.",
-        default=False,
-        flag="--continuous",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "--bootstrap-only",
-        Kind.BOOL,
-        "Load the index from the table and end. Only the table and the checkpoint are needed: the rest is in the table's "
-        "properties. The stream started afterwards on this checkpoint goes on with that index.",
-        default=False,
-        flag="--bootstrap-only",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "--dry-run",
-        Kind.BOOL,
-        "Say what a start would do (which index it works on; what loading one would read, and what it would leave out) "
-        "and end. Nothing is changed and Spark is not started.",
-        default=False,
-        flag="--dry-run",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "--min-sync-interval-seconds",
-        Kind.INT,
-        "Least time from the start of one batch to the start of the next.",
-        default=0,
-        minimum=0,
-        flag="--min-sync-interval-seconds",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "--source-limit",
-        Kind.INT,
-        "Most a batch takes: events for Kafka (see also `tagstream.kafka.max.batch.bytes`); bytes for files, cut at file "
-        "boundaries, one file at least.",
-        default_note="1,000,000 events for Kafka, 512 MiB for files",
-        minimum=1,
-        flag="--source-limit",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "--commit-on-errors",
-        Kind.BOOL,
-        "Go on when records are bad. They are quarantined and counted either way; "
-        "without it the job fails once more than `--max-bad-records` were found.",
-        default=False,
-        flag="--commit-on-errors",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "--max-bad-records",
-        Kind.INT,
-        "Bad records a run may quarantine before it fails. Without effect with `--commit-on-errors`.",
-        default=0,
-        minimum=0,
-        flag="--max-bad-records",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "--metrics-port",
-        Kind.INT,
-        "Serve Prometheus metrics on this port of every interface; 0 picks a free one.",
-        default_note="no metrics server",
-        minimum=0,
-        maximum=65535,
-        flag="--metrics-port",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "--spark-master",
-        Kind.STRING,
-        "Spark master to run on.",
-        default_note="what spark-submit gives, else `local[*,4]`",
-        flag="--spark-master",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "hoodie.datasource.write.streaming.checkpoint.identifier",
-        Kind.STRING,
-        "Name of this stream in the table's commits; fixed when the checkpoint is made.",
-        default_note="the Kafka topic, or the source folder",
-        section=_JOB,
-    ),
-    ConfigKey(
-        "spark.sql.shuffle.partitions",
-        Kind.INT,
-        "Shuffle partitions of the stateful step; fixed when the checkpoint is made. Other `spark.*` keys go to the "
-        "Spark session as they are.",
-        default_note="as many as the Spark master has cores",
-        minimum=1,
-        maximum=100_000,
-        section=_JOB,
-    ),
-)
 
 SOURCE_KEYS = (
     ConfigKey(

@@ -167,12 +167,24 @@ TABLE_KEYS = (
         },
     ),
     ConfigKey(
+        "tagstream.key.collisions",
+        Kind.CHOICE,
+        "Keys of several fields are `a:1,b:2`, so the values `1,b:2` and `3` make the same key as `1` and `2,b:3`, and the "
+        "text `__null__` that of a null: such rows overwrite each other, in Hudi as here. `quarantine` takes records out "
+        "whose value holds a comma, the name of a later key field and a colon, or is such a placeholder.",
+        default="allow",
+        section=_TABLE,
+        values={"ALLOW": "allow", "QUARANTINE": "quarantine"},
+    ),
+    ConfigKey(
         "hoodie.table.ordering.fields",
         Kind.LIST,
         "The field whose greater value is the newer event (one field). "
         "Without it the position in the source decides, which files do not have: they need one. A decimal "
         "of a merge-on-read table has at most 15 digits before the point and 15 after it, which is what a delete in a log "
-        "file holds: a type with more after it is refused, a record with more before it is quarantined.",
+        "file holds: a type with more after it is refused, a record with more before it is quarantined. Texts are "
+        "compared by code points, where Java compares UTF-16 units: that differs only between a character of "
+        "U+E000 to U+FFFF and one above U+FFFF.",
         default=(),
         flag="--source-ordering-field",
         section=_TABLE,

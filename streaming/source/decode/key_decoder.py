@@ -31,7 +31,8 @@ _TEXT = pa.string()
 class KeyDecoder:
     """Decodes records of one schema; ``defaults`` are its Avro defaults.
 
-    ``merge_on_read``: deletes go to log files, whose blocks do not hold every decimal.
+    ``merge_on_read``: deletes go to log files, whose blocks do not hold every decimal. ``refuse_collisions``: a composite
+    key that other values would make, too, is bad.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class KeyDecoder:
         defaults: Mapping[str, Any] | None = None,
         *,
         merge_on_read: bool = False,
+        refuse_collisions: bool = False,
     ) -> None:
         key_generator.check(schema)
         if ordering_field is not None and ordering_field not in schema.names:
@@ -59,6 +61,7 @@ class KeyDecoder:
         self._generator = key_generator
         self._ordering = ordering_field
         self._global = global_index
+        self._refuse_collisions = refuse_collisions
         self._key_types = [_type_at(schema, name) for name in key_generator.record_key_fields]
         self._keys = JsonDecoder(with_delete, defaults)
         self._names = schema.names
@@ -78,6 +81,8 @@ class KeyDecoder:
         batch = _without_blank_lines(batch)
         rows, reason = self._keys.decode(batch.column("value"))
         reason = pc.coalesce(reason, self._generator.key_errors(rows))
+        if self._refuse_collisions:
+            reason = pc.coalesce(reason, self._generator.collisions(rows))
         keys, parts = self._generator.record_keys(rows), self._generator.partition_paths(rows)
         deleted = _mask(rows.column(DELETED))
         no_part = self._no_partition(parts, deleted)
@@ -163,7 +168,8 @@ class KeyDecoder:
             text = message_key.decode("utf-8")
         except UnicodeDecodeError:
             raise InvalidKeyError("the message key is not UTF-8") from None
-        return record_key_from_message(self._generator.record_key_fields, text, self._key_types)
+        fields, refuse = self._generator.record_key_fields, self._refuse_collisions
+        return record_key_from_message(fields, text, self._key_types, refuse_collisions=refuse)
 
 
 def _struct(rows: pa.Table) -> pa.StructArray:

@@ -69,6 +69,25 @@ def test_a_taken_port_is_one_clear_line() -> None:
             Metrics(port)
 
 
+def test_only_the_address_that_was_asked_for_is_served() -> None:
+    metrics = Metrics(0)
+    try:
+        with socket.create_connection(("127.0.0.1", metrics.port), 5):
+            pass
+        with pytest.raises(OSError):  # another address of this machine
+            socket.create_connection(("127.0.0.2", metrics.port), 5)
+    finally:
+        metrics.close()
+    everywhere = Metrics(0, "0.0.0.0")
+    try:
+        with socket.create_connection(("127.0.0.2", everywhere.port), 5):
+            pass
+    finally:
+        everywhere.close()
+    with pytest.raises(ConfigError, match="on --metrics-host 203.0.113.7"):
+        Metrics(0, "203.0.113.7")
+
+
 def test_two_runs_in_one_process_do_not_meet(served: tuple[Metrics, list[float]]) -> None:
     other = Metrics(0)
     served[0].batch(REPORT)

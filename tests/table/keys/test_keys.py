@@ -350,3 +350,38 @@ def test_tombstone_keys_have_the_text_of_rows() -> None:
 def test_message_keys_that_are_none(text: str) -> None:
     with pytest.raises(InvalidKeyError):
         record_key_from_message(["a", "b"], text)
+
+
+def test_composite_keys_that_other_values_make_too() -> None:
+    generator = KeyGenerator.create("COMPLEX", ["a", "b"], ["p"])
+    rows = pa.table({
+        "a": ["1,b:2", "1", "__null__", None, "__empty__", "", "x,a:1", "x"],
+        "b": ["3", "2,b:3", "x", "x", "x", "x", "y", "__null__"],
+        "p": ["p"] * 8,
+    })  # fmt: skip
+    keys = generator.record_keys(rows).to_pylist()  # Hudi's own: equal in pairs
+    assert keys[:6] == ["a:1,b:2,b:3"] * 2 + ["a:__null__,b:x"] * 2 + ["a:__empty__,b:x"] * 2
+    bad = [reason is not None for reason in generator.collisions(rows).to_pylist()]
+    assert bad == [True, False, True, False, True, False, False, True]
+    left = [key for key, wrong in zip(keys, bad, strict=True) if not wrong]
+    assert len(set(left)) == len(left)
+    single = KeyGenerator.create("COMPLEX", ["a"], ["p"], name_single_key=True)
+    assert single.collisions(rows).null_count == 8
+
+
+@given(st.lists(st.tuples(*[st.none() | st.text("a,b:c_1", max_size=7)] * 3), max_size=30))
+def test_keys_without_collisions_are_told_apart(values: list[tuple[str | None, str | None, str | None]]) -> None:
+    rows = pa.table({n: pa.array([v[i] for v in values], pa.string()) for i, n in enumerate("abc")})
+    generator = KeyGenerator.create(None, ["a", "b", "c"], [])
+    good = rows.filter(generator.collisions(rows).is_null())
+    found: dict[str | None, object] = {}
+    for key, row in zip(generator.record_keys(good).to_pylist(), good.to_pylist(), strict=True):
+        assert key is None or found.setdefault(key, row) == row
+
+
+def test_a_tombstone_whose_key_others_make_too() -> None:
+    key = '{"a":"1,b:2","b":"3"}'
+    assert record_key_from_message(["a", "b"], key) == "a:1,b:2,b:3"
+    with pytest.raises(InvalidKeyError, match="holds ',b:'"):
+        record_key_from_message(["a", "b"], key, refuse_collisions=True)
+    assert record_key_from_message(["a", "b"], '{"a":"1","b":"2,b:3"}', refuse_collisions=True) == "a:1,b:2,b:3"

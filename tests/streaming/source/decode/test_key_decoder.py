@@ -82,6 +82,46 @@ def test_ordering_values() -> None:
     assert one(b'{"id":"k","day":"d"}', ordering=None)["flags"] == 0
 
 
+@pytest.mark.parametrize("refuse", [False, True])
+def test_a_composite_key_that_other_values_make_too(refuse: bool) -> None:
+    generator = KeyGenerator.create(None, ("id", "day"), ())
+    decode = KeyDecoder(SCHEMA, generator, "ts", True, refuse_collisions=refuse)
+    good, bad = b'{"id":"1","day":"2,day:3","ts":1}', b'{"id":"1,day:2","day":"3","ts":1}'
+    tombstone = b'{"id":"1,day:2","day":"3"}'
+    rows = decode.keys(batch(good, bad, None, keys=(None, None, tombstone))).to_pylist()
+    assert [(row["flags"] & BAD) != 0 for row in rows] == [False, refuse, refuse]
+    assert not refuse or "holds ',day:'" in rows[1]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (b'{"id":"a\\u0000b","day":"x","v":1}', None),
+        (b'{"id":"a","day":"x","v":-0.0}', None),
+        (b'{"id":1,"day":"x","v":1}', None),
+        (b'{"id":" ","day":"x","v":1}', None),
+        (b'{"id":"' + b"k" * 100_000 + b'","day":"x","v":1}', None),
+        (b'{"id":"a","day":"x","v":1,"more":' + b"[" * 100_000 + b"]" * 100_000 + b"}", None),
+        (b'{"id":"\\ud800","day":"x","v":1}', "half of a surrogate pair"),
+        (b'{"id":"a","day":"x","v":NaN}', "NaN is not JSON"),
+        (b'{"id":"a","day":"x","v":"NaN"}', "is not a number"),
+        (b'{"id":"a","day":"x","v":1e999}', "out of a double's range"),
+        (b'{"id":"a","day":"../x","v":1}', "has the segment '..'"),
+    ],
+)
+def test_odd_records_are_right_or_bad(record: bytes, reason: str | None) -> None:
+    rows = decoder(ordering="v").keys(batch(record, b'{"id":"next","day":"x","v":2}')).to_pylist()
+    assert (rows[0]["reason"] is None) if reason is None else reason in rows[0]["reason"]
+    assert (rows[1]["skey"], rows[1]["flags"]) == (b"\x01next", 0)
+
+
+def test_zeros_are_one_ordering_value() -> None:
+    rows = (
+        decoder(ordering="v").keys(batch(*(b'{"id":"a","day":"x","v":%s}' % v for v in (b"0.0", b"-0.0")))).to_pylist()
+    )
+    assert rows[0]["ord"] == rows[1]["ord"]
+
+
 def test_a_path_of_another_depth_is_bad_once_the_depth_is_known() -> None:
     records = batch(*(f'{{"id":"k","day":"{day}","ts":1}}'.encode() for day in ("a", "a/b")))
     assert decoder().keys(records).column("flags").to_pylist() == [0, 0]
