@@ -306,6 +306,8 @@ def make_job(
         stream_id="simulated",
         ordering="int64",
         global_index=True,
+        table_name=table.config.name,
+        table_path=table.base_path,
     )
     return JobContext(
         options=options,

@@ -227,7 +227,7 @@ def tag_by_state(folder: Path, table: HoodieTable, labels: tuple[int, ...], spar
         label = int(key[0])
         good, _ = good_and_bad(unpack(frame["rows"]))
         result = tag_key_group(label, None, tag_batch(good, layout.ordering), at, layout)
-        return packed_result(label, located(result, good, layout.ordering), result, _LANES)
+        return pd.concat(packed_result(label, located(result, good, layout.ordering), result, _LANES))
 
     def tag(rows: DataFrame) -> DataFrame:
         return rows.groupBy("kg").applyInPandas(group, LOCATED_SQL)

@@ -70,8 +70,9 @@ def plan_catch_up(table: HoodieTable, instants: Sequence[str], partition_regex: 
     timeline = table.timeline()
     groups: set[FileGroupId] = set()
     removals = False
+    wanted = frozenset(instants)
     for instant in timeline.completed_writes:
-        if instant.time not in instants:
+        if instant.time not in wanted:
             continue
         metadata = timeline.metadata(table.storage, instant)
         if metadata.operation in _COMPACTIONS or metadata.compacted:

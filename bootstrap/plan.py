@@ -14,10 +14,11 @@ from tagstream.bootstrap.errors import BootstrapError
 from tagstream.bootstrap.missing import missing_files
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
+_FEW = 32  # to look for each in a commit file's bytes takes a tenth of parsing it
+_PLAIN = re.compile(r"[0-9A-Za-z-]+")
 _TASK_BYTES = 64 << 20
 _OPEN_BYTES = 128 << 10  # reading a slice costs at least as much as so many bytes
 _LEAST_TASKS = 16  # where there are as many slices: a few cores have equal work, and an interruption costs little
@@ -124,9 +125,7 @@ def plan_bootstrap(
     ]
     if view.as_of is None:
         return BootstrapPlan(table, timeline, None, (), tuple(left_out), partition_regex=partition_regex)
-    stats = _stats_by_file(table, timeline)
-    listed: dict[tuple[str, str], FileSlice] = {}
-    slices: list[PlannedSlice] = []
+    listed: dict[FileGroupId, FileSlice] = {}
     for partition in view.partitions() if only is None else sorted({partition for partition, _ in only}):
         if wanted.fullmatch(partition) is None:
             left_out.append(
@@ -137,19 +136,21 @@ def plan_bootstrap(
             if only is not None and (partition, found.file_id) not in only:
                 continue
             listed[found.partition_path, found.file_id] = found
-            kept, empty = _without_empty_files(found)
-            left_out += empty
-            if kept is not None:
-                base = stats.get(kept.base_path or "")
-                logs = [stats[path] for path in kept.log_paths if path in stats]
-                writes, deletes = sum(log.all_writes for log in logs), sum(log.all_deletes for log in logs)
-                slices.append(PlannedSlice(kept, base.rows if base else None, writes, deletes))
+    since = "" if only is None else _first_instant(table, timeline, listed, only, wanted)
+    stats = _stats_by_file(table, timeline, since, only)
+    slices: list[PlannedSlice] = []
+    for found in listed.values():
+        kept, empty = _without_empty_files(found)
+        left_out += empty
+        if kept is not None:
+            base = stats.get(kept.base_path or "")
+            logs = [stats[path] for path in kept.log_paths if path in stats]
+            writes, deletes = sum(log.all_writes for log in logs), sum(log.all_deletes for log in logs)
+            slices.append(PlannedSlice(kept, base.rows if base else None, writes, deletes))
     for (partition, file_id), instant in sorted(timeline.replaced.items()):
         if only is not None and (partition, file_id) not in only:
             continue
         left_out.append(LeftOut(f"file group {partition}/{file_id}", f"replaced by instant {instant}"))
-    if only is not None:
-        stats = {path: stat for path, stat in stats.items() if _group_of(path) in only}
     missing = missing_files(timeline, listed, stats, wanted, by_name=table.config.version < 8)
     return BootstrapPlan(table, timeline, view.as_of, tuple(slices), tuple(left_out), missing, partition_regex)
 
@@ -164,12 +165,6 @@ def _without_empty_files(found: FileSlice) -> tuple[FileSlice | None, list[LeftO
     return (kept if kept.base_file is not None or kept.log_files else None), left_out
 
 
-def _group_of(path: str) -> FileGroupId | None:
-    partition, _, name = path.rpartition("/")
-    part = parse_base_file_name(name) or parse_log_file_name(name)
-    return (partition, part.file_id) if part is not None else None
-
-
 @dataclass(frozen=True)
 class _FileStat:
     """Rows written by the newest commit of a file, and the records of all its commits: a log may be appended to."""
@@ -179,12 +174,53 @@ class _FileStat:
     all_deletes: int
 
 
-def _stats_by_file(table: HoodieTable, timeline: Timeline) -> Mapping[str, _FileStat]:
-    """What the active commits say of every file they wrote, by its path."""
+def _first_instant(
+    table: HoodieTable,
+    timeline: Timeline,
+    slices: Mapping[FileGroupId, FileSlice],
+    only: Collection[FileGroupId],
+    partitions: re.Pattern[str],
+) -> str:
+    """The instant before whose completion no file of these groups' newest slices was written.
+
+    The first of all where a group has no slice, or one whose base file may be lost without a trace in its logs' names: any
+    commit may name it.
+    """
+    for group in only:
+        if group in timeline.replaced or not partitions.fullmatch(group[0]):
+            continue
+        found = slices.get(group)
+        if found is None:
+            return ""
+        if found.base_file is None and (table.config.version >= 8 or group in timeline.pending_compactions):
+            return ""
+    return min((time for found in slices.values() for time in _instants(found)), default=timeline.newest or "")
+
+
+def _instants(found: FileSlice) -> list[str]:
+    """Those that the slice and its files are named by."""
+    base = [] if found.base_file is None else [found.base_file.instant]
+    return [found.base_instant, *base, *(log.time for log in found.log_files)]
+
+
+def _stats_by_file(
+    table: HoodieTable, timeline: Timeline, since: str, only: Collection[FileGroupId] | None
+) -> Mapping[str, _FileStat]:
+    """What the active commits that were completed at an instant or later say of every file they wrote, by its path."""
     found: dict[str, _FileStat] = {}
     none = _FileStat(0, 0, 0)
+    ids = {file_id for _, file_id in only or ()}
+    few = 0 < len(ids) <= _FEW and all(map(_PLAIN.fullmatch, ids))
     for instant in timeline.completed_writes:
-        for stat in timeline.metadata(table.storage, instant).all_stats():
+        if timeline.completion_time(instant.time) < since:
+            continue
+        if few:  # most commits do not name them, and need not be parsed
+            metadata = timeline.metadata_with(table.storage, instant, ids)
+        else:
+            metadata = timeline.metadata(table.storage, instant)
+        for stat in [] if metadata is None else metadata.all_stats():
+            if only is not None and (stat.partition_path, stat.file_id) not in only:
+                continue
             before, rows = found.get(stat.path, none), stat.num_writes
             found[stat.path] = _FileStat(rows, before.all_writes + rows, before.all_deletes + stat.num_deletes)
     found.pop("", None)  # a stat without a file

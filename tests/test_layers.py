@@ -51,7 +51,8 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/write": "table/* state/* index streaming streaming/source streaming/source/decode streaming/tag",
     "streaming/batch": "table/* state/* index bootstrap streaming streaming/options streaming/source streaming/progress "
     "streaming/tag streaming/write",
-    "streaming/recovery": "table/* state/* bootstrap streaming streaming/options streaming/progress streaming/batch",
+    "streaming/recovery": "table/* state/* bootstrap streaming streaming/options streaming/source streaming/progress "
+    "streaming/batch",
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/source streaming/source/decode "
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/recovery",
     "streaming/job": "table/* state/* index/* bootstrap streaming/*",

@@ -93,6 +93,8 @@ def _stats(arguments: argparse.Namespace, out: Output) -> int:
             [
                 *index.facts(),
                 Fact("stream_id", "stream", meta.stream_id),
+                Fact("table_name", "table", meta.table.name if meta.table else None),
+                Fact("table_path", "at", meta.table.path if meta.table else None),
                 Fact("global", "global", meta.global_index),
                 Fact("ordering_kind", "ordering values", meta.ordering),
                 Fact("key_groups", "key groups", meta.key_groups, "count"),

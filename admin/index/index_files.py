@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +19,7 @@ from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.store.rocks_store import META_KEY, RocksStore
+from tagstream.state.store.scratch import remove, scratch_folder
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
@@ -76,7 +75,7 @@ class Index:
             with open_view(self.layout, label, self.heads.pointers[label], self.heads.epoch) as store:
                 yield store
         finally:
-            shutil.rmtree(self.layout.group_dir(label), ignore_errors=True)
+            remove(self.layout.group_dir(label))
 
     def counts(self, label: int) -> StoreMeta:
         """A key group's counters, read from its newest delta alone where that is enough."""
@@ -99,7 +98,7 @@ class Index:
                 apply_deltas(store, self.layout, label, pointer.deltas[-1:])
                 return StoreMeta.from_bytes(store.get([META_KEY])[0], label)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
 
     def sizes(self, label: int) -> tuple[int, int]:
         """Bytes of a key group's snapshot and of the deltas after it."""
@@ -133,12 +132,9 @@ def open_index(
     ``committed``: names of the batch manifests that count; by default those of the batches that Spark has committed.
     ``meta``: the choices of a checkpoint in the making.
     """
-    scratch = tempfile.mkdtemp(prefix="tagstream-index-")
-    try:
+    with scratch_folder("tagstream-index-") as scratch:
         try:
             heads = read_heads(checkpoint, scratch, committed, meta)
         except FileNotFoundError as e:  # a job that is at work has removed what it does not need any more
             raise StateError(f"{e.filename} has just been removed; read again") from e
         yield Index(checkpoint, replace(heads, layout=replace(heads.layout, lock_wait_s=0.0)))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)

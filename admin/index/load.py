@@ -7,7 +7,6 @@ Every record keeps its instant, ordering value and time of change, which the loa
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -29,6 +28,7 @@ from tagstream.state.store.codec import NO_LOCATION, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern
 from tagstream.state.store.key_order import sort_keys
 from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
+from tagstream.state.store.scratch import make_folder, remove
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import Storage
@@ -149,11 +149,11 @@ class Carrier:
     def _load(self, done: ScanDone, group: int, label: int, places: list[Place]) -> GroupStart:
         self._progress(f"writing key group {group + 1} of {len(self._labels)}")
         scratch = os.path.join(self._folder, f"load-{label}")
-        os.makedirs(scratch)
+        make_folder(scratch)
         try:
             return self._load_in(scratch, done, group, label, places)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove(scratch)
 
     def _load_in(self, scratch: str, done: ScanDone, group: int, label: int, places: list[Place]) -> GroupStart:
         layout = self._layout

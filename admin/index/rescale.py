@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,13 +25,15 @@ from tagstream.admin.output import Fact, Output
 from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.state.durable.building import begin_building, clear_unfinished, finish_building
 from tagstream.state.durable.generation import GenerationMarker
-from tagstream.state.durable.meta import CheckpointMeta, new_meta, read_meta
+from tagstream.state.durable.meta import BoundTo, CheckpointMeta, new_meta, read_meta
 from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
+from tagstream.state.store.scratch import scratch_folder
 from tagstream.streaming.batch.commit_record import CommitRecord, parse
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.recovery.cover_plan import next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
+from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import Takeover, read_takeover, write_takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
@@ -47,13 +47,14 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
     begun = clock_ms()
     table = HoodieTable.open(arguments.target_base_path)
     source = existing_checkpoint(arguments.checkpoint_dir)
+    check_table(source, table.base_path)
     with _alone(table, clock_ms, "rescale") as lease:
         timeline = table.timeline()
         newest = _at_rest(table, timeline, source)
         names = committed_manifests(table, timeline, source)
         with (
             open_index(source, names) as index,
-            _new_checkpoint(arguments.to_checkpoint_dir, "tagstream rescale") as new,
+            _new_checkpoint(table, arguments.to_checkpoint_dir, "tagstream rescale") as new,
         ):
             if index.heads.batch_id != newest.batch_id:
                 raise AdminError(
@@ -68,8 +69,8 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
                 with index.group(label) as store:
                     for entries in entries_of(store, index.layout, label):
                         carrier.add(entries)
-            loaded = new.finish(carrier, table, timeline, index.partition_regex)
-            new.publish(lease, table, timeline)
+            loaded = new.finish(carrier, timeline, index.partition_regex)
+            new.publish(lease, timeline)
     _report(out, new, loaded, (clock_ms() - begun) / 1000)
     return 0
 
@@ -81,7 +82,7 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
     info = read_info(path)
     table = HoodieTable.open(arguments.target_base_path)
     to, what = arguments.to_checkpoint_dir, "tagstream index import"
-    with _alone(table, clock_ms, "index import") as lease, _new_checkpoint(to, what) as new:
+    with _alone(table, clock_ms, "index import") as lease, _new_checkpoint(table, to, what) as new:
         plan = plan_bootstrap(table)
         groups = arguments.key_groups or info.key_groups
         new.create(info, groups, arguments.shuffle_partitions or info.shuffle_partitions)
@@ -90,7 +91,7 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
         out.progress(f"reading {path}")
         for entries in imported_entries(path, info, new.layout, there, begun):
             carrier.add(entries)
-        loaded = new.finish(carrier, table, plan.timeline, ".*")
+        loaded = new.finish(carrier, plan.timeline, ".*")
         with open_index(new.files, meta=new.meta) as index:
             comparison = Comparison(index, plan, out.progress)
             first = next(iter(list(comparison.differences(1))), None)
@@ -101,7 +102,7 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
                 f"{first[1]!r}). Export an index that does, or start with a new checkpoint: the index is then loaded from "
                 "the table"
             )
-        new.publish(lease, table, plan.timeline)
+        new.publish(lease, plan.timeline)
     _report(out, new, loaded, (clock_ms() - begun) / 1000)
     return 0
 
@@ -169,6 +170,7 @@ def _record(table: HoodieTable, timeline: Timeline, instant: Instant) -> CommitR
 class _NewCheckpoint:
     """A checkpoint in the making. ``scratch``: a folder on the local disk; ``whole``: it has become one."""
 
+    table: HoodieTable
     files: Storage
     scratch: str
     meta: CheckpointMeta | None = None
@@ -185,51 +187,51 @@ class _NewCheckpoint:
 
     def create(self, like: CheckpointMeta | ExportInfo, key_groups: int, shuffle_partitions: int) -> None:
         """Fix the choices: those of the old one but for the sizes."""
-        self.meta = new_meta(key_groups, shuffle_partitions, like.stream_id, like.ordering, like.global_index)
+        bound = BoundTo(self.table.config.name, self.table.base_path, self.files.root)
+        self.meta = new_meta(
+            key_groups, shuffle_partitions, like.stream_id, like.ordering, like.global_index, table=bound
+        )
 
     def carrier(self, progress: Callable[[str], None]) -> Carrier:
         """Takes the records."""
         assert self.meta is not None
         return Carrier(self.layout, self.meta.labels, os.path.join(self.scratch, "records"), progress)
 
-    def finish(
-        self, carrier: Carrier, table: HoodieTable, timeline: Timeline, partition_regex: str
-    ) -> GenerationMarker:
+    def finish(self, carrier: Carrier, timeline: Timeline, partition_regex: str) -> GenerationMarker:
         """Load the index and record what it covers."""
         assert self.meta is not None
         covered = tuple(i.time for i in timeline.completed_writes)
-        loaded = carrier.load(table.base_path, covered, partition_regex)
-        self.offsets = _offsets(table, timeline, self.meta.stream_id)
+        loaded = carrier.load(self.table.base_path, covered, partition_regex)
+        self.offsets = _offsets(self.table, timeline, self.meta.stream_id)
         write_takeover(self.files, Takeover(loaded.generation))
         return loaded
 
-    def publish(self, lease: LeaseKeeper, table: HoodieTable, timeline: Timeline) -> None:
+    def publish(self, lease: LeaseKeeper, timeline: Timeline) -> None:
         """Make it a checkpoint, if the table is still what it was."""
         assert self.meta is not None
         lease.check()
-        if table.timeline().completed_writes != timeline.completed_writes:
-            raise AdminError(f"table {table.base_path} was written to meanwhile; end that writer and begin again")
+        if self.table.timeline().completed_writes != timeline.completed_writes:
+            raise AdminError(f"table {self.table.base_path} was written to meanwhile; end that writer and begin again")
         self.whole = True  # from here on nothing of it is removed, whatever happens
         if not finish_building(self.files, self.meta):
             raise AdminError(f"{self.files.root} was made by another process meanwhile; give another folder")
 
 
 @contextmanager
-def _new_checkpoint(url: str, by: str) -> Iterator[_NewCheckpoint]:
+def _new_checkpoint(table: HoodieTable, url: str, by: str) -> Iterator[_NewCheckpoint]:
     """A folder for a new checkpoint; nothing is left of one that did not become whole."""
     files = open_storage(url)
     clear_unfinished(files)  # of a run that was killed: the lease keeps two from being at it
     if files.names(""):
         raise AdminError(f"{files.root} exists; give --to-checkpoint-dir a folder that does not")
     begin_building(files, by)
-    scratch = tempfile.mkdtemp(prefix="tagstream-rescale-")
-    new = _NewCheckpoint(files, scratch)
-    try:
-        yield new
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-        if not new.whole:
-            clear_unfinished(files)
+    with scratch_folder("tagstream-rescale-") as scratch:
+        new = _NewCheckpoint(table, files, scratch)
+        try:
+            yield new
+        finally:
+            if not new.whole:
+                clear_unfinished(files)
 
 
 def _offsets(table: HoodieTable, timeline: Timeline, stream_id: str) -> str | None:

@@ -7,8 +7,6 @@ that goes on meanwhile makes no difference.
 from __future__ import annotations
 
 import argparse
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +26,7 @@ from tagstream.bootstrap.scan import key_reader, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
 from tagstream.state.durable.root import current_root
 from tagstream.state.store.dictionary import Place
+from tagstream.state.store.scratch import scratch_folder
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.batch.epoch import query_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -105,8 +104,7 @@ class Comparison:
 
     def differences(self, limit: int = 0) -> Iterator[tuple[Any, ...]]:
         """Differences by key group, at most ``limit`` of them (0: all); the counts are whole at the end."""
-        folder = tempfile.mkdtemp(prefix="tagstream-verify-")
-        try:
+        with scratch_folder("tagstream-verify-") as folder:
             places = Places()
             scanned = self._scan(folder, places)
             room = limit
@@ -116,8 +114,6 @@ class Comparison:
                     if limit == 0 or room > 0:
                         room -= 1
                         yield row
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _scan(self, folder: str, places: Places) -> ScanDone:
         """The table's live keys, cut by key group."""

@@ -7,7 +7,6 @@ durable as any snapshot is. Memory is that of one run, whatever the number of ru
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -25,7 +24,7 @@ from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.store.dictionary import Place, intern
 from tagstream.state.store.key_order import sort_keys
 from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
-from tagstream.state.store.scratch import scratch_path
+from tagstream.state.store.scratch import make_folder, remove, scratch_path
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag_batch import GLOBAL_KEY, INT64, OBJECTS
 
@@ -92,7 +91,7 @@ def bulk_load(
     """
     make_private(layout)
     scratch = scratch_path(layout.local_dir, f"{label}.load")
-    os.makedirs(scratch)
+    make_folder(scratch)
     try:
         totals, digest = _Totals(), blake2b(f"generation {generation}".encode(), digest_size=_CHAIN_BYTES)
         codes = _Codes(places)
@@ -114,7 +113,7 @@ def bulk_load(
             size = sum(f["size"] for f in store.live_files())
             snapshot = take_snapshot(store, layout, label, batch_id, chain, None)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove(scratch)
     start = GroupStart(label, generation, snapshot, totals.live, totals.tombstones, len(totals.twice), size)
     on_twice(totals.twice)
     return write_start(layout, start)

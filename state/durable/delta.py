@@ -17,11 +17,11 @@ from itertools import chain as concat
 
 import numpy as np
 
-from tagstream.state.durable.files import crc_of, each, fetch_checked
+from tagstream.state.durable.files import each, fetch_checked
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef
 from tagstream.state.store.rocks_store import META_KEY, Deletions, RocksStore, write_sorted_file
-from tagstream.state.store.scratch import scratch_path
+from tagstream.state.store.scratch import crc_of, remove, scratch_path
 from tagstream.state.store.store_meta import StoreMeta
 
 _CHAIN_BYTES = 16
@@ -69,8 +69,7 @@ def write_delta(layout: StateLayout, label: int, batch_id: int, change: Change, 
         name = f"{batch_id:012d}-{chain}-{digest.hexdigest()}.sst"
         layout.durable.put(f"{layout.deltas_dir(label)}/{name}", temp)
     finally:
-        if os.path.exists(temp):
-            os.unlink(temp)
+        remove(temp)
     return FileRef(batch_id, chain, name, size, crc)
 
 

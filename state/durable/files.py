@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tagstream.state.errors import IndexDamagedError, StateError
 from tagstream.state.sealed import unsealed
+from tagstream.state.store.scratch import crc_of
 from tagstream.table.storage.storage import Storage
 
 _OLD_TEMP_PREFIX = ".tmp-"  # of scratch files that program versions before this one left when they were killed
@@ -67,18 +68,6 @@ def each(task: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
         return [task(item) for item in work]
     with ThreadPoolExecutor(min(_THREADS, len(work))) as pool:
         return list(pool.map(task, work))
-
-
-def crc_of(local: str, sink: Callable[[bytes], object] | None = None) -> tuple[int, int]:
-    """(bytes, crc32) of a local file, read in pieces; `sink` gets every piece too."""
-    size = crc = 0
-    with open(local, "rb") as f:
-        while piece := f.read(1 << 20):
-            size += len(piece)
-            crc = zlib.crc32(piece, crc)
-            if sink is not None:
-                sink(piece)
-    return size, crc
 
 
 def _text(where: str, label: int, what: str, problem: str) -> str:

@@ -15,7 +15,7 @@ from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
 
 META_FILE = "tagstream/meta.json"
-META_VERSION = 1
+META_VERSION = 2  # 1 did not name the table
 STATE_INDEX, TABLE_INDEX = "state", "table"
 
 # Field -> the option that sets it; None: it follows from the table and the source.
@@ -32,12 +32,21 @@ _DEFAULTED = ("shuffle_partitions", "key_groups")
 
 
 @dataclass(frozen=True)
+class BoundTo:
+    """The table that a checkpoint is of: its name, its base path, and where the checkpoint was when that was noted."""
+
+    name: str
+    path: str
+    checkpoint: str
+
+
+@dataclass(frozen=True)
 class CheckpointMeta:
     """The fixed choices of a checkpoint. `labels[i]` is the label of the keys with `crc32(key) % key_groups == i`.
 
     `index`: whether the places of keys are Spark's state or are looked up in the table (every pull-type index): a query of
     one kind can't go on as the other. `stream_id` is empty while only an index was loaded: the first stream on the
-    checkpoint gives it its name.
+    checkpoint gives it its name. `table` is None in a file of version 1, until the next start.
     """
 
     key_groups: int
@@ -48,6 +57,7 @@ class CheckpointMeta:
     global_index: bool
     record_format: int = FORMAT_VERSION
     index: str = STATE_INDEX
+    table: BoundTo | None = None
 
 
 def read_meta(checkpoint: Storage) -> CheckpointMeta:
@@ -56,8 +66,10 @@ def read_meta(checkpoint: Storage) -> CheckpointMeta:
     try:
         doc: dict[str, Any] = json.loads(checkpoint.read(META_FILE))
         version = doc.pop("version", None)
-        if version == META_VERSION and doc["record_format"] == FORMAT_VERSION:
+        if version in (1, META_VERSION) and doc["record_format"] == FORMAT_VERSION:
             doc["labels"] = tuple(doc["labels"])
+            if doc.get("table") is not None:
+                doc["table"] = BoundTo(**doc["table"])
             return CheckpointMeta(**doc)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise StateError(
@@ -76,10 +88,13 @@ def new_meta(
     ordering: OrderingKind,
     global_index: bool,
     index: str = STATE_INDEX,
+    table: BoundTo | None = None,
 ) -> CheckpointMeta:
     """The choices of a new checkpoint, the key groups' labels among them."""
     labels = balanced_labels(key_groups, shuffle_partitions)
-    return CheckpointMeta(key_groups, labels, shuffle_partitions, stream_id, ordering, global_index, index=index)
+    return CheckpointMeta(
+        key_groups, labels, shuffle_partitions, stream_id, ordering, global_index, index=index, table=table
+    )
 
 
 def open_or_create_meta(
@@ -90,6 +105,8 @@ def open_or_create_meta(
     stream_id: str,
     ordering: OrderingKind,
     global_index: bool,
+    table_name: str,
+    table_path: str,
     explicit: Collection[str] = (),
     index: str = STATE_INDEX,
 ) -> CheckpointMeta:
@@ -98,10 +115,12 @@ def open_or_create_meta(
     `explicit` names the options that the user gave: a number of key groups or shuffle partitions that is only a
     default of this machine gives way to the checkpoint's. Everything else must agree; StateError names what does not.
     An empty `stream_id` agrees with every one, and a checkpoint without one takes the first that is given.
+    The table is noted and not compared: whether another one may take the checkpoint over, the caller has found out.
     """
     path = checkpoint.where(META_FILE)
+    table = BoundTo(table_name, table_path, checkpoint.root)
     if not checkpoint.exists(META_FILE):
-        wanted = new_meta(key_groups, shuffle_partitions, stream_id, ordering, global_index, index)
+        wanted = new_meta(key_groups, shuffle_partitions, stream_id, ordering, global_index, index, table)
         create(checkpoint, META_FILE, meta_bytes(wanted))  # another start that was first: its choices hold
     found = read_meta(checkpoint)
     given = {
@@ -123,12 +142,10 @@ def open_or_create_meta(
                 f"{path} fixes {name} as {getattr(found, name)!r}, but {option or 'the table'} now says {value!r}; "
                 "go back to that value, or start with a new checkpoint"
             )
-    if stream_id and not found.stream_id:
-        found = replace(found, stream_id=stream_id)
-        checkpoint.replace(
-            META_FILE, meta_bytes(found)
-        )  # the caller holds the table's lease: no other start does the same
-    return found
+    now = replace(found, stream_id=stream_id or found.stream_id, table=table)
+    if now != found:  # the caller holds the table's lease: no other start does the same
+        checkpoint.replace(META_FILE, meta_bytes(now))
+    return now
 
 
 def meta_bytes(meta: CheckpointMeta) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 
 from tagstream.state.durable.delta import apply_deltas
@@ -12,8 +11,8 @@ from tagstream.state.errors import LocalStoreError, LockedStoreError
 from tagstream.state.layout import StateLayout
 from tagstream.state.local_folder import make_private
 from tagstream.state.pointer import Pointer
+from tagstream.state.store import scratch
 from tagstream.state.store.rocks_store import META_KEY, RocksStore
-from tagstream.state.store.scratch import remove
 from tagstream.state.store.store_meta import StoreMeta
 
 _LOCK_POLL_S = 0.1
@@ -44,7 +43,7 @@ def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksSto
 
 
 def _open_or_rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tuple[RocksStore, StoreMeta]:
-    if os.path.exists(path):
+    if scratch.exists(path):
         try:
             store = RocksStore(path, merges=True)
         except LockedStoreError:
@@ -69,9 +68,9 @@ def _open_or_rebuild(layout: StateLayout, label: int, pointer: Pointer, path: st
 def _clear_leftovers(path: str) -> None:
     """Remove scratch files beside a store whose lock this process holds: their writers are dead."""
     folder, name = os.path.split(path)
-    for other in os.listdir(folder):
+    for other in scratch.names(folder):
         if other.startswith(f"{name}."):
-            remove(os.path.join(folder, other))
+            scratch.remove(os.path.join(folder, other))
 
 
 def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointer) -> StoreMeta | None:
@@ -91,7 +90,7 @@ def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointe
 
 def _rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tuple[RocksStore, StoreMeta]:
     """A new store in place of whatever is at `path`."""
-    shutil.rmtree(path, ignore_errors=True)
+    scratch.remove(path)
     if pointer.snapshot is not None:
         restore_snapshot(layout, label, pointer.snapshot, path)
     store = RocksStore(path, merges=True)
@@ -107,4 +106,4 @@ def _rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tu
 
 def discard(layout: StateLayout, label: int) -> None:
     """Throw the group's local stores away; the next opening builds one from the durable files."""
-    shutil.rmtree(layout.group_dir(label), ignore_errors=True)
+    scratch.remove(layout.group_dir(label))

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import zlib
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from tagstream.state.durable.files import crc_of, each, fetch_checked, read_checked
+from tagstream.state.durable.files import each, fetch_checked, read_checked
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef
+from tagstream.state.store import scratch
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.table.storage.storage import Storage
 
@@ -43,7 +43,7 @@ def take_snapshot(
     """Make the store's present state (at `chain`) durable; `before` is the snapshot that may share files with it."""
     folder = layout.snapshots_dir(label)
     link = f"{store.path}.snapshot.{os.getpid()}"
-    shutil.rmtree(link, ignore_errors=True)
+    scratch.remove(link)
     store.checkpoint(link)
     try:
         identity = store.identity()
@@ -52,13 +52,13 @@ def take_snapshot(
         def stored(name: str) -> StoredFile:
             path = os.path.join(link, name)
             old = known.get(name)
-            if old is not None and name.endswith(_SORTED_SUFFIX) and old.size == os.path.getsize(path):
+            if old is not None and name.endswith(_SORTED_SUFFIX) and old.size == scratch.size(path):
                 return old
             return _store_file(layout.durable, path, name, folder, batch_id)
 
-        files = each(stored, (name for name in sorted(os.listdir(link)) if not name.startswith(_SKIPPED)))
+        files = each(stored, (name for name in scratch.names(link) if not name.startswith(_SKIPPED)))
     finally:
-        shutil.rmtree(link, ignore_errors=True)
+        scratch.remove(link)
     doc = {
         "version": SNAPSHOT_VERSION,
         "identity": identity,
@@ -73,7 +73,7 @@ def take_snapshot(
 
 def restore_snapshot(layout: StateLayout, label: int, snapshot: FileRef, target: str) -> None:
     """Put a snapshot's files into the empty local folder `target`; StateError when one is missing or damaged."""
-    os.makedirs(target)
+    scratch.make_folder(target)
 
     def fetched(f: StoredFile) -> None:
         source = f"{layout.snapshots_dir(label)}/{f.stored}"
@@ -119,7 +119,7 @@ def _parse_manifest(data: bytes, label: int, where: str) -> tuple[str, list[Stor
 
 def _store_file(durable: Storage, path: str, name: str, folder: str, batch_id: int) -> StoredFile:
     digest = blake2b(digest_size=16)
-    size, crc = crc_of(path, digest.update)
+    size, crc = scratch.crc_of(path, digest.update)
     stored = f"{batch_id:012d}-{digest.hexdigest()}{os.path.splitext(name)[1]}"
     durable.put(f"{folder}/{stored}", path)  # over one of an earlier attempt, which has the same bytes or is damaged
     return StoredFile(name, stored, size, crc)

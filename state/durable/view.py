@@ -16,6 +16,7 @@ from tagstream.state.store import codec
 from tagstream.state.store.codec import Records
 from tagstream.state.store.dictionary import Place, places_of
 from tagstream.state.store.rocks_store import RocksStore
+from tagstream.state.store.scratch import make_folder
 
 
 def open_view(layout: StateLayout, label: int, pointer: Pointer, epoch: int) -> RocksStore:
@@ -23,6 +24,7 @@ def open_view(layout: StateLayout, label: int, pointer: Pointer, epoch: int) -> 
 
     Close it, or use it as a context manager. IndexDamagedError when a durable file is missing or damaged.
     """
+    make_folder(layout.local_dir)
     store, meta = open_at(layout, label, pointer)
     try:
         for number in range(pointer.epoch + 1, epoch + 1):

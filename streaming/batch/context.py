@@ -53,7 +53,8 @@ class JobContext:
     Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned
     last. ``timeline``: the look at the table's that the batch is decided on. ``rollbacks_seen``: completed rollbacks that
     were held against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or
-    committed last.
+    committed last. ``partition_depth``: of the table's partitions, None where it need not be looked
+    at or no commit tells it.
     """
 
     options: Options
@@ -88,6 +89,7 @@ class JobContext:
     profile: WriteProfile | None = None
     rollbacks_seen: set[str] = field(default_factory=set)
     chains: ExpectedChains | None = None
+    partition_depth: int | None = None
 
     @property
     def action(self) -> str:
@@ -239,6 +241,7 @@ class JobContext:
             labels=self.meta.labels,
             generation=self.generation if generation is None else generation,
             epoch=self.index_epoch if index_epoch is None else index_epoch,
+            partition_depth=self.partition_depth,
             **more,
         )
         self.profile = profile

@@ -37,6 +37,7 @@ from tagstream.state.durable.manifest import BatchManifest
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
+from tagstream.streaming.commit.partition_depth import settle_depth
 from tagstream.streaming.commit.pull import located_rows, replaced_groups
 from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
@@ -158,6 +159,7 @@ class BatchSink:
         clock.append(time.monotonic())
         crash.reach("files_written", batch)
         self._check_bad_records(outcome, epoch, instant)
+        settle_depth(job, outcome.statuses, self._guard.roll_back)
         written = unpack_rows(outcome.written)
         if job.index is not None and not job.index.update_in_tasks:
             job.index.update_location(written, instant)

@@ -23,6 +23,7 @@ from tagstream.streaming.progress.report import size
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked
+from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.table.errors import TableNotFoundError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -38,6 +39,7 @@ def explain_start(options: Options, out: TextIO) -> bool:
     What is wrong with the options or the table's format is raised, as a start would raise it.
     """
     checkpoint = open_storage(options.checkpoint_dir)
+    taken_over = check_table(checkpoint, options.target_base_path)
     try:
         table = HoodieTable.open(options.target_base_path)
     except TableNotFoundError:
@@ -55,6 +57,8 @@ def explain_start(options: Options, out: TextIO) -> bool:
     timeline = table.timeline()
     _table_rows(page, options, table, timeline)
     _checkpoint_rows(page, checkpoint)
+    if taken_over is not None:
+        page.row("taken over", taken_over)
     would, fine = _decide(page, options, table, timeline, checkpoint)
     page.row("would do", would)
     page.write(out)

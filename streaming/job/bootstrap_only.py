@@ -20,11 +20,13 @@ from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
+from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.buckets import check_bucketed
+from tagstream.table.storage.opening import open_storage
 
 LOG = logging.getLogger("tagstream")
 
@@ -52,6 +54,7 @@ def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Cal
 
 def open_existing(options: Options) -> HoodieTable:
     """The table that the options name, held against them; warns when a stream into it will be refused."""
+    check_table(open_storage(options.checkpoint_dir), options.target_base_path)
     table = HoodieTable.open(options.target_base_path)
     check_options(options, table.config)
     problem = stream_problem(table)

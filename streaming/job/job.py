@@ -16,6 +16,7 @@ from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
 from tagstream.streaming.batch.epoch import query_id
+from tagstream.streaming.commit.partition_depth import find_depth
 from tagstream.streaming.commit.pull_start import start_index
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.crash import CrashPlan
@@ -32,6 +33,7 @@ from tagstream.streaming.progress.metrics import Metrics
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
+from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.connector import connector_jars
@@ -79,6 +81,7 @@ def open_table(options: Options, now_ms: int) -> HoodieTable:
             "a metadata table up to date, and a stale one hides rows from readers; set it to false (one that exists is "
             "then dropped, and Hudi builds it again when it writes)"
         )
+    check_table(open_storage(options.checkpoint_dir), options.target_base_path)  # before a table is made
     table = open_or_create(options, now_ms)
     # A metadata table is dropped, but only once it is certain that the job can run.
     table.without_metadata_table().check_writable()
@@ -118,6 +121,7 @@ def stream(
             job.table.check_writable()
             _look_at_schema(job)
             job.small_files.load(job.table.view())
+            find_depth(job)
             start_index(job, spark)
             sink = BatchSink(job, monitor.on_report)
             query = start_query(spark, job, sink)
@@ -156,9 +160,12 @@ def make_context(
 ) -> JobContext:
     """Everything the run works with; the checkpoint's fixed choices are made here at its first start."""
     checkpoint = open_storage(options.checkpoint_dir)
+    taken_over = check_table(checkpoint, table.base_path)
+    if taken_over is not None:
+        LOG.warning("%s", taken_over)
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
-    meta = _open_meta(options, checkpoint, spark, decode)
+    meta = _open_meta(options, checkpoint, spark, table, decode)
     root = current_root(checkpoint)
     run_owner = _run_owner(clock_ms())
     run = claim_run(checkpoint, run_owner)
@@ -218,7 +225,9 @@ def _run_owner(now_ms: int) -> str:
     return f"{me.host} {me.boot_id} {me.pid} {me.process_start} {now_ms}"
 
 
-def _open_meta(options: Options, checkpoint: Storage, spark: SparkSession, decode: DecodeSpec) -> CheckpointMeta:
+def _open_meta(
+    options: Options, checkpoint: Storage, spark: SparkSession, table: HoodieTable, decode: DecodeSpec
+) -> CheckpointMeta:
     clear_unfinished(checkpoint)
     if not checkpoint.exists(META_FILE) and query_id(checkpoint) is not None:
         raise CheckpointError(
@@ -234,6 +243,8 @@ def _open_meta(options: Options, checkpoint: Storage, spark: SparkSession, decod
         ordering=decode.ordering_kind,
         # A pull-type index finds its keys in the table at every batch: which one it is may change.
         global_index=options.index_global_enabled,
+        table_name=table.config.name,
+        table_path=table.base_path,
         explicit=options.explicit,
         index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
     )

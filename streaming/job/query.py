@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import newest_batch
+from tagstream.streaming.batch.epoch import newest_batch, raw_offset
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.source.source import keyed_records, raw_records
 from tagstream.streaming.tag.located import LOCATED_SQL
-from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function
+from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function, read_profile
+from tagstream.table.storage.storage import Storage
 
 POLL_S = 0.5
 
@@ -24,8 +29,12 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
 
     With a pull-type index the plan ends with the keys, and the sink tags them.
     """
-    raw = raw_records(spark, job.options, job.starting_offsets)
-    keyed = keyed_records(raw, job.decode, job.meta.labels)
+    raw = raw_records(spark, job.options, job.starting_offsets, _reached(job))
+    depth = job.partition_depth
+    if depth is None and job.decode.depth_is_open:
+        keyed = keyed_records(raw, job.decode, job.meta.labels, DepthOfBatch(job.profiles, job.run, job.run_owner))
+    else:
+        keyed = keyed_records(raw, job.decode, job.meta.labels, depth)
     if job.index is not None:
         return _start(keyed, job, sink)
     spec = TagSpec(
@@ -44,6 +53,33 @@ def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> Stream
         tag, LOCATED_SQL, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )
     return _start(located, job, sink)
+
+
+@dataclass(frozen=True)
+class DepthOfBatch:
+    """Tells a task how deep the table's partitions are, from its batch's profile: every attempt is told the same.
+
+    For a query that began on a table without commits. Once it is known, a query is given the number itself.
+    """
+
+    profiles: Storage
+    run: int
+    run_owner: str
+
+    def __call__(self) -> int | None:
+        context = TaskContext.get()
+        assert context is not None
+        batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        return read_profile(self, batch_id).partition_depth
+
+
+def _reached(job: JobContext) -> dict[int, int]:
+    """Where a Kafka stream goes on: after the batch that Spark planned last, or where a new query is told to begin."""
+    planned = newest_batch(job.root.files, "offsets")
+    known = None if planned is None or job.decode.files else raw_offset(job.root.files, planned)
+    if known is None and job.starting_offsets is not None:
+        known = json.loads(job.starting_offsets)
+    return {int(p): at for parts in (known or {}).values() for p, at in parts.items() if at >= 0}
 
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:

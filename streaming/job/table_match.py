@@ -8,9 +8,11 @@ import pyarrow as pa
 
 from tagstream.streaming.options.options import Options
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
+from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
+from tagstream.table.storage.opening import open_storage
 
 GENERATOR_CLASSES = {
     "SIMPLE": "SimpleKeyGenerator",
@@ -35,10 +37,10 @@ def _create(options: Options, now_ms: int) -> HoodieTable:
 
 def new_config(options: Options) -> TableConfig:
     """The properties of the table that is to be made; ConfigError or TableError when it can't be."""
-    folder = Path(options.target_base_path.removeprefix("file://"))
-    if folder.is_dir() and any(folder.iterdir()):
+    storage = open_storage(options.target_base_path)
+    if storage.names(""):
         raise TableNotFoundError(
-            f"{folder} holds files but no Hudi table (.hoodie/hoodie.properties is missing); "
+            f"{storage.root} holds files but no Hudi table (.hoodie/hoodie.properties is missing); "
             "give the folder of a table, or an empty or new one"
         )
     missing = [
@@ -51,7 +53,7 @@ def new_config(options: Options) -> TableConfig:
         if not value
     ]
     if missing:
-        raise ConfigError(f"there is no table at {folder} yet; to make it give {', '.join(missing)}")
+        raise ConfigError(f"there is no table at {storage.root} yet; to make it give {', '.join(missing)}")
     assert options.target_table is not None
     config = TableConfig(
         name=options.target_table,
@@ -65,7 +67,9 @@ def new_config(options: Options) -> TableConfig:
         url_encode=options.url_encode,
         merge_mode=MergeMode.EVENT_TIME if options.ordering_field else MergeMode.COMMIT_TIME,
     )
-    _check_fields(read_schema_file(options)[0], config, options)  # a table is only made when its schema can be used
+    schema = read_schema_file(options)[0]  # a table is only made when its schema can be used
+    _check_fields(schema, config, options)
+    _check_ordering(schema, config)
     return config
 
 
@@ -111,9 +115,13 @@ def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
                 "hoodie.streamer.schemaprovider.source.schema.file"
             )
         assert text is not None
+        if not options.bootstrap_only:
+            _check_ordering(own, table.config)
         return text, text
     schema, file_text = read_schema_file(options)
     _check_fields(schema, table.config, options)
+    if not options.bootstrap_only:
+        _check_ordering(schema, table.config)
     if own is not None:
         _check_evolution(own, schema, options.schema_file)
         added = [f for f in schema if f.name not in own.names]
@@ -155,6 +163,17 @@ def _check_fields(schema: pa.Schema, config: TableConfig, options: Options) -> N
                     f"{role} field {name!r} is no column of {options.schema_file}; its columns are "
                     f"{', '.join(schema.names)}"
                 )
+
+
+def _check_ordering(schema: pa.Schema, config: TableConfig) -> None:
+    """ConfigError for an ordering field that no delete of a merge-on-read table can be written with."""
+    for name in config.ordering_fields if config.is_merge_on_read else ():
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is not None and pa.types.is_decimal(kind) and kind.scale > DECIMAL_DIGITS:
+            raise ConfigError(
+                f"ordering field {name!r} is {kind}, but deletes of a merge-on-read table hold a decimal with at most "
+                f"{DECIMAL_DIGITS} digits after the point; give another ordering field, or make the table copy-on-write"
+            )
 
 
 def _check_evolution(own: pa.Schema, new: pa.Schema, source: str) -> None:

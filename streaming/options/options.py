@@ -45,6 +45,7 @@ class Options:
     dry_run: bool
     min_sync_interval_seconds: int
     source_limit: int
+    kafka_batch_bytes: int
     commit_on_errors: bool
     max_bad_records: int
     metrics_port: int | None
@@ -151,6 +152,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         dry_run=r.flag("--dry-run"),
         min_sync_interval_seconds=r.number("--min-sync-interval-seconds"),
         source_limit=_source_limit(r, source_class),
+        kafka_batch_bytes=r.number("tagstream.kafka.max.batch.bytes"),
         commit_on_errors=r.flag("--commit-on-errors"),
         max_bad_records=r.number("--max-bad-records"),
         metrics_port=r.opt_number("--metrics-port"),

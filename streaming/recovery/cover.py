@@ -81,7 +81,7 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             job.loaded, job.batches = step.found.loaded, step.found.batches
             if not new:
                 forget_resume(job.checkpoint)
-            job.starting_offsets = starting_offsets(job, timeline) if new and job.covered else None
+            job.starting_offsets = starting_offsets(job, spark, timeline) if new and job.covered else None
             return
         _do(job, spark, state, step)
     raise IndexCoverageError(

@@ -7,6 +7,7 @@ Spark's checkpoint is at. What else the timeline has must be caught up with; wha
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tagstream.state.durable.epoch import complete_epochs
@@ -20,8 +21,10 @@ from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, read_epoch
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 
+_TRIES = 8  # commits of ours that are asked what they follow: after an archival none can tell, and few commits are left
 RETAINED_BATCHES = 100  # Spark's default of spark.sql.streaming.minBatchesToRetain
 
 
@@ -89,20 +92,52 @@ def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: Che
     present = frozenset(i.time for i in timeline.completed_writes)
     gone = {time for time in loaded | known.keys() if time not in present and not is_archived(timeline, time)}
     lost = {time for time in gone if time in known}
+    uncovered, batches = _sort_out(index, table, timeline, state, by_generation, loaded, known)
+    return Coverage(uncovered, tuple(sorted(lost)), tuple(sorted(gone - lost)), loaded, batches)
+
+
+def _sort_out(
+    index: IndexPlace,
+    table: HoodieTable,
+    timeline: Timeline,
+    state: CheckpointState,
+    by_generation: frozenset[str],
+    loaded: frozenset[str],
+    known: Collection[str],
+) -> tuple[tuple[str, ...], dict[int, tuple[str, CommitRecord]]]:
+    """The commits that nobody knows, and those of unfinished batches, by a look at as few commit files as will do.
+
+    From the newest on: a commit of ours says by ``follows`` what the index covered then, and where this is exactly what
+    came before it, nothing older needs a look. So the work grows with what others have written since.
+    """
+    writes = timeline.completed_writes
+    unfinished = _last(state.finished) < _last(state.planned)
     uncovered: list[str] = []
     batches: dict[int, tuple[str, CommitRecord]] = {}
-    if lost or gone or not _follows_all(index, table, timeline, state, batches):
-        batches.clear()
-        for instant in timeline.completed_writes:
-            record = None
-            if instant.time not in known:
-                record = parse(timeline.metadata(table.storage, instant).extra)
-            own = record is not None and _is_own(index, record, instant.time, state)
-            if record is not None and _is_unfinished(record, state) and (own or instant.time in by_generation):
-                batches[record.batch_id] = (instant.time, record)
-            if not own and instant.time not in loaded and instant.time not in known:
-                uncovered.append(instant.time)
-    return Coverage(tuple(uncovered), tuple(sorted(lost)), tuple(sorted(gone - lost)), loaded, batches)
+    tries = _TRIES
+    for number in reversed(range(len(writes))):
+        instant = writes[number]
+        time = instant.time
+        asked = unfinished if time in loaded else time not in known or tries > 0
+        record = _record(table, timeline, instant, state) if asked else None
+        own = record is not None and _is_own(index, record, time, state)
+        if record is not None and _is_unfinished(record, state) and (own or time in by_generation):
+            batches.setdefault(record.batch_id, (time, record))
+        if not own and time not in loaded and time not in known:
+            uncovered.append(time)
+        if record is not None and own and tries > 0 and not _is_unfinished(record, state):
+            if record.follows == digest(i.time for i in writes[:number]):
+                break
+            tries -= 1
+    return tuple(reversed(uncovered)), batches
+
+
+def _record(table: HoodieTable, timeline: Timeline, instant: Instant, state: CheckpointState) -> CommitRecord | None:
+    """Our record of a commit of this query; None for all others, most of which are not parsed."""
+    if state.query_id is None:
+        return None
+    metadata = timeline.metadata_with(table.storage, instant, (state.query_id,))
+    return None if metadata is None else parse(metadata.extra)
 
 
 def _generation_instants(index: IndexPlace) -> frozenset[str]:
@@ -119,25 +154,6 @@ def _is_unfinished(record: CommitRecord, state: CheckpointState) -> bool:
 def is_archived(timeline: Timeline, time: str) -> bool:
     """An instant older than the active timeline was archived, not taken away."""
     return timeline.start is not None and time < timeline.start
-
-
-def _follows_all(
-    index: IndexPlace,
-    table: HoodieTable,
-    timeline: Timeline,
-    state: CheckpointState,
-    batches: dict[int, tuple[str, CommitRecord]],
-) -> bool:
-    """The usual case, told by one file: the newest commit is ours and was made over exactly the others."""
-    if not timeline.completed_writes:
-        return True
-    newest = timeline.completed_writes[-1]
-    record = parse(timeline.metadata(table.storage, newest).extra)
-    if record is None or record.query_id != state.query_id or not _is_own(index, record, newest.time, state):
-        return False
-    if _is_unfinished(record, state):
-        batches[record.batch_id] = (newest.time, record)
-    return record.follows == digest(i.time for i in timeline.completed_writes[:-1])
 
 
 def _is_own(index: IndexPlace, record: CommitRecord, time: str, state: CheckpointState) -> bool:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 from tagstream.state.durable.root import TAKEOVER
 from tagstream.streaming.batch.commit_record import STREAMER_KEY, parse
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.errors import CheckpointError
+from tagstream.streaming.errors import CheckpointError, SourceError
+from tagstream.streaming.source.topic import EARLIEST, Ends, topic_offsets
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
@@ -77,24 +81,23 @@ def read_resume(checkpoint: Storage) -> Any:
     )
 
 
-def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
+def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -> str | None:
     """Where the newest commit of this stream (ours or HoodieStreamer's) ended, as Spark's JSON; None for files.
 
-    None, too, where no commit tells, with a warning.
+    None, too, where no commit tells, with a warning. Spark wants every partition of the topic named: those that the commit
+    does not know are read from their beginning. SourceError when the topic does not go as far as it was read.
     """
     if job.options.source_class != "kafka" or job.options.bootstrap_only:
         return None
+    topic = job.options.kafka_topic
+    assert topic is not None
     resume = read_resume(job.checkpoint)
-    if resume is not None:
-        return json.dumps(resume or "earliest").strip('"')  # {}: the stream's first batch is read again
-    for instant in reversed(timeline.completed_writes):
-        extra = timeline.metadata(job.table.storage, instant).extra
-        record = parse(extra)
-        if record is not None and record.stream_id == job.meta.stream_id:
-            return json.dumps(record.end_offsets)
-        topic, *parts = extra.get(STREAMER_KEY, "").split(",")
-        if record is None and parts and topic == job.options.kafka_topic:
-            return json.dumps({topic: {p: int(o) for p, _, o in (part.partition(":") for part in parts)}})
+    if resume == {}:
+        return "earliest"  # the stream's first batch is read again
+    read = _offsets_of(resume, topic) if resume is not None else _read_up_to(job, timeline, topic)
+    if read is not None:
+        there = topic_offsets(spark, topic, job.options.kafka_options)
+        return json.dumps({topic: {str(p): at for p, at in _resumed(job, topic, read, there).items()}})
     LOG.warning(
         "no commit of table %s tells how far stream %s was read: reading from %s",
         job.table.base_path,
@@ -102,3 +105,51 @@ def starting_offsets(job: JobContext, timeline: Timeline) -> str | None:
         job.options.starting_offsets,
     )
     return None
+
+
+def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> dict[int, int] | None:
+    """Next offset of every partition after the newest commit of the stream; None where no commit tells."""
+    for instant in reversed(timeline.completed_writes):
+        extra = timeline.metadata(job.table.storage, instant).extra
+        record = parse(extra)
+        if record is not None and record.stream_id == job.meta.stream_id:
+            if topic not in record.end_offsets:
+                raise SourceError(
+                    f"stream {record.stream_id} of table {job.table.base_path} has read topic "
+                    f"{', '.join(record.end_offsets)}, the job reads {topic}: correct hoodie.streamer.source.kafka.topic, "
+                    "or give the new stream a name of its own (hoodie.datasource.write.streaming.checkpoint.identifier)"
+                )
+            return _offsets_of(record.end_offsets, topic)
+        name, *parts = extra.get(STREAMER_KEY, "").split(",")
+        if record is None and parts and name == topic:
+            return {int(p): int(offset) for p, _, offset in (part.partition(":") for part in parts)}
+    return None
+
+
+def _offsets_of(offsets: Any, topic: str) -> dict[int, int]:
+    return {int(p): int(offset) for p, offset in offsets[topic].items()}
+
+
+def _resumed(job: JobContext, topic: str, read: Mapping[int, int], there: Mapping[int, Ends]) -> dict[int, int]:
+    """Where each partition of the topic is read on: what was not read before, and what was lost, from its beginning."""
+    lost = dict.fromkeys(sorted(read.keys() - there.keys()), "is there no more")
+    for p in sorted(read.keys() & there.keys()):
+        if read[p] > there[p].latest:
+            lost[p] = f"ends at {there[p].latest}, and was read up to {read[p]}"
+        elif read[p] < there[p].earliest:
+            lost[p] = f"begins at {there[p].earliest}, and was read up to {read[p]}"
+    if lost:
+        what = (
+            f"table {job.table.base_path} has read topic {topic} further than it goes now: "
+            f"{'; '.join(f'partition {p} {why}' for p, why in lost.items())}. It was made anew, or its records have expired"
+        )
+        if job.options.fail_on_data_loss:
+            raise SourceError(
+                f"{what}. Put the records back, or accept that what was not read is lost with "
+                "hoodie.streamer.source.kafka.enable.failOnDataLoss=false: the partitions are then read from their beginning"
+            )
+        LOG.warning("%s. They are read from their beginning", what)
+    new = sorted(there.keys() - read.keys())
+    if new:
+        LOG.info("topic %s has new partitions (%s): read from their beginning", topic, ", ".join(map(str, new)))
+    return {p: EARLIEST if p in lost or p not in read else read[p] for p in sorted(there)}

@@ -15,6 +15,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.defaults import avro_defaults
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.table.errors import ConfigError
+from tagstream.table.file_group.log.ordering_wrapper import greatest_decimal
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.key_encoding import names_single_key
@@ -25,7 +26,7 @@ from tagstream.table.schema.schema import avro_to_arrow
 class DecodeSpec:
     """The table's key rules and the record schema (``avro_json``; ``defaults_json`` may have more Avro defaults).
 
-    ``files``: records are lines of files, not Kafka messages.
+    ``files``: records are lines of files, not Kafka messages. ``merge_on_read``: deletes are written to log files.
     """
 
     avro_json: str
@@ -39,6 +40,7 @@ class DecodeSpec:
     global_index: bool
     files: bool
     name_single_key: bool
+    merge_on_read: bool
 
     @classmethod
     def for_table(cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
@@ -73,6 +75,7 @@ class DecodeSpec:
             global_index=global_index,
             files=files,
             name_single_key=names_single_key(table) or False,
+            merge_on_read=config.is_merge_on_read,
         )
 
     @property
@@ -90,8 +93,29 @@ class DecodeSpec:
         """How the state keeps ordering values; StateError for a type that can't be one."""
         return ordering_kind(self.ordering_type)
 
+    @property
+    def key_generator_rules(self) -> KeyGenerator:
+        """The rules that make keys of rows."""
+        return KeyGenerator.create(
+            self.key_generator,
+            self.record_key_fields,
+            self.partition_fields,
+            self.hive_style,
+            self.url_encode,
+            name_single_key=self.name_single_key,
+        )
+
+    @property
+    def depth_is_open(self) -> bool:
+        """Whether the values of records decide how many folders deep a partition lies."""
+        return self.key_generator_rules.depth(self.schema) is None
+
     def ordering_values(self, codes: pa.Array, natural: pa.Array) -> pa.Array:
-        """Ordering codes as the column's own values, null where ``natural``: what delete blocks carry."""
+        """Ordering codes as the column's own values, null where ``natural``: what delete blocks carry.
+
+        Null, too, where no delete block can hold the value. The decoder lets no such record in: it is the ordering of the
+        table's own row, which a delete without one was given, so the delete is known to be newer than all there is.
+        """
         known = pc.invert(natural).to_numpy(zero_copy_only=False)
         if self.ordering_type is None:
             return pa.nulls(len(codes), pa.int64())
@@ -100,18 +124,20 @@ class DecodeSpec:
             values[:] = codes.to_pylist()  # deletes only
         else:
             values = pc.fill_null(codes, 0).to_numpy()
+            greatest = greatest_decimal(self.ordering_type) if self.merge_on_read else None
+            if greatest is not None:
+                known = known & (values <= greatest) & (values >= -greatest)
         return decode_ordering(values, known, self.ordering_type)
 
 
 @lru_cache(maxsize=2)
 def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
     """The decoder of a spec; a worker process keeps it from batch to batch."""
-    generator = KeyGenerator.create(
-        spec.key_generator,
-        spec.record_key_fields,
-        spec.partition_fields,
-        spec.hive_style,
-        spec.url_encode,
-        name_single_key=spec.name_single_key,
+    return KeyDecoder(
+        spec.schema,
+        spec.key_generator_rules,
+        spec.ordering_field,
+        spec.global_index,
+        avro_defaults(spec.defaults_json),
+        merge_on_read=spec.merge_on_read,
     )
-    return KeyDecoder(spec.schema, generator, spec.ordering_field, spec.global_index, avro_defaults(spec.defaults_json))

@@ -15,8 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table import chunks
+
 # Rows of an Arrow batch between Spark and Python, and the bytes of a packed value: their product, 512 MiB, stays below
-# the 2 GiB that a column of an Arrow batch may have, with values that are larger because one record is, too.
+# the 2 GiB that a column of an Arrow batch may have. A value that is larger because one record is brings empty rows
+# along (`empty_rows`), so that the bytes of a batch stay bounded by its rows.
 ROWS_PER_BATCH = 1024
 PACKED_BYTES = 512 << 10
 
@@ -30,18 +33,36 @@ def pack(rows: pa.Table) -> Iterator[bytes]:
         return
     step = max(1, count // (rows.nbytes // PACKED_BYTES + 1))
     for start in range(0, count, step):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows.slice(start, step))
-        yield sink.getvalue().to_pybytes()
+        yield from _packed(rows.slice(start, step))
 
 
-def unpack(packed: Iterable[bytes | pa.Buffer]) -> pa.Table:
-    """All rows, each column in one piece; ValueError when nothing is given, since the columns are not known then."""
-    tables = [pa.ipc.open_stream(value).read_all() for value in packed]
+def _packed(rows: pa.Table) -> Iterator[bytes]:
+    """One value, or several where many large rows stand together."""
+    if rows.num_rows > 1 and rows.nbytes > 2 * PACKED_BYTES:
+        half = rows.num_rows // 2
+        yield from _packed(rows.slice(0, half))
+        yield from _packed(rows.slice(half))
+        return
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    yield sink.getvalue().to_pybytes()
+
+
+def empty_rows(value: bytes) -> int:
+    """How many empty rows a packed value brings along: one for each ``PACKED_BYTES`` above twice as much."""
+    return max(0, len(value) // PACKED_BYTES - 1)
+
+
+def unpack(packed: Iterable[bytes | pa.Buffer | None]) -> pa.Table:
+    """All rows, in one piece unless they are larger than one may be (``table.chunks``); empty values are passed over.
+
+    ValueError when nothing is given, since the columns are not known then.
+    """
+    tables = [pa.ipc.open_stream(value).read_all() for value in packed if value is not None]
     if not tables:
         raise ValueError("nothing to unpack")
-    return pa.concat_tables(tables).combine_chunks()
+    return chunks.together(tables)
 
 
 def split(rows: pa.Table, code: Codes) -> Iterator[tuple[int, pa.Table]]:
@@ -53,7 +74,7 @@ def split(rows: pa.Table, code: Codes) -> Iterator[tuple[int, pa.Table]]:
     starts = np.flatnonzero(np.concatenate(([True], by_code[1:] != by_code[:-1])))
     ends = np.append(starts[1:], len(code))
     if len(starts) > 1:
-        rows = rows.take(pa.array(order))
+        rows = chunks.take(rows, order)
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         yield int(by_code[start]), rows.slice(start, end - start)
 

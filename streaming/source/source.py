@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -13,29 +13,37 @@ from tagstream.state.key_group import state_key_groups
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
-from tagstream.streaming.source.packed import pack, split
+from tagstream.streaming.source.packed import empty_rows, pack, split
 from tagstream.streaming.source.position import LinePositions
+from tagstream.streaming.source.record_size import events_a_batch
 
 RAW_COLUMNS = ("key", "value", "src", "pos_hi", "pos_lo")
+PartitionDepth = int | None | Callable[[], int | None]
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 64 << 20
 
 
-def raw_records(spark: SparkSession, options: Options, starting_offsets: str | None = None) -> DataFrame:
+def raw_records(
+    spark: SparkSession, options: Options, starting_offsets: str | None, reached: Mapping[int, int]
+) -> DataFrame:
     """Streaming frame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo`` and, for files, ``block_start``.
+
+    ``starting_offsets``: Spark's, for a new query; ``reached``: offset by Kafka partition where the stream goes on.
 
     Kafka: position = (partition, offset), ``src`` null. Files: (modification time in us, path, byte of the line).
     """
-    return _kafka(spark, options, starting_offsets) if options.source_class == "kafka" else _files(spark, options)
+    if options.source_class != "kafka":
+        return _files(spark, options)
+    return _kafka(spark, options, starting_offsets, events_a_batch(spark, options, reached))
 
 
-def _kafka(spark: SparkSession, options: Options, starting_offsets: str | None) -> DataFrame:
+def _kafka(spark: SparkSession, options: Options, starting_offsets: str | None, limit: int) -> DataFrame:
     reader = spark.readStream.format("kafka").options(**options.kafka_options)
     reader = (
         reader.option("subscribe", options.kafka_topic)
         .option("startingOffsets", starting_offsets or options.starting_offsets)
         .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
-        .option("maxOffsetsPerTrigger", options.source_limit)
+        .option("maxOffsetsPerTrigger", limit)
     )
     if options.min_partitions:
         reader = reader.option("minPartitions", options.min_partitions)
@@ -67,12 +75,14 @@ def _files(spark: SparkSession, options: Options) -> DataFrame:
     )
 
 
-def keyed_records(raw: DataFrame, spec: DecodeSpec, labels: tuple[int, ...]) -> DataFrame:
+def keyed_records(
+    raw: DataFrame, spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
+) -> DataFrame:
     """The records decoded, good or bad, packed by key group: ``kg`` (its label) and ``rows`` (``KeyDecoder.keys``).
 
     The group is crc32 of the key modulo the number of groups; bad records, which have no key, are spread by position.
     """
-    return raw.mapInArrow(make_key_function(spec, labels), "kg int, rows binary")
+    return raw.mapInArrow(make_key_function(spec, labels, partition_depth), "kg int, rows binary")
 
 
 def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
@@ -82,19 +92,23 @@ def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
 
 
 def make_key_function(
-    spec: DecodeSpec, labels: tuple[int, ...]
+    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The ``mapInArrow`` function that decodes records; files get their line positions here."""
+    """The ``mapInArrow`` function that decodes records; files get their line positions here.
+
+    ``partition_depth``: of the table's partitions, or a function that tells it for the batch a task is at.
+    """
 
     def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = cached_decoder(spec)
         lines = LinePositions()
+        depth = partition_depth() if callable(partition_depth) else partition_depth
         for rows in in_blocks(batches):
             columns = {name: rows.column(name).combine_chunks() for name in RAW_COLUMNS}
             if spec.files:
                 start = rows.column("block_start").combine_chunks()
                 columns["pos_lo"] = lines.assign(columns["src"], start, columns["value"])
-            keyed = decoder.keys(pa.RecordBatch.from_pydict(columns))
+            keyed = decoder.keys(pa.RecordBatch.from_pydict(columns), depth)
             yield pack_by_group(pa.Table.from_batches([keyed]), labels)
 
     return keys
@@ -119,7 +133,10 @@ def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     bad = (keyed.column("flags").to_numpy() & FLAG_BAD) != 0
     groups = state_key_groups(keyed.column("skey").to_pylist(), len(labels)).astype(np.int64)
     groups[bad] = keyed.column("pos_lo").to_numpy()[bad] % len(labels)
-    packed = [(labels[group], value) for group, mine in split(keyed, groups) for value in pack(mine)]
+    packed: list[tuple[int, bytes | None]] = []
+    for group, mine in split(keyed, groups):
+        for value in pack(mine):
+            packed += [(labels[group], value), *[(labels[group], None)] * empty_rows(value)]
     return pa.RecordBatch.from_arrays(
         [pa.array([label for label, _ in packed], pa.int32()), pa.array([value for _, value in packed], pa.binary())],
         names=["kg", "rows"],

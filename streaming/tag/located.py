@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tagstream.state.layout import OrderingKind
-from tagstream.streaming.source.packed import lanes_of, pack, split
+from tagstream.streaming.source.packed import empty_rows, lanes_of, pack, split
 
 OP_BAD = 4
 OP_DELETE_NATURAL = 5  # a delete whose ordering value is not known
@@ -59,8 +59,8 @@ def bad_records(label: int, bad: pa.Table, schema: pa.Schema) -> pa.Table:
         "dest_part": pa.repeat(pa.scalar(""), n),
         "dest_file": pa.repeat(pa.scalar(f"#{label}"), n),
         "op": pa.array(np.full(n, OP_BAD, np.int8)),
-        "skey": bad.column("skey").combine_chunks(),
-        "value": bad.column("value").combine_chunks(),
+        "skey": bad.column("skey"),
+        "value": bad.column("value"),
         # a row loop: bad records are few, and each carries its own text
         "note": pa.array([json.dumps(list(place)) for place in places], pa.string()),
     }
@@ -84,7 +84,9 @@ def packed_columns(
     label: int, rows: pa.Table, delta: str | None, counts: dict[str, Any], lanes: int
 ) -> tuple[list[int], list[bytes | None], list[str | None]]:
     """The columns of ``LOCATED_SQL``: a key group's located records by lane, and behind them its status."""
-    packed = list(by_lane(rows, lanes))
+    packed: list[tuple[int, bytes | None]] = []
+    for lane, value in by_lane(rows, lanes):
+        packed += [(lane, value), *[(lane, None)] * empty_rows(value)]
     return (
         [*(lane for lane, _ in packed), label % lanes],
         [*(value for _, value in packed), None],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -31,12 +31,14 @@ from tagstream.streaming.tag.located import (
     located_table,
     packed_columns,
 )
+from tagstream.table import chunks
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write.write_profile import WriteProfile
 
 STATE_SCHEMA = "pointer binary"
+_FRAME_ROWS = 64
 _newest: dict[tuple[str, str], WriteProfile] = {}
 
 
@@ -75,7 +77,18 @@ def profile_name(batch_id: int, run: int) -> str:
     return f"{batch_id:020d}.{run}.json"
 
 
-def read_profile(spec: TagSpec, batch_id: int) -> WriteProfile:
+class ProfilePlace(Protocol):
+    """Where a run pins its profiles, and which run it is."""
+
+    @property
+    def profiles(self) -> Storage: ...
+    @property
+    def run(self) -> int: ...
+    @property
+    def run_owner(self) -> str: ...
+
+
+def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
     """The pinned profile; read once a process, which serves several key groups of a batch: a profile never changes."""
     where = spec.profiles.where(profile_name(batch_id, spec.run))
     key = (where, spec.run_owner)
@@ -107,7 +120,7 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         rows = located(result, good, spec.layout.ordering)
         if bad.num_rows:
             rows = pa.concat_tables([rows, bad_records(label, bad, rows.schema)])
-        yield packed_result(label, rows, result, spec.lanes)
+        yield from packed_result(label, rows, result, spec.lanes)
 
     return tag
 
@@ -153,12 +166,17 @@ def located(result: TagResult, good: pa.Table, ordering: OrderingKind) -> pa.Tab
         "op": pa.array(op),
         "skey": pa.array(result.skey, pa.binary()),
         "ord": orderings,
-        "row": good.column("row").combine_chunks().take(take),
+        "row": chunks.take(good.select(["row"]), take).column("row"),
     }
     return located_table(schema, len(result), columns)
 
 
-def packed_result(label: int, rows: pa.Table, result: TagResult, lanes: int) -> pd.DataFrame:
-    """What the step gives Spark: located rows by lane, and the key group's status."""
-    to, values, status = packed_columns(label, rows, result.delta, result.stats, lanes)
-    return pd.DataFrame({"lane": np.array(to, np.int32), "rows": values, "status": status})
+def packed_result(label: int, rows: pa.Table, result: TagResult, lanes: int) -> Iterator[pd.DataFrame]:
+    """What the step gives Spark: located rows by lane, and the key group's status.
+
+    In frames of few rows: PySpark makes an Arrow batch of all frames until they have ``ROWS_PER_BATCH`` rows.
+    """
+    columns = packed_columns(label, rows, result.delta, result.stats, lanes)
+    for start in range(0, len(columns[0]), _FRAME_ROWS):
+        to, values, status = (column[start : start + _FRAME_ROWS] for column in columns)
+        yield pd.DataFrame({"lane": np.array(to, np.int32), "rows": values, "status": status})

@@ -21,6 +21,7 @@ from tagstream.streaming.source.packed import file_group_codes, unpack
 from tagstream.streaming.tag.located import OP_BAD, OP_DELETE_NATURAL
 from tagstream.streaming.write.quarantine import write_quarantine
 from tagstream.streaming.write.written import Told, pack_rows, written_rows
+from tagstream.table import chunks
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import write_token
@@ -85,28 +86,32 @@ def _write_rows(spec: WriteSpec, rows: pa.Table) -> list[tuple[str, str]]:
     assert context is not None
     is_bad = rows["op"].to_numpy() == OP_BAD
     if is_bad.any():
-        bad, rows = rows.filter(pa.array(is_bad)), rows.filter(pa.array(~is_bad)).combine_chunks()
+        bad, rows = rows.filter(pa.array(is_bad)), rows.filter(pa.array(~is_bad))
         path = write_quarantine(spec.quarantine, spec.batch_id, context.partitionId(), _bad_rows(bad, spec.topic))
         out.append((QUARANTINE_STATUS, json.dumps({"path": path, "records": bad.num_rows})))
     if rows.num_rows and not spec.replay:
-        out += _write_files(spec, rows, context)
+        out += write_files(spec, rows, context.partitionId(), context.taskAttemptId())
     return out
 
 
-def _write_files(spec: WriteSpec, rows: pa.Table, context: TaskContext) -> list[tuple[str, str]]:
+def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -> list[tuple[str, str]]:
+    """Write the located records of one task, file group by file group; (kind, JSON) of what it tells the driver.
+
+    ``partition`` and ``attempt`` of the task make its files' names unique. Memory: the rows, and once more those of the
+    file groups that are written together (``table.chunks.CHUNK_BYTES``) or of a larger one.
+    """
     table = spec.table
     op = rows["op"].to_numpy()
     code, groups = file_group_codes(rows["dest_part"], rows["dest_file"])
     keep = _by_code(np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE)), code)
     gone = _by_code(np.flatnonzero((op == OP_DELETE) | (op == OP_DELETE_NATURAL)), code)
     keys = record_keys(rows["skey"].combine_chunks())
-    upserts = _upserts(spec.decode.schema, rows, keys, keep, op)
     deletes = _deletes(spec.decode, rows, keys, gone, op)
     write = WriteContext(
         instant=spec.instant,
         action=spec.action,
-        task_partition=context.partitionId(),
-        write_token=write_token(context.partitionId(), spec.run, context.taskAttemptId()),
+        task_partition=partition,
+        write_token=write_token(partition, spec.run, attempt),
         schema=spec.decode.schema,
         avro_json=spec.avro_json,
         as_of=spec.timeline.newest_completed,
@@ -117,12 +122,14 @@ def _write_files(spec: WriteSpec, rows: pa.Table, context: TaskContext) -> list[
     written = 0  # keeps the commit's sequence numbers unique within the task
     up, down = _bounds(code[keep], len(groups)), _bounds(code[gone], len(groups))
     slices = slices_of(table.view(spec.timeline), groups)
-    for i, (part, file_id) in enumerate(groups):
-        mine = upserts.slice(up[i], up[i + 1] - up[i])
-        mine_del = deletes.slice(down[i], down[i + 1] - down[i])
-        statuses = write_file_group(table, write, part, file_id, slices.get((part, file_id)), mine, mine_del, written)
-        out += [(WRITE_STATUS, s.to_json()) for s in statuses]
-        written += mine.num_rows
+    for first, end in _together(up, rows.nbytes / rows.num_rows):
+        upserts = _upserts(spec.decode.schema, rows, keys, keep[up[first] : up[end]], op)
+        for i in range(first, end):
+            mine = upserts.slice(up[i] - up[first], up[i + 1] - up[i])
+            mine_del = deletes.slice(down[i], down[i + 1] - down[i])
+            statuses = write_file_group(table, write, *groups[i], slices.get(groups[i]), mine, mine_del, written)
+            out += [(WRITE_STATUS, s.to_json()) for s in statuses]
+            written += mine.num_rows
     return out + _tell(spec, rows, keys)
 
 
@@ -146,13 +153,22 @@ def _bounds(sorted_code: np.ndarray, groups: int) -> list[int]:
     return bounds
 
 
+def _together(bounds: list[int], row_bytes: float) -> Iterator[tuple[int, int]]:
+    """(first, end) of the file groups whose rows are taken out of the task's rows at once: all, unless they are large."""
+    first, groups = 0, len(bounds) - 1
+    for end in range(1, groups + 1):
+        if end == groups or (bounds[end + 1] - bounds[first]) * row_bytes > chunks.CHUNK_BYTES:
+            yield first, end
+            first = end
+
+
 def _upserts(schema: pa.Schema, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
     """Rows to write, in ``schema``, with ``_hoodie_record_key`` and ``_is_insert``."""
-    at = pa.array(keep)
-    fields = rows["row"].combine_chunks().take(at).flatten()
+    taken = chunks.take(rows.select(["row"]), keep).column("row")
     nullable = pa.schema([f.with_nullable(True) for f in schema])
-    upserts = pa.Table.from_arrays(fields, schema=nullable).cast(schema)
-    upserts = upserts.append_column("_hoodie_record_key", keys.take(at))
+    parts = [pa.RecordBatch.from_arrays(part.flatten(), schema=nullable) for part in taken.chunks]
+    upserts = pa.Table.from_batches(parts, schema=nullable).cast(schema)
+    upserts = upserts.append_column("_hoodie_record_key", keys.take(pa.array(keep)))
     return upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
 
 

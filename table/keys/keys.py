@@ -122,6 +122,11 @@ class KeyGenerator:
         segments = [self._segment(rows, name) for name in self.partition_fields]
         return segments[0] if len(segments) == 1 else pc.binary_join_element_wise(*segments, "/")
 
+    def depth(self, schema: pa.Schema) -> int | None:
+        """Folders from the base path to a partition; None when a text with slashes may make several of one value."""
+        texts = (_is_text(_column(schema.empty_table(), name).type) for name in self.partition_fields)
+        return len(self.partition_fields) if self.url_encode or not any(texts) else None
+
     @property
     def _is_plain(self) -> bool:
         """Whether the record key is the one field's value, without its name."""
@@ -178,9 +183,14 @@ def _is_missing(values: pa.Array) -> pa.Array:
         values = values.dictionary_decode()
     if pa.types.is_string_view(values.type):
         values = values.cast(pa.string())
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+    if not _is_text(values.type):
         return pc.is_null(values)
     return pc.fill_null(pc.equal(values, ""), True)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _all_missing(columns: Sequence[pa.Array]) -> pa.Array:

@@ -23,12 +23,32 @@ def url_encode(values: pa.Array) -> pa.Array:
     return _each_distinct(values, lambda text: _ESCAPED.sub(lambda m: f"%{ord(m.group()):02X}", text))
 
 
-def check_partition_path(paths: pa.Array) -> pa.Array:
+def check_partition_path(paths: pa.Array, depth: int | None = None, fields: int = 0) -> pa.Array:
     """For every partition path the reason why it can be no folder of the table; null where it is good.
 
-    A value of the stream must not be able to name a folder outside of the table, or one of Hudi's own.
+    A value of the stream must not be able to name a folder outside of the table, or one of Hudi's own. ``depth``: how many
+    folders the table's partitions lie below the base path, ``fields``: how many a path has when no value makes several; None
+    and 0 while that is open.
     """
-    return _each_distinct(paths, _fault)
+    return _each_distinct(paths, lambda path: _fault(path) or _other_depth(path, depth, fields))
+
+
+def depth_of(path: str, fields: int) -> int | None:
+    """Folders from the base path to a partition; None for one of a null value, which may be at ``fields`` anyway."""
+    segments = path.split("/") if path else []
+    default = any(segment.rpartition("=")[2] == DEFAULT_PARTITION for segment in segments)
+    return None if default and len(segments) == fields else len(segments)
+
+
+def _other_depth(path: str, depth: int | None, fields: int) -> str | None:
+    found = depth_of(path, fields)
+    if depth is None or found is None or found == depth:
+        return None
+    folders = f"{found} folder{'s' if found > 1 else ''} deep"
+    return (
+        f"partition path {path[:80]!r} is {folders}, the table's partitions are {depth}: readers do not find "
+        "a partition inside another"
+    )
 
 
 def _fault(path: str) -> str | None:

@@ -28,6 +28,17 @@ def unsynced(storage: Storage) -> Storage:
     return replace(storage, sync=False) if isinstance(storage, PosixStorage) else storage
 
 
+def same_place(one: str, other: str) -> bool:
+    """Whether two URLs are of one folder, by links and second mounts, too."""
+    first, second = open_storage(one), open_storage(other)
+    if isinstance(first, PosixStorage) and isinstance(second, PosixStorage) and first != second:
+        try:
+            return os.path.samefile(first.root, second.root)
+        except OSError:  # one of them is not there
+            return False
+    return first.root == second.root
+
+
 def _posix(url: str) -> Storage:
     path = unquote(urlsplit(url).path) if url.startswith("file:") else url
     return PosixStorage(os.path.abspath(path))

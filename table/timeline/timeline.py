@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.avro_timeline import MAGIC
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import (
     CLUSTERING,
@@ -51,22 +52,24 @@ class Timeline:
         """Read the folder, the plans of pending compactions and the completed replace commits.
 
         A batch looks several times. A file of the timeline is written once, so the look before is given again when the
-        folder was not touched and has the same names.
+        folder was not touched and has the same names, and else a replace commit that it has read is not read again.
         """
         stamp = storage.stamp(folder)  # before the names: a change in between is seen the next time
         names = storage.names(folder)
         for seen in _SEEN:
             if (seen.folder, seen.stamp, seen.names) == (folder, stamp, names) and seen.storage == storage:
                 return seen.timeline
+        others = [seen for seen in _SEEN if (seen.folder, seen.storage) != (folder, storage)]
+        before = next((seen.replaced for seen in _SEEN if (seen.folder, seen.storage) == (folder, storage)), {})
         timeline = Timeline(folder, _newest_states(names))
+        replaced = _replaced_by_commit(storage, timeline, before)
         timeline = replace(
             timeline,
             pending_compactions=_planned(storage, timeline, (COMPACTION,)),
             pending_clusterings=_planned(storage, timeline, (CLUSTERING, REPLACE_COMMIT)),
-            replaced=_replaced_groups(storage, timeline),
+            replaced={group: time for found in replaced.values() for group, time in found.items()},
         )
-        others = [seen for seen in _SEEN if (seen.folder, seen.storage) != (folder, storage)]
-        _SEEN[:] = [*others, _Look(storage, folder, stamp, names, timeline)][-_TABLES_SEEN:]
+        _SEEN[:] = [*others, _Look(storage, folder, stamp, names, timeline, replaced)][-_TABLES_SEEN:]
         return timeline
 
     def __reduce__(self) -> tuple[Callable[[bytes], Timeline], tuple[bytes]]:
@@ -151,16 +154,26 @@ class Timeline:
         rel = f"{self.folder}/{instant.file_name()}"
         return CommitMetadata.from_bytes(storage.read(rel), storage.where(rel))
 
+    def metadata_with(self, storage: Storage, instant: Instant, texts: Collection[str]) -> CommitMetadata | None:
+        """As :meth:`metadata`; None, and not parsed, where none of the texts (letters, digits, ``-``) is in the content."""
+        rel = f"{self.folder}/{instant.file_name()}"
+        data = storage.read(rel)
+        there = data.startswith(MAGIC) or any(text.encode() in data for text in texts)  # Avro may be compressed
+        if not there:
+            return None
+        return CommitMetadata.from_bytes(data, storage.where(rel))
+
 
 @dataclass(frozen=True)
 class _Look:
-    """What a folder was like, and the timeline made of it."""
+    """What a folder was like, and the timeline made of it. ``replaced``: what each replace commit replaced, by its file."""
 
     storage: Storage
     folder: str
     stamp: object
     names: tuple[str, ...]
     timeline: Timeline
+    replaced: Mapping[str, Mapping[FileGroupId, str]]
 
 
 # The last look at a few tables' timelines.
@@ -209,10 +222,17 @@ def _planned(storage: Storage, timeline: Timeline, actions: tuple[str, ...]) -> 
     return found
 
 
-def _replaced_groups(storage: Storage, timeline: Timeline) -> dict[FileGroupId, str]:
-    found: dict[FileGroupId, str] = {}
-    for instant in timeline.completed_writes:  # oldest first: where two replace a group the later one counts
+def _replaced_by_commit(
+    storage: Storage, timeline: Timeline, before: Mapping[str, Mapping[FileGroupId, str]]
+) -> dict[str, Mapping[FileGroupId, str]]:
+    """What each completed replace commit replaced, oldest first: where two replace a group the later one counts."""
+    found: dict[str, Mapping[FileGroupId, str]] = {}
+    for instant in timeline.completed_writes:
         if instant.action == REPLACE_COMMIT:
-            for partition, file_ids in timeline.metadata(storage, instant).replaced.items():
-                found.update({(partition, file_id): instant.time for file_id in file_ids})
+            name = instant.file_name()
+            if name in before:
+                found[name] = before[name]
+                continue
+            groups = timeline.metadata(storage, instant).replaced.items()
+            found[name] = {(partition, file_id): instant.time for partition, ids in groups for file_id in ids}
     return found

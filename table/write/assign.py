@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -22,32 +23,22 @@ def assign(
     of (partition path, file id) the codes stand for. In each partition the small files of the group's lane are filled
     first, each by the group's share of its room, then new file groups, which the lane's groups share.
     """
-    n = len(partition_codes)
-    out = np.zeros(n, np.int32)
+    out = np.zeros(len(partition_codes), np.int32)
     places: list[tuple[str, str]] = []
-    if n == 0:
-        return out, places
-    order = np.argsort(partition_codes, kind="stable")
+    taken: list[int] = []
     counts = np.bincount(partition_codes, minlength=len(partitions))
-    ends = np.cumsum(counts)
-    # A loop over the partitions of the batch, not over its records.
+    # A loop over the partitions of the batch and the files they fill, not over records; in plain numbers, which for the few
+    # records that a key group has of a partition are quicker than arrays.
     for code in np.flatnonzero(counts).tolist():
-        partition, count = partitions[code], int(counts[code])
-        shares = _small_file_shares(partition, group_index, profile)
-        edges = np.cumsum(np.array([room for _, room in shares], np.int64))
-        rank = np.arange(count)
-        slot = np.searchsorted(edges, rank, side="right")
-        filled = int(edges[-1]) if len(shares) else 0
-        slot = np.where(
-            slot < len(shares), slot, len(shares) + (rank - filled) // _new_file_share(group_index, profile)
-        )
-        used, local = np.unique(slot, return_inverse=True)
-        out[order[ends[code] - count : ends[code]]] = len(places) + local
-        lane = group_index % profile.lanes
-        for s in used.tolist():
-            new = s - len(shares)
-            file_id = shares[s][0] if new < 0 else new_lane_file(partition, lane, new, profile)
+        partition, left = partitions[code], int(counts[code])
+        for file_id, room in _rooms(partition, group_index, profile):
             places.append((partition, file_id))
+            taken.append(min(room, left))
+            left -= taken[-1]
+            if not left:
+                break
+    by_partition = np.argsort(partition_codes, kind="stable")
+    out[by_partition] = np.repeat(np.arange(len(places), dtype=np.int32), taken)
     return out, places
 
 
@@ -62,7 +53,15 @@ def _new_file_share(group_index: int, profile: WriteProfile) -> int:
     return max(1, -(-profile.records_per_new_file // groups))
 
 
-def _small_file_shares(partition: str, group_index: int, profile: WriteProfile) -> list[tuple[str, int]]:
+def _rooms(partition: str, group_index: int, profile: WriteProfile) -> Iterator[tuple[str, int]]:
+    """(file id, room for this group) of the files the group fills, one after the other: small ones, then new ones."""
+    yield from _small_file_shares(partition, group_index, profile)
+    lane, share = group_index % profile.lanes, _new_file_share(group_index, profile)
+    for n in count():
+        yield new_lane_file(partition, lane, n, profile), share
+
+
+def _small_file_shares(partition: str, group_index: int, profile: WriteProfile) -> Iterator[tuple[str, int]]:
     """(file id, room for this group) of the small files the group may fill, in the profile's order.
 
     File j belongs to the lanes that equal j modulo the number of files or of lanes, whichever is smaller: every lane
@@ -70,14 +69,15 @@ def _small_file_shares(partition: str, group_index: int, profile: WriteProfile) 
     """
     files = profile.small_files.get(partition, ())
     if not files:
-        return []
+        return
     turn = min(len(files), profile.lanes)
-    mine = group_index % profile.lanes % turn
-    sharers = [g for g in range(len(profile.labels)) if g % profile.lanes % turn == mine]
-    rank, size = sharers.index(group_index), len(sharers)
-    shares = []
-    for file in files[mine::turn]:
-        room = file.room_records // size + (rank < file.room_records % size)
+    block, lane = divmod(group_index, profile.lanes)
+    mine = lane % turn
+    blocks, rest = divmod(len(profile.labels), profile.lanes)
+    a_block = len(range(mine, profile.lanes, turn))  # lanes of one block of groups that may fill the same files
+    size = blocks * a_block + len(range(mine, rest, turn))
+    rank = block * a_block + lane // turn
+    for i in range(mine, len(files), turn):
+        room = files[i].room_records // size + (rank < files[i].room_records % size)
         if room > 0:
-            shares.append((file.file_id, room))
-    return shares
+            yield files[i].file_id, room

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table import chunks
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
 from tagstream.table.file_group.file_group import FileSlice
@@ -127,7 +128,7 @@ def merge_batches(
         yield _merge_batch(copied_rows(batch, file_name), incoming, matches, dropped, placed, counts)
     rest = np.flatnonzero(~placed)
     counts.inserted += len(rest)
-    yield incoming if len(rest) == incoming.num_rows else incoming.take(rest)
+    yield incoming if len(rest) == incoming.num_rows else chunks.take(incoming, rest)
 
 
 def _timely(
@@ -165,8 +166,7 @@ def _merge_batch(
     placed[source] = True
     order = np.arange(rows.num_rows, dtype=np.int64)
     order[at] = rows.num_rows + np.arange(len(at))
-    both = pa.concat_tables([rows, incoming.take(source)]).combine_chunks()
-    return both.take(order[keep])
+    return chunks.take(chunks.together([rows, chunks.take(incoming, source)]), order[keep])
 
 
 def _old_batches(storage: Storage, rel: str, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -180,8 +180,9 @@ def _old_batches(storage: Storage, rel: str, schema: pa.Schema) -> Iterator[pa.T
                     f"{path} has columns the new schema lacks ({', '.join(lost)}); rewriting it would lose them: "
                     "add them to the schema"
                 )
-            for batch in file.iter_batches(batch_size=BATCH_ROWS):
-                yield conform(pa.Table.from_batches([batch]), schema, path)
+            for group in range(file.num_row_groups):  # a batch of several could be of any size
+                for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group]):
+                    yield conform(pa.Table.from_batches([batch]), schema, path)
     except pa.ArrowInvalid as error:
         raise CorruptFileError(f"{path} cannot be read to its end ({error}): restore it") from error
 

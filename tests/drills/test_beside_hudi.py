@@ -185,7 +185,7 @@ def test_hudi_writes_again_and_again(beside: Beside, new_drill: NewDrill) -> Non
         for number in range(rounds):
             beside.ours()
             beside.write(number)
-            assert process.poll() is None, process.output()[-6000:]
+            assert process.returncode is None, process.output()[-6000:]
             drill.injected += 1
         process.wait_for(beside.all_taken, DEADLINE_S, "all that was sent")
         process.send(signal.SIGTERM)

@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 
 from tagstream.streaming.source.connector import CACHE_FOLDER, PROJECT, fetch_jars
 from tests.support.kafka_listeners import PASSWORD, STORE_PASSWORD, USER, Listener, Stores, make_stores
-from tests.support.process import Process
+from tests.support.process import Process, wait_for
 
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
@@ -158,6 +158,23 @@ class KafkaBroker:
             admin.create_topics(
                 {topic: {"num_partitions": partitions, "replication_factor": 1, "configs": configs or {}}}
             )
+        finally:
+            admin.close()
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let a topic grow to so many partitions."""
+        admin = KafkaAdminClient(**self.python_client())
+        try:
+            admin.create_partitions({topic: partitions})
+        finally:
+            admin.close()
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove a topic with its records; returns when it is gone."""
+        admin = KafkaAdminClient(**self.python_client())
+        try:
+            admin.delete_topics([topic])
+            wait_for(lambda: topic not in admin.list_topics(), STOP_SECONDS, f"the end of topic {topic}")
         finally:
             admin.close()
 

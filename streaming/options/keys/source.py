@@ -57,7 +57,8 @@ JOB_KEYS = (
     ConfigKey(
         "--source-limit",
         Kind.INT,
-        "Most a batch takes: events for Kafka; bytes for files, cut at file boundaries, one file at least.",
+        "Most a batch takes: events for Kafka (see also `tagstream.kafka.max.batch.bytes`); bytes for files, cut at file "
+        "boundaries, one file at least.",
         default_note="1,000,000 events for Kafka, 512 MiB for files",
         minimum=1,
         flag="--source-limit",
@@ -201,6 +202,15 @@ SOURCE_KEYS = (
         "Most events a batch takes from Kafka; `--source-limit` wins over it.",
         default_note="see `--source-limit`",
         minimum=1,
+        section=_SOURCE,
+    ),
+    ConfigKey(
+        "tagstream.kafka.max.batch.bytes",
+        Kind.BYTES,
+        "Bytes of records that a batch takes from Kafka at most, about: Spark's Kafka source counts events only, so at each "
+        "start some records are read where the stream goes on and at the topic's end, and the number of events follows "
+        "from their mean size. 0: `--source-limit` alone counts.",
+        default=1 << 30,
         section=_SOURCE,
     ),
     ConfigKey(

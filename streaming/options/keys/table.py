@@ -106,7 +106,10 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.datasource.write.partitionpath.urlencode",
         Kind.BOOL,
-        "Special characters of a partition value become `%XX`. Without it `/` in a value makes folder levels.",
+        "Special characters of a partition value become `%XX`. Without it `/` in a value makes folder levels. "
+        "All partitions of a table are equally deep, as those of its newest commit are, or in a new table those of most "
+        "records of the first batch: readers do not find a partition inside another. A record that comes with another "
+        "depth is quarantined.",
         default=False,
         section=_TABLE,
     ),
@@ -167,7 +170,9 @@ TABLE_KEYS = (
         "hoodie.table.ordering.fields",
         Kind.LIST,
         "The field whose greater value is the newer event (one field). "
-        "Without it the position in the source decides, which files do not have: they need one.",
+        "Without it the position in the source decides, which files do not have: they need one. A decimal "
+        "of a merge-on-read table has at most 15 digits before the point and 15 after it, which is what a delete in a log "
+        "file holds: a type with more after it is refused, a record with more before it is quarantined.",
         default=(),
         flag="--source-ordering-field",
         section=_TABLE,

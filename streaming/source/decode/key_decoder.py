@@ -18,6 +18,7 @@ from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PAR
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.state_keys import state_keys
 from tagstream.table.errors import ConfigError, InvalidKeyError
+from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS, greatest_decimal
 from tagstream.table.keys.keys import KeyGenerator, check_partition_path, record_key_from_message
 from tagstream.table.keys.partition_path import DEFAULT_PARTITION
 
@@ -28,7 +29,10 @@ _TEXT = pa.string()
 
 
 class KeyDecoder:
-    """Decodes records of one schema; ``defaults`` are its Avro defaults."""
+    """Decodes records of one schema; ``defaults`` are its Avro defaults.
+
+    ``merge_on_read``: deletes go to log files, whose blocks do not hold every decimal.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,8 @@ class KeyDecoder:
         ordering_field: str | None,
         global_index: bool,
         defaults: Mapping[str, Any] | None = None,
+        *,
+        merge_on_read: bool = False,
     ) -> None:
         key_generator.check(schema)
         if ordering_field is not None and ordering_field not in schema.names:
@@ -56,15 +62,18 @@ class KeyDecoder:
         self._key_types = [_type_at(schema, name) for name in key_generator.record_key_fields]
         self._keys = JsonDecoder(with_delete, defaults)
         self._names = schema.names
-        self._text_ordering = ordering_field is not None and ordering_kind(schema.field(ordering_field).type) == "bytes"
+        ordering_type = None if ordering_field is None else schema.field(ordering_field).type
+        self._text_ordering = ordering_kind(ordering_type) == "bytes"
+        self._greatest = greatest_decimal(ordering_type) if merge_on_read and ordering_type is not None else None
 
-    def keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def keys(self, batch: pa.RecordBatch, partition_depth: int | None = None) -> pa.RecordBatch:
         """One row per record of ``batch`` (``key, value, src, pos_hi, pos_lo``), without the blank lines of files.
 
         Columns: ``skey`` (the state's key; the message key of a bad record), ``part``, ``ord`` (order-preserving int64,
         binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, 8 bad),
         ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all nullable; of no use where bad),
-        ``value`` (the bytes of a bad record, else null), ``reason`` (why bad, else null).
+        ``value`` (the bytes of a bad record, else null), ``reason`` (why bad, else null). ``partition_depth``: of the
+        table's partitions, where it is known; a path of another one is bad.
         """
         batch = _without_blank_lines(batch)
         rows, reason = self._keys.decode(batch.column("value"))
@@ -73,12 +82,15 @@ class KeyDecoder:
         deleted = _mask(rows.column(DELETED))
         no_part = self._no_partition(parts, deleted)
         no_order, ordering = self._order(rows)
-        reason = pc.coalesce(reason, pc.if_else(pa.array(no_part), pa.scalar(None, _TEXT), check_partition_path(parts)))
+        path_faults = check_partition_path(parts, partition_depth, len(self._generator.partition_fields))
+        reason = pc.coalesce(reason, pc.if_else(pa.array(no_part), pa.scalar(None, _TEXT), path_faults))
         if self._ordering is not None:
             missing = pc.if_else(
                 pa.array(no_order & ~deleted), f"ordering field {self._ordering} is null", pa.scalar(None, _TEXT)
             )
             reason = pc.coalesce(reason, missing)
+        if self._greatest is not None:
+            reason = pc.coalesce(reason, self._too_great(ordering))
         tombstone = batch.column("value").is_null().to_numpy(zero_copy_only=False)
         if tombstone.any():
             keys, reason = self._tombstones(batch.column("key"), np.flatnonzero(tombstone), keys, reason)
@@ -120,6 +132,15 @@ class KeyDecoder:
         if self._text_ordering:
             return unknown, pc.fill_null(column.cast(pa.binary()), b"")
         return unknown, pa.array(encode_ordering(column), pa.int64())
+
+    def _too_great(self, ordering: pa.Array) -> pa.Array:
+        """Why an ordering value could not be written to a delete block; null where it can be."""
+        text = (
+            f"ordering field {self._ordering} has more than {DECIMAL_DIGITS} digits before the point, which the deletes of "
+            "a merge-on-read table cannot hold"
+        )
+        codes = ordering.to_numpy()
+        return pc.if_else(pa.array((codes > self._greatest) | (codes < -self._greatest)), text, pa.scalar(None, _TEXT))
 
     def _tombstones(
         self, message_keys: pa.Array, where: npt.NDArray[np.int64], keys: pa.Array, reason: pa.Array

@@ -18,7 +18,8 @@ from tagstream.table.file_group.log.varint import binary_array, prefixed, zigzag
 
 INT, LONG, ARRAY = 2, 3, 12
 _NAMESPACE = "org.apache.hudi.avro.model"
-_DECIMAL = pa.decimal128(30, 15)
+DECIMAL_DIGITS = 15  # before the point and after it
+_DECIMAL = pa.decimal128(2 * DECIMAL_DIGITS, DECIMAL_DIGITS)
 _WRAPPERS: list[tuple[str, Any, pa.DataType]] = [
     ("Boolean", "boolean", pa.bool_()),
     ("Int", "int", pa.int32()),
@@ -72,6 +73,16 @@ def encode(orderings: pa.Array) -> tuple[int, pa.Array]:
     if t.is_decimal(arrow):
         return 9, _decimals(orderings)
     raise UnsupportedTableError(f"an ordering field of type {arrow} has no form in a delete block; choose another one")
+
+
+def greatest_decimal(arrow: pa.DataType) -> int | None:
+    """Greatest unscaled value of a decimal type that a delete block holds; None where every value of a type fits.
+
+    A type with more than ``DECIMAL_DIGITS`` digits after the point has no such value: its digits would be lost.
+    """
+    if not pa.types.is_decimal(arrow) or arrow.precision - arrow.scale <= DECIMAL_DIGITS:
+        return None
+    return int(10 ** (DECIMAL_DIGITS + arrow.scale)) - 1
 
 
 def _numbers(values: pa.Array) -> Any:

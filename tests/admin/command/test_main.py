@@ -87,7 +87,8 @@ def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def empty_checkpoint(folder: Path) -> Path:
     """A checkpoint before its first batch."""
     sizes = {"shuffle_partitions": 2, "key_groups": 4}
-    open_or_create_meta(PosixStorage(str(folder / "c")), **sizes, stream_id="s", ordering="int64", global_index=True)  # type: ignore[arg-type]
+    given = {**sizes, "stream_id": "s", "ordering": "int64", "global_index": True}
+    open_or_create_meta(PosixStorage(str(folder / "c")), **given, table_name="t", table_path="/t")  # type: ignore[arg-type]
     return folder / "c"
 
 

@@ -218,7 +218,7 @@ def test_a_checkpoint_whose_stream_asks_the_table_holds_no_index(
 ) -> None:
     open_or_create_meta(
         PosixStorage(str(tmp_path)), shuffle_partitions=2, key_groups=4, stream_id="s", ordering="int64", global_index=True,
-        index=TABLE_INDEX,
+        index=TABLE_INDEX, table_name="t", table_path="/t",
     )  # fmt: skip
     for command in (["index", "stats"], ["index", "get", "k"]):
         run(*command, "--checkpoint-dir", tmp_path, code=1)

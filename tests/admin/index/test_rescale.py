@@ -246,7 +246,7 @@ def test_a_checkpoint_the_table_has_left_behind(
 
 
 def test_a_checkpoint_of_another_query(case: StreamCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mine, new = copied(case, tmp_path / "job"), tmp_path / "new"
+    mine, new = replace(copied(case, tmp_path / "job"), existing=case.table), tmp_path / "new"
     (mine.checkpoint / "metadata").write_text('{"id":"6b1a3f0e-0000-4000-8000-000000000000"}')
     assert "has no commit of the query of checkpoint" in fails(arguments(mine, new), new, capsys)
 

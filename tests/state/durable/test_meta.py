@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ GIVEN: dict[str, Any] = {
     "stream_id": "flights",
     "ordering": "int64",
     "global_index": True,
+    "table_name": "flights",
+    "table_path": "/data/flights",
 }
 
 
@@ -64,7 +67,31 @@ def test_contradiction_is_refused_by_name(tmp_path: Path, change: dict[str, Any]
         open_or_create_meta(at(tmp_path), **GIVEN | change, explicit=explicit)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"version":2,"record_format":1}', '{"version":1}'])
+def test_a_file_of_version_1_takes_the_table_over(tmp_path: Path) -> None:
+    made = open_or_create_meta(at(tmp_path), **GIVEN)
+    path = tmp_path / META_FILE
+    doc = json.loads(path.read_text())
+    assert (doc["version"], doc.pop("table")) == (
+        2,
+        {"name": "flights", "path": "/data/flights", "checkpoint": str(tmp_path)},
+    )
+    path.write_text(json.dumps({**doc, "version": 1}))
+    assert read_meta(at(tmp_path)) == replace(made, table=None)
+    assert open_or_create_meta(at(tmp_path), **GIVEN) == made == read_meta(at(tmp_path))
+    assert json.loads(path.read_text())["version"] == 2
+
+
+def test_the_table_it_is_given_now_is_noted(tmp_path: Path) -> None:
+    open_or_create_meta(at(tmp_path), **GIVEN)
+    moved = open_or_create_meta(at(tmp_path), **GIVEN | {"table_path": "/elsewhere/flights"})
+    assert moved.table is not None and moved.table.path == "/elsewhere/flights"
+    assert read_meta(at(tmp_path)) == moved
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"version":3,"record_format":1}', '{"version":1}', '{"version":2,"record_format":1,"labels":[]}'],
+)
 def test_damaged_or_newer_file_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / META_FILE
     path.parent.mkdir()

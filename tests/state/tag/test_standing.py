@@ -172,7 +172,10 @@ def write_and_commit(writer: Writer, result: TagResult, version: int) -> None:
     commit.inflight(table, instant, "commit")
     insert = bool(result.op[0] == OP_INSERT)
     row = {"id": "k1", "part": "p", "ver": version, "name": "x", "amount": 1.0, "_is_insert": insert}
-    statuses = write_file_group(table, context, "p", result.file_id[0], writer.rows([row]), delete_rows([], pa.int64()))
+    file_id = result.file_id[0]
+    known = table.view(timeline).latest_slice("p", file_id)
+    statuses = write_file_group(table, context, "p", file_id, known, writer.rows([row]), delete_rows([], pa.int64()))
+    commit.publish_files(table, instant, statuses)
     commit.complete(table, instant, "commit", CommitMetadata.build(statuses, {}, AVRO))
 
 

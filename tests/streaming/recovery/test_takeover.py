@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
+from tagstream.streaming.errors import SourceError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tests.streaming.stream_case import StreamCase
@@ -61,6 +62,63 @@ def test_a_topic_goes_on_where_its_last_commit_ended(
     reports = case.run()
     assert sum(r.records for r in reports) == 200
     is_oracles(case, events)
+
+
+def test_a_topic_that_has_grown_is_read_on_in_all_its_partitions(
+    tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
+) -> None:
+    kafka_broker.create_topic("grown", partitions=1)
+    events = list(ev.generate(600, ev.Mix(keys=80, late=0.0, late_deletes=0.0), seed=35))
+    send(kafka_broker, "grown", events[:300])
+    case = kafka_case(tmp_path, spark, kafka_broker, "grown")
+    case.run()
+    shutil.rmtree(case.checkpoint)
+    kafka_broker.add_partitions("grown", 3)
+    send(kafka_broker, "grown", events[300:], 3)
+    assert sum(r.records for r in case.run()) == 300
+    is_oracles(case, events)
+
+
+def test_a_topic_that_was_made_anew_is_named(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
+    kafka_broker.create_topic("anew", partitions=2)
+    mix = ev.Mix(keys=80, late=0.0, deletes=0.0, late_deletes=0.0, deletes_without_partition=0.0)
+    events = list(ev.generate(400, mix, seed=36))
+    send(kafka_broker, "anew", events[:300], 2)
+    case = kafka_case(tmp_path, spark, kafka_broker, "anew")
+    case.run()
+    shutil.rmtree(case.checkpoint)
+    kafka_broker.delete_topic("anew")
+    with pytest.raises(SourceError, match="Kafka topic anew does not exist"):
+        case.run()
+    kafka_broker.create_topic("anew", partitions=1)
+    send(kafka_broker, "anew", events[300:])
+    with pytest.raises(SourceError) as caught:
+        case.run()
+    for words in (
+        f"table {case.table} has read topic anew further than it goes now",
+        "partition 1 is there no more",
+        "partition 0 ends at 100, and was read up to 1",
+        "enable.failOnDataLoss=false",
+    ):
+        assert words in str(caught.value)
+    case = replace(case, conf={**case.conf, "hoodie.streamer.source.kafka.enable.failOnDataLoss": "false"})
+    assert sum(r.records for r in case.run()) == 100
+    is_oracles(case, events)
+
+
+def test_a_stream_that_reads_another_topic_is_not_given_its_offsets(
+    tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
+) -> None:
+    named = {"hoodie.datasource.write.streaming.checkpoint.identifier": "orders"}
+    for topic in ("orders-1", "orders-2"):
+        kafka_broker.create_topic(topic, partitions=1)
+        send(kafka_broker, topic, list(ev.generate(50, ev.Mix(keys=20), seed=37)))
+    case = kafka_case(tmp_path, spark, kafka_broker, "orders-1")
+    replace(case, conf={**case.conf, **named}).run()
+    shutil.rmtree(case.checkpoint)
+    other = replace(case, conf={**case.conf, **named, "hoodie.streamer.source.kafka.topic": "orders-2"})
+    with pytest.raises(SourceError, match="stream orders of table .* has read topic orders-1, the job reads orders-2"):
+        other.run()
 
 
 def test_a_death_between_the_loading_and_the_first_commit(tmp_path: Path, spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.tag.tag import TagSpec
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.services.rollback import rollback
+from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.write import commit
 from tests.state.tagging import make_profile
 from tests.table.writer import Writer
@@ -21,8 +22,18 @@ from tests.table.writer import Writer
 def test_only_a_pending_instants_state_is_handed_on(tmp_path: Path, table_type: str) -> None:
     writer = Writer.create(tmp_path, table_type)
     table, instant = writer.table, writer.instant()
-    layout = StateLayout(str(tmp_path / "durable"), str(tmp_path / "local"))
-    spec = TagSpec(layout, "", 1, CrashPlan(), 1, table.storage, table.config.timeline_folder, writer.action)
+    durable = PosixStorage(str(tmp_path / "durable"))
+    spec = TagSpec(
+        layout=StateLayout(durable, str(tmp_path / "local")),
+        profiles=durable,
+        run=1,
+        run_owner="",
+        crash=CrashPlan(),
+        lanes=1,
+        storage=table.storage,
+        timeline_folder=table.config.timeline_folder,
+        action=writer.action,
+    )
     profile = make_profile(0, instant=instant)
     commit.request(table, instant, writer.action)
     commit.inflight(table, instant, writer.action)

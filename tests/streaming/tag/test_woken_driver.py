@@ -44,7 +44,7 @@ class TwoRuns:
             raise Died
 
         with monkeypatch.context() as patch:
-            patch.setattr(sink.protocol, "reconcile", die)
+            patch.setattr(sink.protocol, "publish_files", die)
             with pytest.raises(Died):
                 self.case.run()
         self.versions = sorted((self.case.checkpoint / "state" / "0").glob("[0-9]*/2.*"))

@@ -1,27 +1,47 @@
-"""What a write task looks at in the table: the partitions it writes to, each once."""
+"""The write task: what it writes does not depend on how many chunks its rows are in."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from tagstream.streaming.write.write import slices_of
-from tagstream.table.meta_client.table_config import MERGE_ON_READ
-from tests.table.stepping import Stepping
-from tests.table.writer import Writer, row
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tagstream.streaming.source.packed import pack, unpack
+from tagstream.streaming.tag.located import by_lane
+from tagstream.table import chunks
+from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.services.validate import validate
+from tests.streaming.write.located_rows import inserts_and_updates, located_rows, write_commit
+from tests.table.writer import Writer
+
+NAME = "x" * 200
 
 
-def test_each_partition_is_listed_once(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=8)
-    for version in (1, 2):
-        writer.write([row(n, f"p{n % 2}", version) for n in range(40)])
-    groups = sorted(set(writer.where.values()))
-    looks: list[tuple[str, str]] = []
-    storage = Stepping(writer.table.storage, lambda name, rel: looks.append((name, rel)))
-    timeline = writer.table.timeline()
-    view = replace(writer.table, storage=storage).view(timeline)
-    found = slices_of(view, [*groups, ("p1", "new-0"), ("p9", "new-0")])
-    assert looks == [("list", "p0"), ("list", "p1"), ("list", "p9")]
-    assert {key: (len(s.log_files), s.next_log_version) for key, s in found.items()} == dict.fromkeys(groups, (2, 3))
-    plain = writer.table.view(timeline)
-    assert found == {group: plain.latest_slice(*group) for group in groups}
+def written(folder: Path, table_type: str, *, shuffled: bool) -> pa.Table:
+    """A table after a commit of inserts and one of updates and deletes, through the lanes' packed values."""
+    writer = Writer.create(folder, table_type)
+    for ver, known in ((1, False), (2, True)):
+        work = inserts_and_updates(3, 300, ver, known=known, name=NAME)
+        rows = located_rows([work[i] for i in np.random.default_rng(ver).permutation(300)] if shuffled else work)
+        (lane,) = {lane for lane, _ in by_lane(rows, 1)}
+        write_commit(writer, unpack(value for _, value in by_lane(rows, lane + 1)))
+    assert validate(writer.table) == []
+    return read_snapshot(writer.table).sort_by("id")
+
+
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_rows_in_many_chunks(tmp_path: Path, table_type: str, shuffled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one").mkdir()
+    expected = written(tmp_path / "one", table_type, shuffled=shuffled)
+    assert expected.num_rows == 240
+    monkeypatch.setattr("tagstream.streaming.source.packed.PACKED_BYTES", 1000)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4000)  # a fifth of a file group's rows
+    (tmp_path / "many").mkdir()
+    rows = located_rows(inserts_and_updates(3, 300, 1, known=False, name=NAME))
+    assert unpack(pack(rows))["row"].num_chunks > 10
+    columns = ["id", "part", "ver", "name", "amount"]
+    found = written(tmp_path / "many", table_type, shuffled=shuffled)
+    assert found.select(columns).combine_chunks().equals(expected.select(columns).combine_chunks())

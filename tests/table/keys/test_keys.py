@@ -261,6 +261,38 @@ def test_bad_partition_paths(path: str) -> None:
     assert reason is not None and reason.startswith("partition path")
 
 
+@pytest.mark.parametrize(
+    ("path", "depth", "fields", "good"),
+    [
+        ("a", 1, 1, True),
+        ("a/b", 1, 1, False),
+        ("a/b", None, 1, True),
+        ("2026/01/05", 3, 1, True),
+        ("2026/01", 3, 1, False),
+        ("__HIVE_DEFAULT_PARTITION__", 3, 1, True),  # a null value, where the others have slashes
+        ("day=__HIVE_DEFAULT_PARTITION__", 3, 1, True),
+        ("__HIVE_DEFAULT_PARTITION__/x", 3, 1, False),
+        ("__HIVE_DEFAULT_PARTITION__/eu", 4, 2, True),
+        ("", 0, 0, True),
+    ],
+)
+def test_the_depth_of_partition_paths(path: str, depth: int | None, fields: int, good: bool) -> None:
+    (reason,) = check_partition_path(pa.array([path]), depth, fields).to_pylist()
+    assert (reason is None) == good
+    assert good or "a partition inside another" in reason
+
+
+def test_whether_values_can_make_folders() -> None:
+    schema = pa.schema([("id", pa.string()), ("day", pa.date32()), ("n", pa.int64()), ("s", pa.string())])
+
+    def depth(*fields: str, url_encode: bool = False) -> int | None:
+        return KeyGenerator.create(None, ["id"], fields, url_encode=url_encode).depth(schema)
+
+    assert (depth("day"), depth("day", "n"), depth()) == (1, 2, 0)
+    assert (depth("s"), depth("n", "s")) == (None, None)
+    assert depth("n", "s", url_encode=True) == 2
+
+
 @given(st.lists(st.text(), max_size=5))
 def test_a_good_path_stays_inside_the_table(paths: list[str]) -> None:
     for path, reason in zip(paths, check_partition_path(pa.array(paths, pa.string())).to_pylist(), strict=True):

@@ -11,6 +11,7 @@ import pytest
 from tagstream.table.file_group.names import instant_from_ms
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State, parse_instant
 from tagstream.table.timeline.timeline import Timeline
 
@@ -126,6 +127,28 @@ def test_two_storages_never_share_a_look(tmp_path: Path) -> None:
     first = load(tmp_path, f"{T.format(1)}.commit")
     assert Timeline.load(Unstamped(str(tmp_path)), ".hoodie") is not first
     assert Timeline.load(PosixStorage(str(tmp_path), sync=False), ".hoodie") is not first
+
+
+def replaces(folder: Path, number: int, *file_ids: str) -> None:
+    """A completed replace commit in partition p."""
+    content = CommitMetadata(operation="INSERT_OVERWRITE", replaced={"p": file_ids}).to_bytes()
+    (folder / ".hoodie" / f"{T.format(number)}.replacecommit").write_bytes(content)
+
+
+def test_a_replace_commit_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / ".hoodie").mkdir()
+    replaces(tmp_path, 1, "a", "b")
+    replaces(tmp_path, 3, "c")
+    assert load(tmp_path).replaced == {("p", "a"): T.format(1), ("p", "b"): T.format(1), ("p", "c"): T.format(3)}
+    for number in (1, 3):  # completed files never change: this one stands for one that is not read again
+        (tmp_path / ".hoodie" / f"{T.format(number)}.replacecommit").write_text("damaged")
+    replaces(tmp_path, 2, "b", "d")
+    found = load(tmp_path).replaced
+    assert found == {("p", "a"): T.format(1), ("p", "b"): T.format(2), ("p", "c"): T.format(3), ("p", "d"): T.format(2)}
+    (tmp_path / ".hoodie" / f"{T.format(2)}.replacecommit").unlink()  # rolled back
+    assert load(tmp_path).replaced == {("p", "a"): T.format(1), ("p", "b"): T.format(1), ("p", "c"): T.format(3)}
+    replaces(tmp_path, 2, "e")
+    assert load(tmp_path).replaced[("p", "e")] == T.format(2)
 
 
 def test_a_timeline_travels_packed() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tagstream.table.errors import TableError
-from tagstream.table.write.assign import assign
+from tagstream.table.write.assign import _small_file_shares, assign, new_lane_file
 from tagstream.table.write.write_profile import SmallFile, WriteProfile
 
 
@@ -97,3 +100,81 @@ def test_profile_survives_json() -> None:
 def test_unknown_profile_is_refused_by_file_name(text: str) -> None:
     with pytest.raises(TableError, match=r"profile\.json"):
         WriteProfile.from_json(text, "profile.json")
+
+
+def by_lists(partition: str, group_index: int, of: WriteProfile) -> list[tuple[str, int]]:
+    """The rule of sharing small files, written down as it is said: who may fill a file, and the how many-th this is."""
+    files = of.small_files.get(partition, ())
+    if not files:
+        return []
+    turn = min(len(files), of.lanes)
+    mine = group_index % of.lanes % turn
+    sharers = [g for g in range(len(of.labels)) if g % of.lanes % turn == mine]
+    rank = sharers.index(group_index)
+    rooms = [(f.file_id, f.room_records // len(sharers), f.room_records % len(sharers)) for f in files[mine::turn]]
+    return [(name, room + (rank < rest)) for name, room, rest in rooms if room + (rank < rest) > 0]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 50), st.lists(st.integers(0, 200), max_size=12))
+def test_shares_are_reckoned_as_by_lists(groups: int, lanes: int, rooms: list[int]) -> None:
+    p = profile(groups=groups, lanes=lanes, **{f"s{i}": room for i, room in enumerate(rooms)})
+    for index in range(groups):
+        assert list(_small_file_shares("p", index, p)) == by_lists("p", index, p)
+
+
+def by_rank(codes: np.ndarray, partitions: list[str], index: int, of: WriteProfile) -> tuple[list[int], list[object]]:
+    """The assignment by each record's rank among its partition's: which of the files in turn has that room."""
+    out, places = np.zeros(len(codes), np.int32), []
+    lane = index % of.lanes
+    mates = len(range(lane, len(of.labels), of.lanes))
+    for code in np.unique(codes).tolist():
+        shares = by_lists(partitions[code], index, of)
+        edges = np.cumsum(np.array([room for _, room in shares], np.int64))
+        rank = np.arange(int((codes == code).sum()))
+        beyond = (rank - (int(edges[-1]) if shares else 0)) // max(1, -(-of.records_per_new_file // mates))
+        slot = np.searchsorted(edges, rank, side="right")
+        slot = np.where(slot < len(shares), slot, len(shares) + beyond)
+        used, local = np.unique(slot, return_inverse=True)
+        out[np.flatnonzero(codes == code)] = len(places) + local
+        files = [shares[s][0] if s < len(shares) else new_lane_file(partitions[code], lane, s - len(shares), of)
+                 for s in used.tolist()]  # fmt: skip
+        places += [(partitions[code], file_id) for file_id in files]
+    return out.tolist(), places
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    codes=st.lists(st.integers(0, 3), max_size=80),
+    groups=st.integers(1, 9),
+    lanes=st.integers(1, 6),
+    per_file=st.integers(1, 40),
+    rooms=st.lists(st.lists(st.integers(0, 30), max_size=7), min_size=4, max_size=4),
+)
+def test_every_record_goes_where_its_rank_says(
+    codes: list[int], groups: int, lanes: int, per_file: int, rooms: list[list[int]]
+) -> None:
+    names = ["p", "q", "r", "s"]
+    small = {
+        name: tuple(SmallFile(f"{name}{i}", room) for i, room in enumerate(files))
+        for name, files in zip(names, rooms, strict=True)
+    }
+    p = replace(profile(groups=groups, lanes=lanes, per_file=per_file), small_files=small)
+    column = np.array(codes, np.int32)
+    for index in range(groups):
+        out, places = assign(column, names, index, p)
+        assert out.dtype == np.int32
+        assert (out.tolist(), places) == by_rank(column, names, index, p)
+
+
+def test_a_batch_of_many_partitions_is_assigned_as_ever() -> None:
+    """A replay and a task that runs again must choose what was chosen before, also by an earlier version."""
+    small = {f"p{i}": tuple(SmallFile(f"s{i}-{k}", 37 * i % 50 + k) for k in range(i % 7)) for i in range(60)}
+    p = WriteProfile("t", "q", 7, 1, "20260101000000000", 0, tuple(range(48)), lanes=5, records_per_new_file=90,
+                     small_files=small)  # fmt: skip
+    codes = np.arange(3000, dtype=np.int32) * 7919 % 60
+    found = hashlib.sha256()
+    for index in range(48):
+        out, places = assign(codes, [f"p{i}" for i in range(60)], index, p)
+        found.update(out.tobytes() + repr(places).encode())
+    assert found.hexdigest() == "ec17cfc8398edd80273ada662e3cacdb4202aaae25b620117f858f6574cc05c4"

@@ -82,6 +82,36 @@ def test_ordering_values() -> None:
     assert one(b'{"id":"k","day":"d"}', ordering=None)["flags"] == 0
 
 
+def test_a_path_of_another_depth_is_bad_once_the_depth_is_known() -> None:
+    records = batch(*(f'{{"id":"k","day":"{day}","ts":1}}'.encode() for day in ("a", "a/b")))
+    assert decoder().keys(records).column("flags").to_pylist() == [0, 0]
+    rows = decoder().keys(records, 1).to_pylist()
+    assert [row["flags"] for row in rows] == [0, BAD]
+    assert rows[1]["reason"].startswith("partition path 'a/b' is 2 folders deep")
+    delete = batch(b'{"id":"k","_hoodie_is_deleted":true}')  # takes its partition from the index
+    assert decoder().keys(delete, 3).column("flags").to_pylist() == [DELETE | NO_ORDERING | NO_PARTITION]
+
+
+@pytest.mark.parametrize(
+    ("digits", "scale", "good", "bad"),
+    [
+        (18, 0, ["999999999999999", "-999999999999999"], ["1000000000000000", "-1000000000000000"]),
+        (18, 2, ["999999999999999.99"], ["1000000000000000.00"]),
+        (15, 0, ["999999999999999"], []),
+        (18, 3, ["999999999999999.999"], []),
+        (18, 15, ["999.999999999999999"], []),
+    ],
+)
+def test_decimals_that_no_delete_block_holds(digits: int, scale: int, good: list[str], bad: list[str]) -> None:
+    schema = pa.schema([("id", pa.string()), ("o", pa.decimal128(digits, scale))])
+    records = [f'{{"id":"k","o":{value}}}'.encode() for value in (*good, *bad)]
+    generator = KeyGenerator.create(None, ("id",), ())
+    for merge_on_read in (True, False):
+        decode = KeyDecoder(schema, generator, "o", True, merge_on_read=merge_on_read)
+        flags = decode.keys(batch(*records)).column("flags").to_pylist()
+        assert flags == [0] * len(good) + [BAD if merge_on_read else 0] * len(bad)
+
+
 def test_a_delete_needs_neither_ordering_nor_partition() -> None:
     found = one(b'{"id":"k1","_hoodie_is_deleted":true}')
     assert (found["flags"], found["part"], found["reason"]) == (DELETE | NO_ORDERING | NO_PARTITION, None, None)

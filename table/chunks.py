@@ -1,0 +1,82 @@
+"""Tables whose text columns may hold more than one Arrow array can: 2 GiB, which its 32-bit offsets reach.
+
+Such a table is in chunks. Arrow's own ``take`` and ``combine_chunks`` make one array of all of them and fail; what is here
+keeps every chunk below :data:`CHUNK_BYTES`. A table that is smaller than that, which is the usual case, is in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+CHUNK_BYTES = 1 << 30
+
+Rows = npt.NDArray[np.int64]
+
+
+def together(tables: Iterable[pa.Table]) -> pa.Table:
+    """The rows of at least one table, in as few chunks as their size allows."""
+    chunks: list[pa.Table] = []
+    held: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        if held and size + table.nbytes > CHUNK_BYTES:
+            chunks.append(_one_piece(held))
+            held, size = [], 0
+        held.append(table)
+        size += table.nbytes
+    return pa.concat_tables([*chunks, _one_piece(held)])
+
+
+def take(rows: pa.Table, order: Rows | pa.Array) -> pa.Table:
+    """The rows of these numbers, each at most once; a null number gives a row of nulls."""
+    if isinstance(order, pa.Array):
+        known = order.is_valid().to_numpy(zero_copy_only=False)
+        numbers: Rows = order.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    else:
+        known, numbers = np.ones(len(order), np.bool_), order
+    if rows.nbytes <= CHUNK_BYTES:
+        return rows.combine_chunks().take(pa.array(numbers, mask=~known))
+    batches = rows.to_batches()
+    ends = np.cumsum([batch.num_rows for batch in batches])
+    step = max(1, rows.num_rows * CHUNK_BYTES // (2 * rows.nbytes))
+    parts = [
+        part
+        for start in range(0, len(numbers), step)
+        for part in _gather(batches, ends, numbers[start : start + step], known[start : start + step])
+    ]
+    return pa.concat_tables([*parts, rows.schema.empty_table()])
+
+
+def _gather(
+    batches: list[pa.RecordBatch], ends: Any, numbers: Rows, known: npt.NDArray[np.bool_]
+) -> Iterator[pa.Table]:
+    """The rows of some numbers as chunks that are not too large: they are halved where large rows stand together."""
+    wanted = np.flatnonzero(known)
+    of_batch = np.searchsorted(ends, numbers[wanted], side="right")
+    by_batch = np.argsort(of_batch, kind="stable")
+    wanted, of_batch = wanted[by_batch], of_batch[by_batch]
+    pieces = [batches[0].slice(0, 0)]
+    size = 0
+    for which in np.unique(of_batch).tolist():
+        first = ends[which] - batches[which].num_rows
+        piece = batches[which].take(pa.array(numbers[wanted[of_batch == which]] - first))
+        pieces.append(piece)
+        size += piece.nbytes
+        if size > CHUNK_BYTES and len(numbers) > 1:
+            del pieces
+            half = len(numbers) // 2
+            yield from _gather(batches, ends, numbers[:half], known[:half])
+            yield from _gather(batches, ends, numbers[half:], known[half:])
+            return
+    place = np.zeros(len(numbers), np.int64)
+    place[wanted] = np.arange(len(wanted))
+    yield pa.Table.from_batches(pieces).combine_chunks().take(pa.array(place, mask=~known))
+
+
+def _one_piece(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables).combine_chunks()

@@ -1,0 +1,100 @@
+"""One door to files: nothing but ``table/storage/`` reaches a file by its path, but for what is on this machine only."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.file_calls import file_calls
+from tests.support.paths import ROOT
+from tests.test_layers import product_files
+
+DOOR = "table/storage/"
+# Who else does, with which calls, and why that is no file of a table or a checkpoint.
+LOCAL: dict[str, tuple[str, str]] = {
+    "state/store/scratch.py": (
+        "open os.listdir os.makedirs os.path.exists os.path.getsize os.path.isdir os.unlink shutil tempfile",
+        "scratch files on the executor's own disk",
+    ),
+    "state/local_folder.py": ("Path.exists Path.lstat Path.mkdir", "the local stores' folder, made for one user alone"),
+    "state/store/rocks_store.py": ("open os.makedirs os.path.exists os.unlink", "RocksDB's own folder"),
+    "table/file_group/base_file.py": ("ParquetFile ParquetWriter", "given a storage's streams"),
+    "table/file_group/log/block.py": ("ParquetFile ParquetWriter", "in memory"),
+    "table/timeline/lease.py": ("open os.readlink", "/proc: who is alive"),
+    "streaming/clock.py": ("Path.read_text", "a drill's clock"),
+    "streaming/crash.py": ("os.open", "a drill's note of the crash"),
+    "streaming/options/props_file.py": ("Path.read_text", "the properties file"),
+    "streaming/options/keys/docs.py": (
+        "Path.exists Path.mkdir Path.read_text Path.write_text",
+        "the page of the documentation",
+    ),
+    "streaming/job/table_match.py": ("Path.read_text", "the schema file"),
+    "streaming/job/session.py": ("Path.exists", "log4j2's configuration"),
+    "streaming/source/connector.py": (
+        "Path.is_dir Path.is_file Path.mkdir Path.read_bytes shutil tempfile",
+        "Kafka's jars",
+    ),
+    "streaming/source/preflight.py": ("os.path.isdir", "the source's folder, which Spark reads"),
+    "admin/advise/advise.py": ("Path.read_text", "the schema file"),
+    "admin/advise/sample.py": ("Path.is_dir Path.is_file Path.stat os.walk", "the source's files"),
+    "admin/command/main.py": ("os.open", "/dev/null"),
+    "admin/index/exchange.py": (
+        "ParquetFile ParquetWriter os.link os.path.exists os.path.getsize os.path.lexists os.unlink",
+        "the file that is exported or imported",
+    ),
+}
+
+
+def test_files_are_reached_through_the_storage_only() -> None:
+    found = {}
+    for file in product_files():
+        path = file.relative_to(ROOT).as_posix()
+        if not path.startswith(DOOR) and (calls := file_calls(file.read_text("utf-8"))):
+            found[path] = " ".join(sorted(calls))
+    wanted = {path: calls for path, (calls, _) in LOCAL.items()}
+    assert {p: c for p, c in found.items() if p not in wanted} == {}, "use table/storage/, or say why these are local"
+    assert found == wanted, "calls that came or went"
+
+
+@pytest.mark.parametrize(
+    ("source", "call"),
+    [
+        ("open(path)", "open"),
+        ("with open(path, 'rb') as f:\n    f.read()", "open"),
+        ("import io\nio.open(path)", "io.open"),
+        ("import os\nos.open(path, 0)", "os.open"),
+        ("import os\nos.link(a, b)", "os.link"),
+        ("import os\nos.replace(a, b)", "os.replace"),
+        ("import os\ndef f():\n    return os.path.exists(a)", "os.path.exists"),
+        ("from os import rename", "os.rename"),
+        ("from os.path import getsize", "os.path.getsize"),
+        ("import shutil", "shutil"),
+        ("from tempfile import mkdtemp", "tempfile.mkdtemp"),
+        ("Path(a).read_text()", "Path.read_text"),
+        ("Path(a, b).write_bytes(data)", "Path.write_bytes"),
+        ("(folder / 'x').mkdir(parents=True)", "Path.mkdir"),
+        ("path.unlink()", "Path.unlink"),
+        ("path.exists()", "Path.exists"),
+        ("Path(a).open('rb')", "Path.open"),
+        ("import pyarrow.parquet as pq\npq.ParquetFile(path)", "ParquetFile"),
+        ("import pyarrow.parquet as pq\npq.read_table(path)", "pq.read_table"),
+        ("pa.memory_map(path)", "memory_map"),
+    ],
+)
+def test_a_way_around_the_door_is_found(source: str, call: str) -> None:
+    assert file_calls(source) == {call}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "storage.exists('a')",
+        "storage.replace(rel, data)",
+        "storage.delete(rel)\nstorage.list(rel)\nstorage.names('')",
+        "import os\nos.path.join(a, b)\nos.getpid()",
+        "with storage.open_output(rel) as out:\n    out.write(b'')",
+        "storage.open_input(rel)",
+        "text.replace('a', 'b')\nrecord.rename({})",
+    ],
+)
+def test_what_goes_through_it_is_fine(source: str) -> None:
+    assert file_calls(source) == set()
