@@ -15,7 +15,7 @@ from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.job.bootstrap_explain import explain_start
 from tagstream.streaming.options.cli import load_options
 from tagstream.table.meta_client.properties import table_checksum, update_properties
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.opening import open_storage
 from tests.admin.running import run
 from tests.admin.running import state_of as files_of
 from tests.streaming.recovery.test_takeover import is_oracles
@@ -88,7 +88,7 @@ def test_a_moved_table_goes_on_and_its_copy_does_not(
 def test_a_renamed_table_goes_on(tmp_path: Path, spark: SparkSession) -> None:
     case = streamed(tmp_path, spark)
     names = {"hoodie.table.name": "facts", "hoodie.table.checksum": table_checksum("", "facts")}
-    update_properties(Storage.open(str(case.table)), names, 1)
+    update_properties(open_storage(str(case.table)), names, 1)
     assert case.run("--target-table", "facts") == []
     assert meta(case)["table"]["name"] == "facts"
 
