@@ -103,7 +103,8 @@ def begin(case: StreamCase, instant: str, extra: dict[str, str]) -> list[Path]:
     table = HoodieTable.open(str(case.table))
     protocol.request(table, instant, "commit")
     protocol.inflight(table, instant, "commit", CommitMetadata(extra=extra))
-    return list((case.table / ".hoodie").glob(f"{instant}*"))
+    meta = case.table / ".hoodie"
+    return [*meta.glob(f"{instant}*"), *(meta / ".temp" / instant).iterdir()]
 
 
 @pytest.mark.parametrize("whose", ["a run of this project", "a writer that has been silent for long"])
