@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.errors import CheckpointError
 from tagstream.table.errors import ConfigError, LeaseLostError
+from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback import rollback
 from tagstream.table.storage.opening import open_storage
@@ -145,7 +146,7 @@ def test_a_commit_whose_files_another_writer_rolled_back_is_read_again(case: Str
     completed.unlink()
     begin_again = [completed.with_name(f"{last}.commit.requested"), completed.with_name(f"{last}.inflight")]
     assert all(path.exists() for path in begin_again)
-    rollback(table, last, str(int(instants(case)[-1]) + 10**6))
+    rollback(table, last, next_instant(0, table.timeline().newest))
     completed.write_bytes(content)  # completed while the other writer was deleting its files
     expected = sorted(read_table(case.table).column("id").to_pylist())
     reports = case.run()
