@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from tests.drills.stream_job import Job
+    from tests.drills.stream_job import Job, Outcome
 
 TABLE_TYPES = {"COPY_ON_WRITE": "cow", "MERGE_ON_READ": "mor"}
 
@@ -41,7 +41,10 @@ class Drill:
 
     def compare(self, job: Job) -> None:
         """Compare the table with the oracle; AssertionError when they differ."""
-        outcome = job.compare()
+        self.count(job.compare())
+
+    def count(self, outcome: Outcome) -> None:
+        """Add a comparison; AssertionError when the table differs."""
         self.comparisons += 1
         self.expected, self.found = outcome.expected, outcome.found
         self.duplicates += outcome.differences.doubled

@@ -101,13 +101,7 @@ class Beside:
 
     def check(self, drill: Drill) -> None:
         """Nothing is missing; counted in the drill's line."""
-        outcome = self.compare()
-        drill.comparisons += 1
-        drill.expected, drill.found = outcome.expected, outcome.found
-        drill.duplicates += outcome.differences.doubled
-        drill.lost += outcome.differences.lost
-        drill.wrong += outcome.differences.unexpected + sum(outcome.differences.changed.values())
-        assert not outcome.differences, f"{drill.fault}, after {drill.injected} faults: {outcome.differences}"
+        drill.count(self.compare())
 
     def all_taken(self) -> bool:
         """Every message is below the newest commit's offsets. A query that was retired begins its batches anew."""
