@@ -87,12 +87,17 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
     return spark
 
 
+def given_settings(conf: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings as the user gave them: the job's, over those of spark-submit."""
+    if not under_spark_submit(env):
+        return dict(conf)
+    SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit, so that its settings can be read)
+    return dict(SparkConf().getAll()) | dict(conf)
+
+
 def _ships_files(env: Mapping[str, str]) -> bool:
     """True when ``--py-files`` brings the packages: a worker finds them, the daemon that forks it does not."""
-    if not under_spark_submit(env):
-        return False
-    SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit, so that its settings can be read)
-    return bool(SparkConf().get("spark.submit.pyFiles", ""))
+    return under_spark_submit(env) and bool(given_settings({}, env).get("spark.submit.pyFiles", ""))
 
 
 def fix_state_settings(spark: SparkSession, shuffle_partitions: int) -> None:
