@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from tagstream.index.family.registry import FACTS, STATE, IndexOptions
 from tagstream.streaming.options.index_options import index_options, index_warnings, relevant
@@ -14,6 +14,8 @@ from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,10 @@ class Options:
     kafka_batch_bytes: int
     commit_on_errors: bool
     max_bad_records: int
-    metrics_port: int | None
-    metrics_host: str
+    status_port: int | None
+    status_host: str
+    status_stuck_after: float
+    status_behind_after: float
     spark_master: str | None
     spark_conf: Mapping[str, str]
     shuffle_partitions: int | None
@@ -158,8 +162,10 @@ def build_options(entries: Sequence[Entry]) -> Options:
         kafka_batch_bytes=r.number("tagstream.kafka.max.batch.bytes"),
         commit_on_errors=r.flag("--commit-on-errors"),
         max_bad_records=r.number("--max-bad-records"),
-        metrics_port=r.opt_number("--metrics-port"),
-        metrics_host=r.text("--metrics-host"),
+        status_port=_either(r, "--status-port", "--metrics-port", r.opt_number),
+        status_host=_either(r, "--status-host", "--metrics-host", r.opt_text) or "127.0.0.1",
+        status_stuck_after=r.real("tagstream.status.stuck.after.seconds"),
+        status_behind_after=r.real("tagstream.status.behind.after.seconds"),
         spark_master=r.opt_text("--spark-master"),
         spark_conf={name: entry.value for name, entry in r.spark_conf.items()},
         shuffle_partitions=r.opt_number("spark.sql.shuffle.partitions"),
@@ -199,6 +205,15 @@ def build_options(entries: Sequence[Entry]) -> Options:
         warnings=(*r.warnings, *index_warnings(r)),
         described=_described(r),
     )
+
+
+def _either(r: Resolved, name: str, older: str, read: Callable[[str], _T]) -> _T:
+    """The value of a key that has an older name; both are fine when they say the same."""
+    if older not in r.values:
+        return read(name)
+    if name in r.values and r.values[name] != r.values[older]:
+        raise ConfigError(f"{r.said(name)} and {r.said(older)}: {older} is the older name of {name}; remove it")
+    return read(older)
 
 
 def _required(r: Resolved, name: str) -> str:

@@ -20,6 +20,7 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
+from tagstream.streaming.status.watch import Watch
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 
@@ -127,7 +128,9 @@ class StreamCase:
         now = lambda: time.time_ns() // 1_000_000  # noqa: E731
         table = open_table(options, now())
         crash = CrashPlan() if at is None else Steps(at)
-        stream(self.spark, options, table, reports, StopFlag(), crash, now)  # type: ignore[arg-type]
+        with Watch(options, now) as watch:
+            watch.table_opened(table)
+            stream(self.spark, options, table, reports, StopFlag(), crash, now, watch)  # type: ignore[arg-type]
         return list(reports)
 
     def bootstrap(self, *more: str, **conf: str) -> None:

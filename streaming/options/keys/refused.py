@@ -174,6 +174,6 @@ FAMILIES = (
         "hoodie.streamer.schemaprovider.registry.",
         "the schema comes from hoodie.streamer.schemaprovider.source.schema.file",
     ),
-    Family("hoodie.metrics.", "metrics are served by --metrics-port"),
+    Family("hoodie.metrics.", "metrics are served by --status-port"),
     Family("hoodie.errortable.", "bad records are quarantined in the checkpoint directory"),
 )
