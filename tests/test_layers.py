@@ -55,6 +55,8 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/batch",
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/source streaming/source/decode "
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/recovery",
+    "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
+    "streaming/source/decode streaming/batch streaming/recovery",
     "streaming/job": "table/* state/* index/* bootstrap streaming/*",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",
