@@ -58,6 +58,8 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/recovery",
     "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
     "streaming/source streaming/batch",
+    "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
+    "streaming/source/decode streaming/batch streaming/recovery",
     "streaming/job": "table/* state/* index/* bootstrap streaming/*",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",

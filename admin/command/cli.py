@@ -14,7 +14,7 @@ commands:
   tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: which one
   tagstream table  ...    timeline, commits, files, rows, validate, page: a Hudi table
   tagstream rescale ...   a new checkpoint with another number of key groups
-  `tagstream COMMAND --help` tells more; docs/admin.md has examples"""
+  `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""
 
 
 class _Parser(argparse.ArgumentParser):

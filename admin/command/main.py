@@ -21,13 +21,17 @@ def main(argv: Sequence[str], stdout: TextIO | None = None) -> int:
     """Run the command line behind ``tagstream``."""
     if argv and argv[0] in GROUPS:
         return _admin(argv, stdout or sys.stdout)
-    from tagstream.streaming.job.main import main as stream
-
+    if argv and argv[0] == "help":  # as `tagstream COMMAND --help`
+        argv = [*argv[1:], "--help"] if argv[1:] else []
+        if argv and argv[0] in GROUPS:
+            return _admin(argv, stdout or sys.stdout)
     if not argv:
         print(OVERVIEW)
         return 0
+    from tagstream.streaming.job.main import main as stream
+
     try:
-        return stream(argv[1:] if argv[0] == "stream" else argv)
+        return stream(argv[1:] if argv[0] == "stream" else argv, "tagstream stream")
     except SystemExit as e:  # --help
         if argv[0] != "stream":
             print("\n" + OVERVIEW)

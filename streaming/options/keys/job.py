@@ -134,6 +134,17 @@ JOB_KEYS = (
         section=_JOB,
     ),
     ConfigKey(
+        "tagstream.unsupported",
+        Kind.CHOICE,
+        "What becomes of keys that ask for what this job does not do, and without which the rows are the same (table "
+        "services, catalogue sync, metrics reporters): `warn` lists them at the start, `ignore` passes over them, `fail` "
+        "ends the job. HoodieStreamer's files name such keys as a matter of course, so the default is `warn`. Keys by which "
+        "rows or files would differ end the job in any case.",
+        default="warn",
+        section=_JOB,
+        values={"FAIL": "fail", "WARN": "warn", "IGNORE": "ignore"},
+    ),
+    ConfigKey(
         "--spark-master",
         Kind.STRING,
         "Spark master to run on.",
