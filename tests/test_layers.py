@@ -45,12 +45,13 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/options/keys": "table/* index/*",
     "streaming/options": "table/* index/* streaming streaming/options/keys",
     "streaming/source/decode": "table/* state/* streaming",
-    "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode",
+    "streaming/source/files": "table/* streaming",
+    "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode streaming/source/files",
     "streaming/progress": "table/* bootstrap streaming streaming/options",
     "streaming/tag": "table/* state/* streaming streaming/source streaming/source/decode",
     "streaming/write": "table/* state/* index streaming streaming/source streaming/source/decode streaming/tag",
-    "streaming/batch": "table/* state/* index bootstrap streaming streaming/options streaming/source streaming/progress "
-    "streaming/tag streaming/write",
+    "streaming/batch": "table/* state/* index bootstrap streaming streaming/options streaming/source "
+    "streaming/source/files streaming/progress streaming/tag streaming/write",
     "streaming/recovery": "table/* state/* bootstrap streaming streaming/options streaming/source streaming/progress "
     "streaming/batch",
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/source streaming/source/decode "
@@ -60,7 +61,8 @@ MAY_IMPORT: dict[str, str] = {
     "admin/advise": "table/* state/* streaming/* admin",
     "admin/index": "table/* state/* bootstrap streaming/* admin",
     "admin/table": "table/* streaming/* admin",
-    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/table",
+    "admin/quarantine": "table/* state/* streaming/* admin",
+    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/table admin/quarantine",
 }
 FILES_A_ROOM = 15
 LINES_A_FILE = 250
@@ -85,7 +87,12 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "pyspark": ("bootstrap/", "index/", "streaming/", "run_stream.py"),
 }
 # Parts of streaming/ that are plain Arrow and Python, usable and testable without a JVM.
-WITHOUT_SPARK = ("streaming/source/decode/", "streaming/write/quarantine.py", "streaming/options/")
+WITHOUT_SPARK = (
+    "streaming/source/decode/",
+    "streaming/source/files/",
+    "streaming/write/quarantine.py",
+    "streaming/options/",
+)
 ROOTS = frozenset(PARTS) | {"tests", "run_stream"}
 
 

@@ -29,6 +29,7 @@ from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.create import create
+from tagstream.table.storage.opening import private
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
@@ -48,13 +49,12 @@ class JobContext:
 
     ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups
     since. ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
-    commits of this query that Spark may run again. ``instant``: the write that this process
-    began last. ``index``: the pull-type index that tags in the sink, None for the state index. ``starting_offsets``:
-    Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned
-    last. ``timeline``: the look at the table's that the batch is decided on. ``rollbacks_seen``: completed rollbacks that
-    were held against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or
-    committed last. ``partition_depth``: of the table's partitions, None where it need not be looked
-    at or no commit tells it.
+    commits of this query that Spark may run again. ``instant``: the write that this process began last. ``index``: the
+    pull-type index that tags in the sink, None for the state index. ``starting_offsets``: Spark's, for a new query.
+    ``loading`` is told how far the loading of the index is. ``profile``: the one pinned last. ``timeline``: the look at the
+    table's that the batch is decided on. ``rollbacks_seen``: completed rollbacks that were held against the commits of this
+    stream. ``chains``: where the key groups stand before the batch that was pinned or committed last. ``partition_depth``:
+    of the table's partitions, None where it need not be looked at or no commit tells it.
     """
 
     options: Options
@@ -120,8 +120,8 @@ class JobContext:
 
     @property
     def quarantine(self) -> Storage:
-        """Where bad records go."""
-        return self.root.files.below(QUARANTINE)
+        """Where bad records go, for the job's user alone."""
+        return private(self.root.files.below(QUARANTINE))
 
     def begun_by(self, batch_id: int) -> CommitMetadata:
         """What the inflight file of a batch says, so that a later run knows it for a leftover of this project."""

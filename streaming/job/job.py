@@ -26,6 +26,7 @@ from tagstream.streaming.job.query import run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, restart_after
 from tagstream.streaming.job.runs import claim_run
 from tagstream.streaming.job.session import fix_state_settings, start_session
+from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.job.table_match import columns_left_null, open_or_create, stream_schema
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
@@ -58,7 +59,7 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
     with Progress.open(options) as progress:
         for warning in options.warnings:
             LOG.warning(warning)
-        LOG.info("options:\n  %s", "\n  ".join(options.describe()))
+        LOG.info("options:\n  %s", "\n  ".join(options.describe(given_only=not options.log_all_options)))
         check_source(options)
         table = open_table(options, clock_ms())
         stream_schema(options, table)  # what is wrong with it is said before Spark takes its seconds to start
@@ -123,10 +124,11 @@ def stream(
             job.small_files.load(job.table.view())
             find_depth(job)
             start_index(job, spark)
-            sink = BatchSink(job, monitor.on_report)
-            query = start_query(spark, job, sink)
+            sink = BatchSink(job, monitor.on_report, progress.begin)
+            files = SourceFiles.open(spark, job)
+            query = start_query(spark, job, sink, files)
             try:
-                run_to_end(query, job, sink, monitor)
+                run_to_end(query, job, sink, monitor, files)
                 return job
             except Exception as e:
                 restart = restart_after(e, sink, restart)
@@ -137,6 +139,9 @@ def stream(
                 job.lease.beat(None)
             finally:
                 query.stop()
+                sink.tell_quarantined()
+                if files is not None:
+                    files.close()
             job.run_owner = _run_owner(clock_ms())
             job.run = claim_run(job.checkpoint, job.run_owner)
             job.table = job.table.reload()

@@ -6,6 +6,7 @@ help, and ``streaming/options/options.py`` the checks.
 
 from __future__ import annotations
 
+from tagstream.streaming.options.keys.decode import DECODE_KEYS
 from tagstream.streaming.options.keys.hbase import HBASE_KEYS
 from tagstream.streaming.options.keys.index import INDEX_KEYS
 from tagstream.streaming.options.keys.job import JOB_KEYS
@@ -21,6 +22,7 @@ REGISTRY = Registry(
         *JOB_KEYS,
         *TABLE_KEYS,
         *SOURCE_KEYS,
+        *DECODE_KEYS,
         *INDEX_KEYS,
         *PULL_KEYS,
         *HBASE_KEYS,
