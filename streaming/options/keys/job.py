@@ -100,6 +100,23 @@ JOB_KEYS = (
         section=_JOB,
     ),
     ConfigKey(
+        "tagstream.quarantine.retention.days",
+        Kind.FLOAT,
+        "Bad records in the quarantine are removed when they are older than so many days, if their batch is committed. 0: "
+        "they are kept (docs/data.md, Quarantine).",
+        default=0.0,
+        minimum=0,
+        section=_JOB,
+    ),
+    ConfigKey(
+        "tagstream.log.options",
+        Kind.CHOICE,
+        "Which options are logged at the start: those that are not at their defaults (`given`), or `all`.",
+        default="given",
+        values={"GIVEN": "given", "ALL": "all"},
+        section=_JOB,
+    ),
+    ConfigKey(
         "--metrics-port",
         Kind.INT,
         "The older name of `--status-port`.",
