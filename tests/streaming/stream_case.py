@@ -25,6 +25,11 @@ from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 
 
+def now_ms() -> int:
+    """The clock of a run."""
+    return time.time_ns() // 1_000_000
+
+
 class Reports(list[BatchReport]):
     """Stands where the progress display is, and keeps what it is told."""
 
@@ -35,6 +40,9 @@ class Reports(list[BatchReport]):
     def batch(self, report: BatchReport) -> None:
         self.append(report)
         self._on_batch(report)
+
+    def begin(self, batch_id: int) -> None:
+        """Shown by the real one."""
 
     def lag(self, lag: int | None) -> None:
         """Shown by the real one."""
@@ -125,20 +133,18 @@ class StreamCase:
         options = load_options(self.arguments(*more))
         check_source(options)
         reports = Reports(on_batch)
-        now = lambda: time.time_ns() // 1_000_000  # noqa: E731
-        table = open_table(options, now())
+        table = open_table(options, now_ms())
         crash = CrashPlan() if at is None else Steps(at)
-        with Watch(options, now) as watch:
+        with Watch(options, now_ms) as watch:
             watch.table_opened(table)
-            stream(self.spark, options, table, reports, StopFlag(), crash, now, watch)  # type: ignore[arg-type]
+            stream(self.spark, options, table, reports, StopFlag(), crash, now_ms, watch)  # type: ignore[arg-type]
         return list(reports)
 
     def bootstrap(self, *more: str, **conf: str) -> None:
         """`--bootstrap-only`: nothing but the table, the checkpoint and ``conf`` (``_`` for ``.``) is given."""
         options = load_options(self.bootstrap_arguments(*more, **conf))
         table, reports = open_existing(options), Reports(lambda _: None)
-        now = lambda: time.time_ns() // 1_000_000  # noqa: E731
-        load_only(self.spark, options, table, reports, StopFlag(), now)  # type: ignore[arg-type]
+        load_only(self.spark, options, table, reports, StopFlag(), now_ms)  # type: ignore[arg-type]
 
     def bootstrap_arguments(self, *more: str, **conf: str) -> list[str]:
         """The command line of `--bootstrap-only`."""

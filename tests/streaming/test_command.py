@@ -47,6 +47,7 @@ def fails(argv: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str
 def an_existing_table(folder: Path, **changes: object) -> None:
     config = {"name": "events", "record_key_fields": ("id",), "partition_fields": ("part",), "ordering_fields": ("ts",)}
     HoodieTable.create(str(folder / "table"), TableConfig(**{**config, **changes}), 0)  # type: ignore[arg-type]
+    (folder / "table" / "p0").mkdir()  # somebody has written: an empty table would take the job's settings
 
 
 def test_a_source_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +109,7 @@ def test_an_option_that_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_metadata_table_is_not_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = fails(arguments(tmp_path, **{"hoodie.metadata.enable": "true"}), capsys, 2)
-    assert "hoodie.metadata.enable=true (--hoodie-conf)" in line
+    assert "hoodie.metadata.enable = true (--hoodie-conf)" in line
     assert not (tmp_path / "table").exists()
 
 
