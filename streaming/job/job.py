@@ -69,6 +69,8 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         for warning in ready.warnings:
             LOG.warning(warning)
         jars = [str(jar) for jar in connector_jars(env=env)] if needs.connector else []
+        if not ready.new:
+            watch.table_opened(ready.table)  # the age of its last commit is known while Spark starts
         watch.status.step("starting Spark")
         spark = start_session(f"tagstream {ready.table.config.name}", jars=jars, conf=spark_conf(options), env=env)
         stop = StopFlag()

@@ -52,7 +52,7 @@ class Watch:
         self._stops = Stops()
         self._lag_told_ms = 0
         self._index: tuple[str, int] | None = None
-        self._looks_added = False
+        self._looks_added = self._table_known = False
         if options.status_port is not None:
             pages = Pages(self.status.snapshot, time.monotonic)
             self._server = StatusServer(options.status_port, options.status_host, pages)
@@ -77,7 +77,10 @@ class Watch:
     # Told by the job
 
     def table_opened(self, table: HoodieTable) -> None:
-        """There is a table: what it says is known from now on."""
+        """There is a table: what it says is known from now on. A second call changes nothing."""
+        if self._table_known:
+            return
+        self._table_known = True
         options = self._options
         self.status.know(table=table.config.name, base_path=table.base_path, table_type=table.config.table_type)
         self._note(read_stops(open_storage(options.checkpoint_dir)))

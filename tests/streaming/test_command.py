@@ -151,6 +151,15 @@ def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path
         assert process.wait(DEADLINE_S) == 0, process.output()[-3000:]
         assert "end of run: batches 3, records 600" in process.output()
     assert job.check() == 3
+    with job.start("--status-port", str(port)) as process:
+        process.wait_for(
+            lambda: (
+                health(port).startswith("starting: starting Spark")
+                and "tagstream_last_commit_age_seconds" in metrics(port)
+            ),
+            DEADLINE_S,
+            "the age of the last commit before Spark has started",
+        )
     assert not list((job.table / ".hoodie").glob("*.inflight.*"))
     logged = {p.name for p in (job.checkpoint / "commits").iterdir() if p.name.isdigit()}
     assert logged == {"0", "1", "2"}
