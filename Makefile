@@ -11,7 +11,7 @@ MONTHS ?= 1
 TABLE_TYPE ?= COPY_ON_WRITE
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test check rooms bench drills interop clean
+.PHONY: help install run run-kafka test check rooms dist bench drills interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -44,16 +44,19 @@ check: install  ## formatting, lint and types
 rooms: install  ## the rooms of the sources and what imports what; fails on a circle
 	@$(PY) -m tests.support.rooms
 
+dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-files, run_stream.py
+	@$(PY) -m tests.support.dist --out dist
+
 bench: install  ## this writer beside real Hudi on Spark and Flink: about an hour, ARGS=--quick 2 minutes (sets up .peers/)
 	@$(PY) -m bench.compare --limits $(ARGS)
 
 drills: install  ## the long failure drills
-	$(PY) -m pytest -m drill tests/drills --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
+	$(PY) -m pytest -m drill tests/drills tests/behaviours --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
 
 interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
 	@$(PY) -m bench.peers.home
 	$(PY) -m pytest -m hudi_jar tests/interop tests/bench $(ARGS)
 
 clean:  ## remove what the targets made, the virtual environments and the jars too
-	rm -rf $(VENV) .jars .peers out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .jars .peers out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

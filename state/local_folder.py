@@ -7,6 +7,8 @@ read in the checkpoint. And whoever can read there reads the keys.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +17,8 @@ from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_NAME = re.compile("[0-9a-f]{16}")  # as the job names the folders of a table and of a checkpoint
+_UNUSED_S = 30 * 86_400
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -29,15 +33,38 @@ def make_private(layout: StateLayout) -> None:
         if not path.exists():
             _make(path)
     path = root
+    made = False
     for name in folder.relative_to(root).parts:
         path /= name
-        _make(path)
+        made = _make(path)
         _check(path)
+    if made:
+        _clear_unused(folder)
 
 
-def _make(path: Path) -> None:
+def _make(path: Path) -> bool:
     with suppress(FileExistsError):  # made by another process, too: what it is, is looked at
         path.mkdir(mode=stat.S_IRWXU)
+        return True
+    return False
+
+
+def _clear_unused(folder: Path) -> None:
+    """Remove the stores of other checkpoints that no task has opened for a month: their checkpoints are gone or elsewhere.
+
+    Done when a checkpoint's folder is made on this host. A store that is needed after all is built again.
+    The file system's clock is the only one that tells when a store was opened last, so the new folder's age is the present.
+    """
+    oldest = folder.stat().st_mtime - _UNUSED_S
+    tables = (
+        [p for p in folder.parent.parent.iterdir() if _NAME.fullmatch(p.name)] if _NAME.fullmatch(folder.name) else []
+    )
+    for checkpoint in (p for table in tables for p in table.iterdir() if _NAME.fullmatch(p.name) and p != folder):
+        with suppress(OSError):  # removed by another process, or not this user's
+            # A store's folder changes with each opening.
+            if max(p.lstat().st_mtime for p in (checkpoint, *checkpoint.glob("*/store-*"))) < oldest:
+                shutil.rmtree(checkpoint, ignore_errors=True)
+                checkpoint.parent.rmdir()  # where it was the table's last one
 
 
 def _check(path: Path) -> None:

@@ -31,11 +31,15 @@ def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksSto
         path = os.path.join(layout.group_dir(label), f"store-{number}")
         while True:
             try:
-                return _open_or_rebuild(layout, label, pointer, path)
+                opened = _open_or_rebuild(layout, label, pointer, path)
             except LockedStoreError:
                 if time.monotonic() >= deadline:
                     break  # its holder may never end: go on in a fresh folder
                 time.sleep(_LOCK_POLL_S)
+            else:
+                if number == 0:
+                    _clear_spares(layout.group_dir(label))
+                return opened
     raise LocalStoreError(
         f"key group {label}: {_MAX_FOLDERS} local stores under {layout.group_dir(label)} are all locked; "
         "end the processes that hold them"
@@ -71,6 +75,20 @@ def _clear_leftovers(path: str) -> None:
     for other in scratch.names(folder):
         if other.startswith(f"{name}."):
             scratch.remove(os.path.join(folder, other))
+
+
+def _clear_spares(folder: str) -> None:
+    """Remove the stores that were used while the first one was locked, but for one that somebody still has open."""
+    for name in scratch.names(folder):
+        if name.startswith("store-") and name.removeprefix("store-").isdigit() and name != "store-0":
+            path = os.path.join(folder, name)
+            try:
+                RocksStore(path, merges=True).close()
+            except LockedStoreError:
+                continue
+            except LocalStoreError:
+                pass  # damaged: nobody can have it open
+            scratch.remove(path)
 
 
 def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointer) -> StoreMeta | None:

@@ -25,7 +25,7 @@ from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.job.query import run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, restart_after
 from tagstream.streaming.job.runs import claim_run
-from tagstream.streaming.job.session import fix_state_settings, start_session
+from tagstream.streaming.job.session import fix_state_settings, given_settings, start_session
 from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.job.table_match import columns_left_null, open_or_create, stream_schema
 from tagstream.streaming.lease_keeper import LeaseKeeper
@@ -34,10 +34,11 @@ from tagstream.streaming.progress.metrics import Metrics
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
+from tagstream.streaming.recovery.prune import prune_retired
 from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.source.connector import connector_jars
+from tagstream.streaming.source.connector import brings_connector, connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.preflight import check_source
 from tagstream.streaming.write.small_files import SmallFiles
@@ -46,7 +47,7 @@ from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.buckets import check_bucketed
 from tagstream.table.storage.opening import open_storage
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.lease import LeaseOwner
 from tagstream.table.write.write_context import WriterOptions
 
@@ -63,7 +64,10 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         check_source(options)
         table = open_table(options, clock_ms())
         stream_schema(options, table)  # what is wrong with it is said before Spark takes its seconds to start
-        jars = [str(jar) for jar in connector_jars()] if options.source_class == "kafka" else []
+        wants_connector = options.source_class == "kafka" and not brings_connector(
+            given_settings(spark_conf(options), env)
+        )
+        jars = [str(jar) for jar in connector_jars(env=env)] if wants_connector else []
         spark = start_session(f"tagstream {table.config.name}", jars=jars, conf=spark_conf(options), env=env)
         stop = StopFlag()
         stop.install()
@@ -109,7 +113,7 @@ def stream(
         job.loading = progress.loading
         fix_state_settings(spark, job.meta.shuffle_partitions)
         choose_checkpoint_files(spark, job.checkpoint.root)
-        job.checkpoint.clear_scratch("tagstream", clock_ms() - DAY_MS)
+        _clear_leftovers(job)
         restart: Restart | None = None
         while True:
             rebuild = restart.why if restart is not None and restart.rebuild else None
@@ -127,6 +131,8 @@ def stream(
             sink = BatchSink(job, monitor.on_report, progress.begin)
             files = SourceFiles.open(spark, job)
             query = start_query(spark, job, sink, files)
+            if files is not None:
+                files.start(lambda: (sink.begun, sink.running))  # noqa: B023
             try:
                 run_to_end(query, job, sink, monitor, files)
                 return job
@@ -152,6 +158,17 @@ def stream(
         lease.release()
         if metrics is not None:
             metrics.close()
+
+
+def _clear_leftovers(job: JobContext) -> None:
+    """What dead processes left half written, and the indexes of queries that were retired long ago."""
+    for files, folder in ((job.checkpoint, "tagstream"), (job.table.storage, META_FOLDER)):
+        files.clear_scratch(folder, job.clock_ms() - DAY_MS)
+    for folder in prune_retired(job.checkpoint, job.root):
+        LOG.info(
+            "removed the index of the retired query in %s",
+            job.checkpoint.where(folder) if folder else job.checkpoint.root,
+        )
 
 
 def make_context(

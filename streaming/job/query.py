@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from tagstream.streaming.batch.context import JobContext
@@ -103,7 +103,7 @@ def run_to_end(
         if files is not None:
             files.check()
         try:
-            ended = query.awaitTermination(POLL_S)
+            ended = query.awaitTermination(POLL_S)  # type: ignore[arg-type] # Spark takes fractions of a second, too
         except PySparkException:
             if isinstance(sink.failure, StopRequested):
                 return

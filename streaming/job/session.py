@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -28,7 +28,7 @@ _WORKER_MEMORY = {
 DEFAULT_MASTER = "local[*,4]"  # the second number is how often a failed task is tried in local mode
 
 
-def prepare_environment(env: dict[str, str]) -> None:
+def prepare_environment(env: MutableMapping[str, str]) -> None:
     """Make Spark's Python workers use this interpreter and find these packages; keep a local driver on loopback.
 
     Without PYSPARK_PYTHON Spark starts ``python3`` of the PATH, which need not hold pyarrow.
@@ -45,7 +45,9 @@ def under_spark_submit(env: Mapping[str, str]) -> bool:
     return "PYSPARK_GATEWAY_PORT" in env
 
 
-def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], env: dict[str, str]) -> SparkSession:
+def start_session(
+    app_name: str, *, jars: list[str], conf: Mapping[str, str], env: MutableMapping[str, str]
+) -> SparkSession:
     """Session with ``jars`` on its class path and ``conf`` where the user set nothing else.
 
     Under spark-submit the JVM exists already: its master, memory and jars stay; ``jars`` are added if they are missing.
@@ -94,12 +96,17 @@ def start_session(app_name: str, *, jars: list[str], conf: Mapping[str, str], en
     return spark
 
 
+def given_settings(conf: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings as the user gave them: the job's, over those of spark-submit."""
+    if not under_spark_submit(env):
+        return dict(conf)
+    SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit, so that its settings can be read)
+    return dict(SparkConf().getAll()) | dict(conf)
+
+
 def _ships_files(env: Mapping[str, str]) -> bool:
     """True when ``--py-files`` brings the packages: a worker finds them, the daemon that forks it does not."""
-    if not under_spark_submit(env):
-        return False
-    SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit, so that its settings can be read)
-    return bool(SparkConf().get("spark.submit.pyFiles", ""))
+    return under_spark_submit(env) and bool(given_settings({}, env).get("spark.submit.pyFiles", ""))
 
 
 def fix_state_settings(spark: SparkSession, shuffle_partitions: int) -> None:

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import tagstream
@@ -15,6 +17,7 @@ from tagstream.streaming.errors import SourceError
 
 PROJECT = Path(tagstream.__file__).parent.parent
 CACHE_FOLDER = ".jars"
+_CONNECTOR = "spark-sql-kafka-0-10"
 FETCH_SECONDS = 600
 
 # What Maven says when it reached no repository, in the words of its resolver and of Java's sockets.
@@ -30,12 +33,25 @@ _OFFLINE = (
 )
 
 
-def connector_jars(project: Path = PROJECT, *, env: Mapping[str, str] = os.environ) -> list[Path]:
+def connector_jars(*, env: Mapping[str, str] = os.environ) -> list[Path]:
     """Jars of Spark's Kafka connector, sorted. Raises SourceError when they can't be had."""
-    return fetch_jars(project / "conf" / "poms" / "kafka-connector.xml", project / CACHE_FOLDER, env=env)
+    return fetch_jars(files(tagstream) / "conf" / "poms" / "kafka-connector.xml", jar_cache(PROJECT, env), env=env)
 
 
-def fetch_jars(pom: Path, cache: Path, *, env: Mapping[str, str] = os.environ) -> list[Path]:
+def brings_connector(settings: Mapping[str, str]) -> bool:
+    """True where Spark's own settings (``--packages``, ``--jars``) name its Kafka connector already."""
+    return any(_CONNECTOR in settings.get(key, "") for key in ("spark.jars", "spark.jars.packages"))
+
+
+def jar_cache(project: Path, env: Mapping[str, str]) -> Path:
+    """Where fetched jars are kept: ``.jars/`` of a checkout, else the user's cache folder."""
+    if (project / "pyproject.toml").is_file():
+        return project / CACHE_FOLDER
+    home = env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".cache")
+    return Path(home) / "tagstream" / "jars"
+
+
+def fetch_jars(pom: Traversable, cache: Path, *, env: Mapping[str, str] = os.environ) -> list[Path]:
     """Jars that `pom` names, from `cache` or by Maven.
 
     A pom's jars have a folder of their own named by its content, so an edited pom is fetched again. The folder appears
@@ -43,8 +59,8 @@ def fetch_jars(pom: Path, cache: Path, *, env: Mapping[str, str] = os.environ) -
     processes fetching at once one wins.
     """
     if not pom.is_file():
-        raise SourceError(f"{pom} is missing: it says which jars to fetch. Restore it from the project's sources.")
-    folder = cache / f"{pom.stem}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+        raise SourceError(f"{pom} is missing: it says which jars to fetch. Install the project anew.")
+    folder = cache / f"{pom.name.removesuffix('.xml')}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if not folder.is_dir():
         _fetch(pom, folder, env)
     jars = sorted(folder.glob("*.jar"))
@@ -53,7 +69,7 @@ def fetch_jars(pom: Path, cache: Path, *, env: Mapping[str, str] = os.environ) -
     return jars
 
 
-def _fetch(pom: Path, folder: Path, env: Mapping[str, str]) -> None:
+def _fetch(pom: Traversable, folder: Path, env: Mapping[str, str]) -> None:
     maven = shutil.which("mvn", path=env.get("PATH"))
     if maven is None:
         raise SourceError(
@@ -62,8 +78,9 @@ def _fetch(pom: Path, folder: Path, env: Mapping[str, str]) -> None:
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
-        target = Path(scratch) / "jars"
-        _run_maven(maven, pom, target, env)
+        target, copy = Path(scratch) / "jars", Path(scratch) / pom.name
+        copy.write_bytes(pom.read_bytes())  # the package may be a zip, and Maven leaves things beside its file
+        _run_maven(maven, copy, target, env)
         try:
             target.rename(folder)
         except OSError:

@@ -215,7 +215,8 @@ def _resolved(at: _Places, leaving: npt.NDArray[np.bool_], names: OBJECTS, spec:
     for place in np.unique(code[rows]).tolist():  # a step a file group that keys leave
         mine = rows[code[rows] == place]
         keys = record_keys(pa.array(names[mine], pa.binary()))
-        found, values = spec.resolve(*at.places[place], keys)
+        partition_path, file_id = at.places[place]
+        found, values = spec.resolve(partition_path, file_id, keys)
         where = pc.index_in(keys, value_set=found)
         there = where.is_valid().to_numpy(zero_copy_only=False)
         code[mine[~there]] = -1

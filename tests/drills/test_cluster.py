@@ -18,7 +18,8 @@ from tagstream.table.services.validate import validate
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.stream_job import DEADLINE_S, PROJECT, error_line
-from tests.support.cluster import Cluster, bare_python, packages_zip
+from tests.support.cluster import Cluster, bare_python
+from tests.support.dist import build
 from tests.support.events import Mix, generate
 from tests.support.process import Process, process_state, wait_for
 
@@ -84,7 +85,7 @@ def test_an_executor_is_killed_under_spark_submit(tmp_path: Path, new_drill: New
         job.java = ""  # the driver's JVM is spark-submit's
         job.produce(generate(9 * PER_BATCH, MIX, seed=93))
         submit = [Path(sys.executable).with_name("spark-submit"), "--master", cluster.master, "--driver-memory", "512m"]
-        submit += ["--py-files", packages_zip(tmp_path)]
+        submit += ["--py-files", build(tmp_path / "dist")[1]]
         for key, value in cluster.conf().items():
             submit += ["--conf", f"{key}={value}"]
         env = {

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback import rollback
 from tests.drills.conftest import NewDrill, NewJob
@@ -81,7 +82,7 @@ def restored(job: KafkaJob) -> None:
     for instant in reversed(table.timeline().completed_writes[-2:]):
         (job.table / ".hoodie" / instant.file_name()).unlink()
         newest = HoodieTable.open(str(job.table)).timeline().newest
-        rollback(table, instant.time, str(int(newest or instant.time) + 1))
+        rollback(table, instant.time, next_instant(0, newest or instant.time))
 
 
 def damage(kind: str) -> Callable[[KafkaJob], None]:

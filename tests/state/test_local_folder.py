@@ -124,3 +124,29 @@ def test_the_root_is_the_users_own_business(layout: StateLayout, tmp_path: Path)
     Path(layout.local_root).symlink_to(tmp_path / "disk")
     make_private(layout)
     assert [mode(path) for path in ours(layout)] == [0o700] * 3
+
+
+def test_stores_of_checkpoints_that_nobody_opens_any_more_are_removed(tmp_path: Path) -> None:
+    root = tmp_path / "tagstream-0"
+    now = tmp_path.stat().st_mtime
+
+    def store(table: str, checkpoint: str, days: float) -> Path:
+        folder = root / table / checkpoint
+        (folder / "0" / "store-0").mkdir(parents=True)
+        for path in (folder / "0" / "store-0", folder / "0", folder):
+            os.utime(path, (now - days * 86_400,) * 2)
+        return folder
+
+    old, used = store("a" * 16, "0" * 16, 40), store("b" * 16, "1" * 16, 20)
+    os.utime(used, (0, 0))
+    theirs = store("somebody", "else's", 400)
+    for folder in (root, *(t.parent for t in (old, used, theirs))):
+        folder.chmod(0o700)
+    durable = PosixStorage(str(tmp_path / "durable"), sync=False)
+    layout = StateLayout(durable, str(root / ("b" * 16) / ("2" * 16)), local_root=str(tmp_path))
+    make_private(layout)
+    assert not old.parent.exists()
+    assert used.is_dir() and theirs.is_dir() and Path(layout.local_dir).is_dir()
+    again = store("a" * 16, "0" * 16, 40)
+    make_private(layout)
+    assert again.is_dir(), "looked at only when a folder is made"

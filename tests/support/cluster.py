@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import zipfile
 from pathlib import Path
 from types import TracebackType
 
@@ -16,7 +15,6 @@ from tests.support.process import Process
 from tests.support.spark_processes import executors, python_processes
 
 START_SECONDS = 120.0
-PACKAGES = ("admin", "bootstrap", "index", "state", "streaming", "table")
 _SPARK_HOME = Path(pyspark.__file__).parent
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
@@ -104,16 +102,6 @@ class Cluster:
     def _end(self) -> None:
         for process in reversed(self._processes):
             process.kill()
-
-
-def packages_zip(folder: Path) -> Path:
-    """This project's packages as ``spark-submit --py-files`` ships them."""
-    path = folder / "tagstream.zip"
-    with zipfile.ZipFile(path, "w") as out:
-        for package in PACKAGES:
-            for file in sorted((PROJECT / package).rglob("*.py")):
-                out.write(file, file.relative_to(PROJECT))
-    return path
 
 
 def bare_python(folder: Path) -> Path:

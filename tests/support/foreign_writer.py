@@ -19,6 +19,7 @@ import fastavro
 import pyarrow as pa
 
 from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
@@ -139,8 +140,7 @@ class ForeignWriter:
         return f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{self._path} {partition} {self._next()}')}-0"
 
     def _next(self) -> str:
-        newest = HoodieTable.open(self._path).timeline().newest or "20200101000000000"
-        return str(int(newest) + 1)
+        return next_instant(0, HoodieTable.open(self._path).timeline().newest)
 
     def _row(self, event: ev.Event) -> dict[str, Any]:
         return event.row() | ({"note": event.name} if self._note else {})

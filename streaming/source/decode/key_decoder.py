@@ -154,8 +154,9 @@ class KeyDecoder:
             f"ordering field {self._ordering} has more than {DECIMAL_DIGITS} digits before the point, which the deletes of "
             "a merge-on-read table cannot hold"
         )
-        codes = ordering.to_numpy()
-        return pc.if_else(pa.array((codes > self._greatest) | (codes < -self._greatest)), text, pa.scalar(None, _TEXT))
+        codes, greatest = ordering.to_numpy(), self._greatest
+        assert greatest is not None, "asked only where there is a limit"
+        return pc.if_else(pa.array((codes > greatest) | (codes < -greatest)), text, pa.scalar(None, _TEXT))
 
     def _tombstones(
         self, message_keys: pa.Array, where: npt.NDArray[np.int64], keys: pa.Array, reason: pa.Array

@@ -18,6 +18,7 @@ from tagstream.state.durable.snapshot import snapshot_files, take_snapshot
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
+from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
@@ -104,8 +105,14 @@ def test_store_locked_by_a_live_process_is_bypassed(layout: StateLayout) -> None
         holder.stdin.close()
         holder.wait()
         holder.stdout.close()
-    assert Path(layout.group_dir(LABEL), "store-1").exists()
-    assert len(content(layout, after)) > len(content(layout, pointer))
+    spare = Path(layout.group_dir(LABEL), "store-1")
+    assert spare.exists()
+    shutil.copytree(spare, spare.with_name("store-2"))
+    with RocksStore(str(spare), merges=True):  # somebody still has it open
+        before = content(layout, pointer)
+        assert (spare.exists(), spare.with_name("store-2").exists()) == (True, False)
+    assert len(content(layout, after)) > len(before)
+    assert not spare.exists()
 
 
 def truncate(path: Path) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.progress.report import BatchReport
+from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback import rollback
 from tagstream.table.services.validate import validate
@@ -152,7 +153,7 @@ def test_a_commit_that_another_writer_completed_late(tmp_path: Path, spark: Spar
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
     first = min(p.name.split(".")[0] for p in (between.case.table / ".hoodie").glob("2*.commit"))
     new = [ev.Event("late-commit", "p-late", 1, name="x", amount=1.0)]
-    between.writer.upsert(new, instant=str(int(first) + 1))
+    between.writer.upsert(new, instant=next_instant(0, first))
     between.go_on([*new, ev.Event("late-commit", "p-other", 2, name="y", amount=1.0)][:1])
     assert between.epochs() == ["epoch-1"]
 
@@ -171,7 +172,7 @@ def test_a_table_restored_to_an_earlier_state(
     table = HoodieTable.open(str(case.table))
     newest = table.timeline().completed_writes[-1]
     (case.table / ".hoodie" / newest.file_name()).unlink()
-    rollback(table, newest.time, str(int(newest.time) + 1))
+    rollback(table, newest.time, next_instant(0, newest.time))
     reports = case.run()
     assert sum(r.records for r in reports) == 200
     is_oracles(case, events)
@@ -203,7 +204,7 @@ def test_a_rolled_back_commit_of_another_writer(tmp_path: Path, spark: SparkSess
     assert between.case.run() == []  # the index knows it
     (between.case.table / ".hoodie" / f"{instant}.commit").unlink()
     table = HoodieTable.open(str(between.case.table))
-    rollback(table, instant, str(int(instant) + 1))
+    rollback(table, instant, next_instant(0, instant))
     between.go_on([], [ev.Event("undone", "p-y", 2, name="y", amount=1.0), *between.rest])
     takeover = json.loads((between.case.checkpoint / "tagstream" / "takeover.json").read_text())
     assert takeover["generation"] == 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tagstream.streaming.errors import SourceError
-from tagstream.streaming.source.connector import connector_jars, fetch_jars
+from tagstream.streaming.source.connector import brings_connector, fetch_jars, jar_cache
 
 
 @pytest.fixture
@@ -69,4 +70,28 @@ def test_an_emptied_folder_says_what_to_delete(pom: Path, tmp_path: Path) -> Non
 
 def test_a_missing_pom_says_so(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="kafka-connector.xml is missing"):
-        connector_jars(tmp_path)
+        fetch_jars(tmp_path / "kafka-connector.xml", tmp_path)
+
+
+def test_a_checkout_keeps_its_jars_and_an_installed_package_uses_the_users_cache(tmp_path: Path) -> None:
+    assert jar_cache(tmp_path, {"HOME": "/h"}) == Path("/h/.cache/tagstream/jars")
+    assert jar_cache(tmp_path, {"HOME": "/h", "XDG_CACHE_HOME": "/c"}) == Path("/c/tagstream/jars")
+    (tmp_path / "pyproject.toml").touch()
+    assert jar_cache(tmp_path, {"HOME": "/h"}) == tmp_path / ".jars"
+
+
+def test_a_pom_inside_a_zip_is_used_too(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as out:
+        out.writestr("conf/some-jars.xml", "<project/>")
+    env = stand_in(
+        tmp_path, 'while [ "$1" != -f ]; do shift; done; grep -q "<project/>" "$2" && mkdir "$OUT"; touch "$OUT/a.jar"'
+    )
+    pom = zipfile.Path(tmp_path / "p.zip", "conf/some-jars.xml")
+    assert [jar.name for jar in fetch_jars(pom, tmp_path / "cache", env=env)] == ["a.jar"]
+    assert len(list((tmp_path / "cache").iterdir())) == 1, "nothing of Maven's work is left"
+
+
+def test_a_connector_that_the_user_brings_is_seen() -> None:
+    assert brings_connector({"spark.jars.packages": "a:b:1,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"})
+    assert brings_connector({"spark.jars": "file:/x/spark-sql-kafka-0-10_2.13-4.2.0.jar"})
+    assert not brings_connector({"spark.jars": "file:/x/other.jar", "spark.app.name": "spark-sql-kafka-0-10"})

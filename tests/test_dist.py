@@ -1,0 +1,108 @@
+"""The wheel is the whole product: used from another folder, by an interpreter that has only it and its dependencies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.streaming.test_kafka_stream import send
+from tests.support import events as ev
+from tests.support.cluster import bare_python
+from tests.support.compare import compare
+from tests.support.dist import build
+from tests.support.hudi_rs import read_table
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.paths import ROOT
+from tests.support.process import Process
+
+SECONDS = 180.0
+EVENTS = [ev.Event(f"k{i % 5}", f"p{i % 3}", i, name=f"n{i}") for i in range(20)]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def python(dist: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with the wheel installed."""
+    found = bare_python(tmp_path_factory.mktemp("venv") / "installed")
+    pip = [sys.executable, "-m", "pip", "--python", str(found), "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, str(dist[0])], check=True)
+    return found
+
+
+def run(command: list[str | Path], folder: Path, **env: str) -> str:
+    """The output of a command that must end well, run where nothing of this project is."""
+    folder.mkdir(exist_ok=True)
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
+    with Process(command, folder / "log", cwd=folder, env={**kept, **env}) as process:
+        assert process.wait(SECONDS) == 0, process.output()
+        return process.output()
+
+
+def test_the_same_sources_make_the_same_bytes(dist: tuple[Path, Path], tmp_path: Path) -> None:
+    wheel, zipped = build(tmp_path)
+    assert wheel.read_bytes() == dist[0].read_bytes() == zipped.read_bytes()
+
+
+def test_only_the_package_is_installed(dist: tuple[Path, Path]) -> None:
+    names = zipfile.ZipFile(dist[0]).namelist()
+    assert {name.split("/")[0].partition("-")[0] for name in names} == {"tagstream"}
+    rooms = {path.name for path in (ROOT / "tagstream").iterdir() if path.is_symlink()}
+    assert {name.split("/")[1] for name in names if name.startswith("tagstream/")} == {
+        *rooms,
+        "__init__.py",
+        "__main__.py",
+    }
+    assert "tagstream/conf/poms/kafka-connector.xml" in names
+
+
+def arguments(folder: Path, source: str) -> list[str | Path]:
+    folder.mkdir()
+    (folder / "events.avsc").write_text(json.dumps(ev.AVRO_SCHEMA))
+    return [
+        *("--source-class", source, "--target-base-path", folder / "t", "--target-table", "t"),
+        *("--checkpoint-dir", folder / "c", "--source-ordering-field", "ts"),
+        *("--hoodie-conf", f"hoodie.streamer.schemaprovider.source.schema.file={folder}/events.avsc"),
+        *("--hoodie-conf", "hoodie.datasource.write.recordkey.field=id"),
+        *("--hoodie-conf", "hoodie.datasource.write.partitionpath.field=part"),
+    ]
+
+
+@pytest.mark.spark
+def test_files_are_streamed_and_looked_at(python: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    ev.write_files(EVENTS, source, 20)
+    console = python.with_name("tagstream")
+    given = arguments(tmp_path / "out", "JsonDFSSource")
+    run([console, "stream", *given, "--hoodie-conf", f"hoodie.streamer.source.dfs.root={source}"], tmp_path / "cwd")
+    expected = ev.rows(ev.oracle(EVENTS).values())
+    assert not compare(expected, read_table(tmp_path / "out" / "t", meta_columns=False), ["id"])
+    for command in (["index", "verify", "--checkpoint-dir", tmp_path / "out" / "c"], ["table", "validate"]):
+        run([console, *command, "--target-base-path", tmp_path / "out" / "t"], tmp_path / "cwd")
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_a_topic_is_streamed(python: Path, tmp_path: Path, kafka_broker: KafkaBroker) -> None:
+    kafka_broker.create_topic("installed", partitions=2)
+    send(kafka_broker, "installed", EVENTS, 2)
+    (tmp_path / "cache" / "tagstream").mkdir(parents=True)
+    (tmp_path / "cache" / "tagstream" / "jars").symlink_to(ROOT / ".jars")
+    given = [
+        *arguments(tmp_path / "out", "JsonKafkaSource"),
+        "--hoodie-conf",
+        f"bootstrap.servers={kafka_broker.address()}",
+    ]
+    given += ["--hoodie-conf", "hoodie.streamer.source.kafka.topic=installed"]
+    run([python, "-m", "tagstream", "stream", *given], tmp_path / "cwd", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    expected = ev.rows(ev.oracle(EVENTS).values())
+    assert not compare(expected, read_table(tmp_path / "out" / "t", meta_columns=False), ["id"])
