@@ -4,7 +4,32 @@ from __future__ import annotations
 
 import sys
 
-from tagstream.streaming.job.main import main
+OLDEST = (3, 11)
+_OWN = "run it with the project's own Python, .venv/bin/python run_stream.py (`make install` makes it)"
+
+
+def run() -> int:
+    """The exit code of the job; one line where this Python can't run it."""
+    this = f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]}"
+    if sys.version_info[:2] < OLDEST:
+        return _fail(f"{this}, and the job needs {OLDEST[0]}.{OLDEST[1]}; {_OWN}")
+    try:
+        from tagstream.streaming.job.main import main
+    except ModuleNotFoundError as e:
+        if e.name == "tagstream":
+            return _fail(
+                f"{this} and does not find the project; run the file where it lies, or give --py-files its zip"
+            )
+        if (e.name or "").startswith("tagstream."):
+            raise
+        return _fail(f"{this} and has no module {e.name}; {_OWN}, or install the project into this one: pip install .")
+    return main(sys.argv[1:])
+
+
+def _fail(text: str) -> int:
+    print(f"tagstream: error: {text}", file=sys.stderr)
+    return 1
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run())

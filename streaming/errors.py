@@ -25,5 +25,9 @@ class SourceError(StreamError):
     """The source can't be read: broker unreachable, topic or folder missing, connector jar missing."""
 
 
+class EnvironmentProblemError(StreamError):
+    """The machine lacks what the job needs: Java, a folder it may write to, a Spark master that answers."""
+
+
 class StopRequested(StreamError):
     """The job was asked to end and a new batch has just begun; nothing of it was written."""

@@ -41,6 +41,18 @@ class Status(Enum):
     UNSUPPORTED = "refused"
 
 
+class Concern(Enum):
+    """What it means for a start that a key asks for something this version does not act on.
+
+    ANYWAY: what comes out is what the key asks for, or nothing here looks at it. BESIDE: the job does not do it, but every
+    row is the same without it, and something else can do it. CONTRADICTS: rows or files would differ from what it asks for.
+    """
+
+    ANYWAY = "anyway"
+    BESIDE = "beside"
+    CONTRADICTS = "contradicts"
+
+
 @dataclass(frozen=True)
 class ConfigKey:
     """One option.
@@ -48,8 +60,9 @@ class ConfigKey:
     ``name`` is Hudi's (or Flink's) property name; a name that begins with ``--`` exists on the command line only.
     ``default`` None means unset; ``default_note`` says then in words what happens. ``aliases`` are other property names
     for the same key, ``values`` maps accepted spellings (upper case) to the canonical value of a CHOICE.
-    ``reason`` says why an IGNORED key has no effect or why an UNSUPPORTED one is refused; ``harmless`` are values of an
-    UNSUPPORTED key that ask for nothing this version lacks and therefore pass.
+    ``reason`` says why an IGNORED key has no effect, or what an UNSUPPORTED one misses and what to do about it; ``harmless``
+    are values of an UNSUPPORTED key that ask for nothing and pass without a word, ``anyway`` those that ask for what is done
+    in any case, with the reason. ``concern`` is that of an UNSUPPORTED key's other values.
     """
 
     name: str
@@ -69,6 +82,8 @@ class ConfigKey:
     status: Status = Status.SUPPORTED
     reason: str = ""
     harmless: tuple[str, ...] = ()
+    anyway: Mapping[str, str] = field(default_factory=dict)
+    concern: Concern = Concern.CONTRADICTS
 
     @property
     def flag_only(self) -> bool:
@@ -178,6 +193,10 @@ class Family:
     prefix: str
     reason: str
     harmless: tuple[str, ...] = ("false",)
+    concern: Concern = Concern.CONTRADICTS
+
+
+FROM_FILE, FROM_CONF, FROM_FLAG = 0, 1, 2  # ranks of an entry: a properties file, ``--hoodie-conf``, a flag of its own
 
 
 @dataclass(frozen=True)

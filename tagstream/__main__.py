@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from tagstream.admin.command.main import console
+
+def run() -> int:
+    """The exit code; one line where this Python lacks what the project needs."""
+    try:
+        from tagstream.admin.command.main import console
+
+        return console()
+    except ModuleNotFoundError as e:
+        if (e.name or "").split(".")[0] == "tagstream":
+            raise
+        text = f"{sys.executable} has no module {e.name}; use .venv/bin/python, or install the project: pip install ."
+        print(f"tagstream: error: {text}", file=sys.stderr)
+        return 1
+
 
 if __name__ == "__main__":
-    sys.exit(console())
+    sys.exit(run())

@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/source/decode": "table/* state/* streaming",
     "streaming/source/files": "table/* streaming",
     "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode streaming/source/files",
+    "streaming/page": "",
     "streaming/progress": "table/* bootstrap streaming streaming/options",
     "streaming/tag": "table/* state/* streaming streaming/source streaming/source/decode",
     "streaming/write": "table/* state/* index streaming streaming/source streaming/source/decode streaming/tag",
@@ -56,13 +57,18 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/batch",
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/source streaming/source/decode "
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/recovery",
+    "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
+    "streaming/source streaming/batch",
+    "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
+    "streaming/source/decode streaming/batch streaming/recovery",
     "streaming/job": "table/* state/* index/* bootstrap streaming/*",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",
     "admin/index": "table/* state/* bootstrap streaming/* admin",
     "admin/table": "table/* streaming/* admin",
+    "admin/page": "table/* bootstrap streaming/* admin admin/index",
     "admin/quarantine": "table/* state/* streaming/* admin",
-    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/table admin/quarantine",
+    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/page admin/table admin/quarantine",
 }
 FILES_A_ROOM = 15
 LINES_A_FILE = 250
@@ -70,6 +76,7 @@ LINES_A_FILE = 250
 LONGER = {
     "table/storage/posix.py": "one class: the operations of one interface",
     "state/tag/tag_group.py": "the steps of one call of a key group, in their order",
+    "streaming/batch/context.py": "one class: all that a run works with",
     "streaming/commit/sink.py": "the steps of one batch, in their order",
     "streaming/job/job.py": "the steps of one run, in their order",
     "streaming/options/options.py": "one dataclass: every option of a run, and how each is made of its keys",

@@ -7,6 +7,7 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+import tagstream
 from tests.support.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -23,6 +24,10 @@ def test_the_package_links_every_folder_of_the_product() -> None:
     links = {path.name: path.readlink() for path in (ROOT / "tagstream").iterdir() if path.is_symlink()}
     assert links == {name: Path("..") / name for name in (*TOP_LEVEL, "conf") if name != "bench"}
     assert PROJECT["tool"]["setuptools"]["packages"]["find"]["include"] == ["tagstream*"]
+
+
+def test_the_program_says_the_version_of_the_project() -> None:
+    assert tagstream.__version__ == PROJECT["project"]["version"]
 
 
 def test_every_folder_of_sources_is_a_package() -> None:

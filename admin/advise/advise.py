@@ -15,8 +15,8 @@ from tagstream.admin.errors import AdminError
 from tagstream.admin.output import Column, Fact, Kind, Output
 from tagstream.streaming.options.cli import command_line_entries
 from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.resolve import resolve
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.table.config import Value
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 
@@ -94,20 +94,17 @@ def _settings(arguments: argparse.Namespace) -> _Settings:
     argv = ["--props", arguments.props] if arguments.props is not None else []
     for pair in arguments.hoodie_conf:
         argv += ["--hoodie-conf", pair]
-    given: dict[str, Value] = {}
-    for entry in command_line_entries(argv):
-        key = REGISTRY.find(entry.key)
-        if key is not None and key.name in (_GLOBAL, _FILE_BYTES, _SCHEMA_FILE):
-            given[key.name] = key.parse(entry.value, entry.origin)
-    values = {name: given.get(name, key.default) for name in (_GLOBAL, _FILE_BYTES) if (key := REGISTRY.find(name))}
-    return _Settings(bool(values[_GLOBAL]), int(str(values[_FILE_BYTES])), _schema_text(given.get(_SCHEMA_FILE)))
+    found = resolve(REGISTRY, command_line_entries(argv, "tagstream index advise"))
+    if found.wrong.intersection((_GLOBAL, _FILE_BYTES, _SCHEMA_FILE)):
+        raise ConfigError("\n".join(problem.text for problem in found.problems))
+    return _Settings(found.flag(_GLOBAL), found.number(_FILE_BYTES), _schema_text(found.opt_text(_SCHEMA_FILE)))
 
 
-def _schema_text(path: Value) -> str | None:
+def _schema_text(path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        return Path(str(path).removeprefix("file://")).read_text(encoding="utf-8")
+        return Path(path.removeprefix("file://")).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"schema file {path}: {e}; check {_SCHEMA_FILE}") from e
 

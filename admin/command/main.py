@@ -21,13 +21,17 @@ def main(argv: Sequence[str], stdout: TextIO | None = None) -> int:
     """Run the command line behind ``tagstream``."""
     if argv and argv[0] in GROUPS:
         return _admin(argv, stdout or sys.stdout)
-    from tagstream.streaming.job.main import main as stream
-
+    if argv and argv[0] == "help":  # as `tagstream COMMAND --help`
+        argv = [*argv[1:], "--help"] if argv[1:] else []
+        if argv and argv[0] in GROUPS:
+            return _admin(argv, stdout or sys.stdout)
     if not argv:
         print(OVERVIEW)
         return 0
+    from tagstream.streaming.job.main import main as stream
+
     try:
-        return stream(argv[1:] if argv[0] == "stream" else argv)
+        return stream(argv[1:] if argv[0] == "stream" else argv, "tagstream stream")
     except SystemExit as e:  # --help
         if argv[0] != "stream":
             print("\n" + OVERVIEW)
@@ -91,6 +95,10 @@ def open_output(stdout: TextIO, *, json: bool, vertical: bool, width: int) -> Ou
 def _run(arguments: argparse.Namespace, out: Output) -> int:
     # Imported by group: looking at a table needs neither RocksDB nor the stream's modules.
     if arguments.group == "table":
+        if arguments.command == "page":
+            from tagstream.admin.page.table_page import run_page
+
+            return run_page(arguments, out, _now_ms)
         from tagstream.admin.table.table_commands import run_table
 
         return run_table(arguments, out)

@@ -11,6 +11,7 @@ from tagstream.state.errors import StateError
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import OrderingKind
 from tagstream.state.store.codec import FORMAT_VERSION
+from tagstream.state.stream_name import same_stream
 from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
 
@@ -26,6 +27,11 @@ _OPTION = {
     "ordering": None,
     "global_index": "index.global.enabled",
     "index": "hoodie.index.type",
+}
+# What a kind of index means to who chooses one.
+_INDEX_KINDS = {
+    STATE_INDEX: "STATE (keys kept as the stream's state)",
+    TABLE_INDEX: "one that looks keys up in the table (BLOOM, SIMPLE, BUCKET, ...)",
 }
 # Sizes with a default that depends on the machine: only a value that the user gave may contradict the checkpoint.
 _DEFAULTED = ("shuffle_partitions", "key_groups")
@@ -109,6 +115,7 @@ def open_or_create_meta(
     table_path: str,
     explicit: Collection[str] = (),
     index: str = STATE_INDEX,
+    unused: bool = False,
 ) -> CheckpointMeta:
     """The checkpoint's fixed choices, made from the arguments if there are none yet.
 
@@ -116,36 +123,62 @@ def open_or_create_meta(
     default of this machine gives way to the checkpoint's. Everything else must agree; StateError names what does not.
     An empty `stream_id` agrees with every one, and a checkpoint without one takes the first that is given.
     The table is noted and not compared: whether another one may take the checkpoint over, the caller has found out.
+    `unused`: nothing was done under the choices that are there, so new ones take their place.
     """
     path = checkpoint.where(META_FILE)
     table = BoundTo(table_name, table_path, checkpoint.root)
+    wanted = new_meta(key_groups, shuffle_partitions, stream_id, ordering, global_index, index, table)
     if not checkpoint.exists(META_FILE):
-        wanted = new_meta(key_groups, shuffle_partitions, stream_id, ordering, global_index, index, table)
         create(checkpoint, META_FILE, meta_bytes(wanted))  # another start that was first: its choices hold
     found = read_meta(checkpoint)
-    given = {
-        "shuffle_partitions": shuffle_partitions,
-        "key_groups": key_groups,
-        "stream_id": stream_id,
-        "ordering": ordering,
-        "global_index": global_index,
-        "index": index,
-    }
-    for name, value in given.items():
-        if name == "stream_id" and "" in (value, found.stream_id):
-            continue
-        option = _OPTION[name]
-        if name in _DEFAULTED and option not in explicit:
-            continue
-        if getattr(found, name) != value:
-            raise StateError(
-                f"{path} fixes {name} as {getattr(found, name)!r}, but {option or 'the table'} now says {value!r}; "
-                "go back to that value, or start with a new checkpoint"
-            )
-    now = replace(found, stream_id=stream_id or found.stream_id, table=table)
+    try:
+        check_fixed(
+            path,
+            found,
+            shuffle_partitions=shuffle_partitions,
+            key_groups=key_groups,
+            stream_id=stream_id,
+            ordering=ordering,
+            global_index=global_index,
+            index=index,
+            explicit=explicit,
+        )
+    except StateError:
+        if not unused:
+            raise
+        checkpoint.replace(META_FILE, meta_bytes(wanted))  # the caller holds the table's lease
+        return wanted
+    stream_id = found.stream_id or stream_id  # another spelling of its folder stays as the commits have it
+    now = replace(found, stream_id=stream_id, table=table)
     if now != found:  # the caller holds the table's lease: no other start does the same
         checkpoint.replace(META_FILE, meta_bytes(now))
     return now
+
+
+def check_fixed(path: str, found: CheckpointMeta, *, explicit: Collection[str], **given: Any) -> None:
+    """StateError unless what is given is what the checkpoint at `path` fixes; `explicit` as above."""
+    for name, value in given.items():
+        have, option = getattr(found, name), _OPTION[name]
+        if name == "stream_id" and ("" in (value, have) or same_stream(value, have)):
+            continue
+        if have == value or (name in _DEFAULTED and option not in explicit):
+            continue
+        said, now = _INDEX_KINDS.get(have, repr(have)), _INDEX_KINDS.get(value, repr(value))
+        raise StateError(f"{path} fixes {name} as {said}, but {option or 'the table'} now says {now}; {_way_out(name)}")
+
+
+def _way_out(name: str) -> str:
+    if name in _DEFAULTED:
+        return (
+            "go back to that value, or make a checkpoint with another one from this: tagstream rescale (docs/admin.md) "
+            "keeps index and offsets"
+        )
+    if name == "stream_id":
+        return (
+            "this checkpoint is that of another source. Give the new source a checkpoint of its own; if it is the same one "
+            f"under another name, name it as before with --hoodie-conf {_OPTION[name]}"
+        )
+    return "go back to that value, or start with a new checkpoint"
 
 
 def meta_bytes(meta: CheckpointMeta) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import TextIO
 
 from tagstream.bootstrap.catch_up import plan_catch_up
@@ -15,17 +16,15 @@ from tagstream.state.durable.generation import read_marker
 from tagstream.state.durable.meta import META_FILE, read_meta
 from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.job.bootstrap_only import stream_problem
 from tagstream.streaming.job.dry_run_page import Page
-from tagstream.streaming.job.table_match import check_options, new_config, stream_schema
+from tagstream.streaming.job.session import spark_needs
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.report import size
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked
-from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import read_takeover
-from tagstream.table.errors import TableNotFoundError
+from tagstream.streaming.start.preflight import Ready, look, stream_problem
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
@@ -33,36 +32,40 @@ from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 
 
-def explain_start(options: Options, out: TextIO) -> bool:
+def explain_start(options: Options, out: TextIO, env: Mapping[str, str], now_ms: int) -> bool:
     """Write what a start with these options would do; False when it would end with an error.
 
-    What is wrong with the options or the table's format is raised, as a start would raise it.
+    What a start would refuse before it changes anything is raised, as a start would raise it.
     """
-    checkpoint = open_storage(options.checkpoint_dir)
-    taken_over = check_table(checkpoint, options.target_base_path)
-    try:
-        table = HoodieTable.open(options.target_base_path)
-    except TableNotFoundError:
-        if options.bootstrap_only:
-            raise
-        config = new_config(options)
-        page = Page(f"table {config.name} at {options.target_base_path}")
+    ready = look(options, env, now_ms, spark_needs(options, env))
+    table, config = ready.table, ready.table.config
+    if ready.new:
+        page = Page(f"table {config.name} at {table.base_path}")
         index = "with an empty index" if options.index.type == STATE else f"with the index {options.index.type}"
+        _warnings(page, options, ready)
         page.row("would do", f"make the table ({config.table_type}), and stream into it {index}")
         page.write(out)
         return True
-    check_options(options, table.config)
-    stream_schema(options, table)
-    page = Page(f"table {table.config.name} at {table.base_path}")
+    checkpoint = open_storage(options.checkpoint_dir)
+    page = Page(f"table {config.name} at {table.base_path}")
     timeline = table.timeline()
     _table_rows(page, options, table, timeline)
     _checkpoint_rows(page, checkpoint)
-    if taken_over is not None:
-        page.row("taken over", taken_over)
+    if ready.taken_over is not None:
+        page.row("taken over", ready.taken_over)
+    if ready.changes is not None:
+        page.row("new properties", f"it has no commit yet and takes the job's: {ready.changes}")
+    _warnings(page, options, ready)
     would, fine = _decide(page, options, table, timeline, checkpoint)
     page.row("would do", would)
     page.write(out)
     return fine
+
+
+def _warnings(page: Page, options: Options, ready: Ready) -> None:
+    told = [*options.warnings, *ready.warnings]
+    if told:
+        page.list("warning", told)
 
 
 def _table_rows(page: Page, options: Options, table: HoodieTable, timeline: Timeline) -> None:

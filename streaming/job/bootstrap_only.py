@@ -10,12 +10,10 @@ from collections.abc import Callable, MutableMapping
 
 from pyspark.sql import SparkSession
 
-from tagstream.index.family.registry import STATE
 from tagstream.state.durable.generation import read_marker
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.job.job import make_context, spark_conf
-from tagstream.streaming.job.session import start_session
-from tagstream.streaming.job.table_match import check_options, stream_schema
+from tagstream.streaming.job.job import make_context
+from tagstream.streaming.job.session import spark_conf, spark_needs, start_session
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.progress import Progress
@@ -23,9 +21,9 @@ from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.table.errors import UnsupportedTableError
+from tagstream.streaming.start.preflight import look, stream_problem
+from tagstream.streaming.start.table_match import check_options
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.read.buckets import check_bucketed
 from tagstream.table.storage.opening import open_storage
 
 LOG = logging.getLogger("tagstream")
@@ -38,11 +36,11 @@ def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Cal
         for warning in options.warnings:
             LOG.warning(warning)
         LOG.info("options:\n  %s", "\n  ".join(options.describe()))
-        table = open_existing(options)
+        table = look(options, env, clock_ms(), spark_needs(options, env)).table
+        _warn_of_stream(table)
         if table.timeline().newest_completed is None:
             LOG.info("table %s has no commit: there is nothing to load", table.base_path)
             return
-        stream_schema(options, table)
         spark = start_session(f"tagstream {table.config.name}", jars=[], conf=spark_conf(options), env=env)
         stop = StopFlag()
         stop.install()
@@ -57,23 +55,14 @@ def open_existing(options: Options) -> HoodieTable:
     check_table(open_storage(options.checkpoint_dir), options.target_base_path)
     table = HoodieTable.open(options.target_base_path)
     check_options(options, table.config)
-    problem = stream_problem(table)
-    if problem is not None:
-        LOG.warning("the index can be loaded, but a stream will not start: %s", problem)
+    _warn_of_stream(table)
     return table
 
 
-def stream_problem(table: HoodieTable, index: str = STATE) -> str | None:
-    """Why a stream with this type of index would not write the table; None when it would.
-
-    A metadata table is no reason: it is dropped.
-    """
-    try:
-        table.without_metadata_table().check_writable()
-        check_bucketed(table, wanted=index == "BUCKET")
-    except UnsupportedTableError as e:
-        return str(e)
-    return None
+def _warn_of_stream(table: HoodieTable) -> None:
+    problem = stream_problem(table)
+    if problem is not None:
+        LOG.warning("the index can be loaded, but a stream will not start: %s", problem)
 
 
 def load_only(

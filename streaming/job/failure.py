@@ -2,30 +2,80 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+from dataclasses import dataclass
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from tagstream.streaming.batch.epoch import newest_batch
+from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.options import Options
 from tagstream.table.errors import TagstreamError
+from tagstream.table.storage.storage import Storage
 
 # The last line of a Python worker's traceback, as Spark passes it on: "tagstream.state.errors.StateError: text".
 _OWN = re.compile(r"^tagstream\.[\w.]*errors\.(\w+): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 
-def explain(error: BaseException, options: Options) -> str:
-    """A line that says what happened and what to do next."""
+@dataclass(frozen=True)
+class Explained:
+    """``line``: what ended the job, and what to do next. ``detail``: all that is known, where the line leaves some out."""
+
+    line: str
+    detail: str = ""
+
+
+def explain(error: BaseException, options: Options) -> Explained:
+    """What happened, in the words of whoever knows most of it."""
     if isinstance(error, TagstreamError):
-        return str(error)
+        return Explained(str(error))
+    if isinstance(error, OSError) and error.errno is not None and error.errno != errno.ENOSPC:
+        return Explained(_of_files(error))
     text = _full_text(error)
     own = _OWN.findall(text)
     if own:
-        return str(own[-1][1])
+        return Explained(str(own[-1][1]))
     for pattern, advice in _KNOWN:
-        if re.search(pattern, text):
-            return advice.format(topic=options.kafka_topic, root=options.dfs_root, checkpoint=options.checkpoint_dir)
+        found = re.search(pattern, text)
+        if found is not None:
+            words = {"topic": options.kafka_topic, "root": options.dfs_root, "checkpoint": options.checkpoint_dir}
+            return Explained(advice.format(*found.groups(), **words))
     causes = _CAUSE.findall(text)
-    last = f"{causes[-1][0]}: {causes[-1][1]}" if causes else text.strip().splitlines()[0]
-    return f"Spark failed: {last} (the full text is in the log; nothing of the batch was committed, a restart does it again)"
+    last = f"{causes[-1][0]}: {causes[-1][1]}" if causes else _first_line(text) or type(error).__name__
+    batch = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    what = "Spark failed" if isinstance(error, PySparkException | Py4JError) else type(error).__name__
+    shown = "\n".join(kafka_keys.shown("", line) for line in text.strip().splitlines())
+    return Explained(f"{what}: {last} (the full text is above{batch})", shown)
+
+
+def note_batch(error: BaseException, root: Storage) -> None:
+    """Note on an error which batch it leaves unfinished, if there is one; ``root``: of the checkpoint's query."""
+    planned, finished = newest_batch(root, "offsets"), newest_batch(root, "commits")
+    if planned is not None and planned != finished:
+        error.add_note(f"batch {planned} did not come to its end, and the next start does it again")
+
+
+def _of_files(error: OSError) -> str:
+    """An error of the system about a file, with what is usually behind it."""
+    where = f"{error.filename}: " if error.filename else ""
+    advice = {
+        errno.EACCES: f"user {os.geteuid()} may not; change the file's owner or mode, or run the job as its owner",
+        errno.EPERM: f"user {os.geteuid()} may not; change the file's owner or mode, or run the job as its owner",
+        errno.EROFS: "give a folder on a file system that can be written",
+        errno.ENOTDIR: "a part of that path is a file where a folder is needed; correct the path",
+        errno.EISDIR: "that path is a folder where a file is needed; correct the path",
+        errno.ENOENT: "it is gone, or part of the path was never there; correct the path, or start again",
+        errno.EADDRINUSE: "another program has this port; give another one",
+    }.get(error.errno or 0, "what the system says of it is all that is known")
+    return f"{where}{error.strerror}; {advice}"
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def own_errors(error: BaseException) -> list[tuple[str, str]]:
@@ -36,6 +86,15 @@ def own_errors(error: BaseException) -> list[tuple[str, str]]:
 
 
 _KNOWN = (
+    (
+        r'Cannot run program "([^"]+)"',
+        "Spark can't run the program {0} on one of its hosts; PYSPARK_PYTHON (or spark.pyspark.python) must name a Python "
+        "that every host has at that path, with this project's dependencies",
+    ),
+    (
+        r"\[PYTHON_VERSION_MISMATCH\]",
+        "Spark's workers run another Python than the driver; PYSPARK_PYTHON must name the same version on every host",
+    ),
     (
         r"UnknownTopicOrPartitionException|This server does not host this topic-partition",
         "Kafka topic {topic} does not exist on this broker; make it, or correct hoodie.streamer.source.kafka.topic",
@@ -54,9 +113,14 @@ _KNOWN = (
         "the Kafka broker does not answer; check bootstrap.servers, security.protocol and the network",
     ),
     (
+        r"\[JAVA_GATEWAY_EXITED\]",
+        "Spark's JVM ended before it was ready, and said why above; check JAVA_HOME, spark.driver.memory and what else is "
+        "set of the driver",
+    ),
+    (
         r"Failed to find data source: kafka",
-        "Spark's Kafka connector is not on the class path; run through .venv/bin/python, which fetches it, or pass "
-        "spark-submit --jars with its four jars (README, Kafka)",
+        "Spark's Kafka connector is not on the class path; run through .venv/bin/python, which fetches it, or give "
+        "spark-submit the jars with --jars (conf/poms/kafka-connector.xml names them)",
     ),
     (
         r"Some data may have been lost because they are not available in Kafka any more|KAFKA_DATA_LOSS|"

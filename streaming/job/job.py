@@ -6,46 +6,48 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, MutableMapping
+from dataclasses import replace
+from pathlib import PurePosixPath
 
 from pyspark.sql import SparkSession
 
 from tagstream.index.family.registry import STATE, make_index
 from tagstream.state.durable.building import clear_unfinished
-from tagstream.state.durable.meta import META_FILE, STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
+from tagstream.state.durable.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
 from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
-from tagstream.streaming.batch.epoch import query_id
 from tagstream.streaming.commit.partition_depth import find_depth
 from tagstream.streaming.commit.pull_start import start_index
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.errors import CheckpointError, StopRequested
+from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
+from tagstream.streaming.job.failure import explain, note_batch, own_errors
 from tagstream.streaming.job.query import run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, restart_after
 from tagstream.streaming.job.runs import claim_run
-from tagstream.streaming.job.session import fix_state_settings, given_settings, start_session
+from tagstream.streaming.job.session import fix_state_settings, spark_conf, spark_needs, start_session
 from tagstream.streaming.job.source_files import SourceFiles
-from tagstream.streaming.job.table_match import columns_left_null, open_or_create, stream_schema
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.progress.metrics import Metrics
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.prune import prune_retired
-from tagstream.streaming.recovery.same_table import check_table
+from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.source.connector import brings_connector, connector_jars
+from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.source.preflight import check_source
+from tagstream.streaming.start.preflight import check_query, check_stream, look
+from tagstream.streaming.start.schema_match import columns_left_null, stream_schema
+from tagstream.streaming.start.table_match import open_or_create
+from tagstream.streaming.status.watch import Watch
 from tagstream.streaming.write.small_files import SmallFiles
-from tagstream.table.errors import ConfigError
+from tagstream.table.errors import LeaseLostError
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.read.buckets import check_bucketed
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.lease import LeaseOwner
@@ -57,40 +59,34 @@ DAY_MS = 86_400_000
 
 def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
     """Stream until the source is taken (or a signal, with ``--continuous``); raises what made the job fail."""
-    with Progress.open(options) as progress:
+    with Progress.open(options) as progress, Watch(options, clock_ms) as watch:
         for warning in options.warnings:
             LOG.warning(warning)
         LOG.info("options:\n  %s", "\n  ".join(options.describe(given_only=not options.log_all_options)))
-        check_source(options)
-        table = open_table(options, clock_ms())
-        stream_schema(options, table)  # what is wrong with it is said before Spark takes its seconds to start
-        wants_connector = options.source_class == "kafka" and not brings_connector(
-            given_settings(spark_conf(options), env)
-        )
-        jars = [str(jar) for jar in connector_jars(env=env)] if wants_connector else []
-        spark = start_session(f"tagstream {table.config.name}", jars=jars, conf=spark_conf(options), env=env)
+        needs = spark_needs(options, env)
+        ready = look(options, env, clock_ms(), needs)
+        check_stream(ready.table, options.index.type)
+        for warning in ready.warnings:
+            LOG.warning(warning)
+        jars = [str(jar) for jar in connector_jars(env=env)] if needs.connector else []
+        watch.status.step("starting Spark")
+        spark = start_session(f"tagstream {ready.table.config.name}", jars=jars, conf=spark_conf(options), env=env)
         stop = StopFlag()
         stop.install()
         try:
+            table = open_table(options, clock_ms())  # nothing was made before
+            watch.table_opened(table)
             crash = CrashPlan.from_env(env, os.getpgrp())
-            stream(spark, options, table, progress, stop, crash, clock_ms)
+            stream(spark, options, table, progress, stop, crash, clock_ms, watch)
         finally:
             spark.stop()
 
 
 def open_table(options: Options, now_ms: int) -> HoodieTable:
     """The table the options name, made if there is none. What can't be written is refused by name, but nothing changed."""
-    if options.metadata_enable:
-        raise ConfigError(
-            f"hoodie.metadata.enable=true ({options.origin('hoodie.metadata.enable')}): this version does not keep "
-            "a metadata table up to date, and a stale one hides rows from readers; set it to false (one that exists is "
-            "then dropped, and Hudi builds it again when it writes)"
-        )
     check_table(open_storage(options.checkpoint_dir), options.target_base_path)  # before a table is made
     table = open_or_create(options, now_ms)
-    # A metadata table is dropped, but only once it is certain that the job can run.
-    table.without_metadata_table().check_writable()
-    check_bucketed(table, wanted=options.index.type == "BUCKET")
+    check_stream(table, options.index.type)
     return table
 
 
@@ -102,15 +98,17 @@ def stream(
     stop: StopFlag,
     crash: CrashPlan,
     clock_ms: Callable[[], int],
+    watch: Watch,
 ) -> JobContext:
     """Run the stream on an existing session, as the one writer of the table; returns the context it ran with."""
     lease = LeaseKeeper(table.storage, clock_ms)
-    metrics = Metrics(options.metrics_port, options.metrics_host) if options.metrics_port is not None else None
-    monitor = Monitor(progress, metrics)
+    monitor = Monitor(progress, watch)
     try:
+        watch.status.step("taking the table's writer lease")
         lease.acquire(f"stream {options.stream_id}")
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
-        job.loading = progress.loading
+        watch.attach(job)
+        job.loading = monitor.loading
         fix_state_settings(spark, job.meta.shuffle_partitions)
         choose_checkpoint_files(spark, job.checkpoint.root)
         _clear_leftovers(job)
@@ -120,6 +118,7 @@ def stream(
             if restart is not None:
                 _leave_to_others(job, restart)
             doubt = restart.why if restart is not None and restart.doubt else None
+            watch.status.step("comparing index and table")
             cover_table(job, spark, rebuild=rebuild, doubt=doubt)
             if job.table.config.metadata_partitions:
                 job.table = _drop_metadata_table(job.table, clock_ms())
@@ -130,6 +129,7 @@ def stream(
             start_index(job, spark)
             sink = BatchSink(job, monitor.on_report, progress.begin)
             files = SourceFiles.open(spark, job)
+            watch.ready(spark)
             query = start_query(spark, job, sink, files)
             if files is not None:
                 files.start(lambda: (sink.begun, sink.running))  # noqa: B023
@@ -139,9 +139,11 @@ def stream(
             except Exception as e:
                 restart = restart_after(e, sink, restart)
                 if restart is None:
+                    note_batch(e, job.root.files)
                     raise
                 lease.check()  # a driver that stood still leaves it all to its successor
                 LOG.warning("%s. The query starts again", restart.why)
+                watch.status.restarted(restart.error, restart.why)
                 job.lease.beat(None)
             finally:
                 query.stop()
@@ -154,10 +156,13 @@ def stream(
     except StopRequested as e:
         LOG.info("%s", e)
         return job
+    except Exception as e:
+        name = next((kind for kind, _ in reversed(own_errors(e))), type(e).__name__)
+        watch.failed(name, explain(e, options).line, may_write=not isinstance(e, LeaseLostError))
+        raise
     finally:
+        watch.ended()
         lease.release()
-        if metrics is not None:
-            metrics.close()
 
 
 def _clear_leftovers(job: JobContext) -> None:
@@ -188,6 +193,7 @@ def make_context(
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     meta = _open_meta(options, checkpoint, spark, table, decode)
+    options = _as_first_spelled(options, meta.stream_id)
     root = current_root(checkpoint)
     run_owner = _run_owner(clock_ms())
     run = claim_run(checkpoint, run_owner)
@@ -241,6 +247,15 @@ def make_context(
     )
 
 
+def _as_first_spelled(options: Options, stream_id: str) -> Options:
+    """The source folder by the path it was first read by: by another, through a link, Spark would take its files for new."""
+    first = PurePosixPath(stream_id)
+    named = options.streaming_checkpoint_identifier is not None or options.source_class == "kafka"
+    if named or not first.is_absolute() or first == PurePosixPath(options.stream_id):
+        return options
+    return replace(options, dfs_root=str(first))
+
+
 def _run_owner(now_ms: int) -> str:
     """Tells this start of a checkpoint from every other."""
     me = LeaseOwner.this_process()
@@ -251,11 +266,7 @@ def _open_meta(
     options: Options, checkpoint: Storage, spark: SparkSession, table: HoodieTable, decode: DecodeSpec
 ) -> CheckpointMeta:
     clear_unfinished(checkpoint)
-    if not checkpoint.exists(META_FILE) and query_id(checkpoint) is not None:
-        raise CheckpointError(
-            f"{checkpoint.root} is the checkpoint of another Spark query (it has no tagstream/meta.json); "
-            "give a folder of its own with --checkpoint-dir"
-        )
+    check_query(checkpoint)
     partitions = options.shuffle_partitions or spark.sparkContext.defaultParallelism
     return open_or_create_meta(
         checkpoint,
@@ -269,6 +280,7 @@ def _open_meta(
         table_path=table.base_path,
         explicit=options.explicit,
         index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
+        unused=is_unused(checkpoint),
     )
 
 
@@ -317,11 +329,3 @@ def _drop_metadata_table(table: HoodieTable, now_ms: int) -> HoodieTable:
         ", ".join(dropped),
     )
     return table.reload()
-
-
-def spark_conf(options: Options) -> dict[str, str]:
-    """What the options set of Spark's own settings."""
-    conf = dict(options.spark_conf)
-    if options.spark_master:
-        conf["spark.master"] = options.spark_master
-    return conf

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Sequence
 
+import pyspark
+
+import tagstream
 from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.job.bootstrap_explain import explain_start
 from tagstream.streaming.job.bootstrap_only import run_bootstrap
 from tagstream.streaming.job.failure import explain
 from tagstream.streaming.job.job import run_job
-from tagstream.streaming.options.cli import load_options
+from tagstream.streaming.options.cli import PROGRAM, load_options
 from tagstream.table.errors import ConfigError, TagstreamError
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the job that the command line describes."""
+def main(argv: Sequence[str], program: str = PROGRAM) -> int:
+    """Run the job that the command line describes; ``program`` is how the help calls it."""
+    if list(argv) == ["--version"]:
+        print(version_line())
+        return 0
     try:
-        options = load_options(argv)
+        options = load_options(argv, program)
     except ConfigError as e:
         return _fail(str(e), 2)
     try:
         if options.dry_run:
-            return 0 if explain_start(options, sys.stdout) else 1
+            now_ms = clock_from_env(os.environ)()
+            return 0 if explain_start(options, sys.stdout, os.environ, now_ms) else 1
         run = run_bootstrap if options.bootstrap_only else run_job
         run(options, env=os.environ, clock_ms=clock_from_env(os.environ))
     except ConfigError as e:
@@ -33,13 +41,21 @@ def main(argv: Sequence[str]) -> int:
     except Exception as e:
         if os.environ.get("TAGSTREAM_TRACE"):
             raise
-        return _fail(explain(e, options), 1)
+        told = explain(e, options)
+        if told.detail:
+            print(told.detail, file=sys.stderr)
+        return _fail(told.line, 1)
     return 0
 
 
 def console() -> int:
     """Entry point of the console script ``tagstream``."""
     return main(sys.argv[1:])
+
+
+def version_line() -> str:
+    """What runs: this program, Spark, Python."""
+    return f"tagstream {tagstream.__version__} (pyspark {pyspark.__version__}, Python {platform.python_version()})"
 
 
 def _fail(text: str, code: int) -> int:

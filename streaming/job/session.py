@@ -7,13 +7,19 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
+import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import tagstream
+from tagstream.streaming.errors import EnvironmentProblemError
 from tagstream.streaming.job.checkpoint_files import QUICK_CHECKPOINT_FILES
 from tagstream.streaming.job.quiet import quiet_jvm, quiet_python
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.connector import brings_connector
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
+from tagstream.streaming.start.preflight import SparkNeeds
 
 # The folder that holds the package, in a checkout as in site-packages: what a worker needs on its path.
 PACKAGE = Path(tagstream.__file__).parent
@@ -25,16 +31,25 @@ _WORKER_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }
+# What a context says that was given up because no master answered.
+_NO_MASTER = ("Cannot call methods on a stopped SparkContext", "All masters are unresponsive")
 DEFAULT_MASTER = "local[*,4]"  # the second number is how often a failed task is tried in local mode
 
 
-def prepare_environment(env: MutableMapping[str, str]) -> None:
-    """Make Spark's Python workers use this interpreter and find these packages; keep a local driver on loopback.
+def prepare_environment(env: MutableMapping[str, str], conf: Mapping[str, str]) -> None:
+    """Make Spark's Python workers use this interpreter and find these packages.
 
-    Without PYSPARK_PYTHON Spark starts ``python3`` of the PATH, which need not hold pyarrow.
+    Without PYSPARK_PYTHON Spark starts ``python3`` of the PATH, which need not hold pyarrow. ``spark.pyspark.*`` in ``conf``
+    say the same, but Spark asks for them before the job starts. A relative path is one from where the job was started;
+    workers run elsewhere. One that is not there is left as it is: it may be in an archive that Spark brings to them.
     """
-    env.setdefault("PYSPARK_PYTHON", sys.executable)
-    env.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    python = conf.get("spark.pyspark.python")
+    driver = conf.get("spark.pyspark.driver.python")
+    for name, given in (("PYSPARK_PYTHON", python), ("PYSPARK_DRIVER_PYTHON", driver or python)):
+        program = env.get(name) or given or sys.executable
+        if "/" in program and os.path.exists(program):
+            program = os.path.abspath(program)
+        env[name] = program
     paths = [p for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
     if str(PROJECT) not in paths:
         env["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *paths])
@@ -53,7 +68,7 @@ def start_session(
     Under spark-submit the JVM exists already: its master, memory and jars stay; ``jars`` are added if they are missing.
     """
     submitted = under_spark_submit(env) or SparkContext._active_spark_context is not None  # noqa: SLF001
-    prepare_environment(env)
+    prepare_environment(env, conf)
     log4j = PACKAGE / "conf" / "log4j2.properties"
     quiet_python()
     if under_spark_submit(env) and log4j.exists():
@@ -87,7 +102,16 @@ def start_session(
             defaults["spark.jars"] = ",".join(jars)
     for key, value in (defaults | dict(conf)).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Py4JError as e:
+        if not any(sign in str(e) for sign in _NO_MASTER):
+            raise
+        master = conf.get("spark.master") or SparkConf().get("spark.master", "") or DEFAULT_MASTER
+        raise EnvironmentProblemError(
+            f"the Spark master {master} did not answer, or did not take the job; check that it runs, its address and port, "
+            f"and that it is Spark {pyspark.__version__} as here"
+        ) from e
     if submitted and jars:
         have = spark.sparkContext.getConf().get("spark.jars", "") or ""
         for jar in jars:
@@ -102,6 +126,25 @@ def given_settings(conf: Mapping[str, str], env: Mapping[str, str]) -> dict[str,
         return dict(conf)
     SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit, so that its settings can be read)
     return dict(SparkConf().getAll()) | dict(conf)
+
+
+def spark_conf(options: Options) -> dict[str, str]:
+    """What the options set of Spark's own settings."""
+    conf = dict(options.spark_conf)
+    if options.spark_master:
+        conf["spark.master"] = options.spark_master
+    return conf
+
+
+def spark_needs(options: Options, env: Mapping[str, str]) -> SparkNeeds:
+    """What the session of a run with these options has to be given. Spark's settings may name Kafka's connector already."""
+    settings = given_settings(spark_conf(options), env)
+    reads_topic = options.source_class == "kafka" and not options.bootstrap_only
+    return SparkNeeds(
+        java=not under_spark_submit(env),
+        connector=reads_topic and not brings_connector(settings),
+        master=settings.get("spark.master"),
+    )
 
 
 def _ships_files(env: Mapping[str, str]) -> bool:

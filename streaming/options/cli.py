@@ -11,10 +11,10 @@ from typing import NoReturn
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.options.props_file import read_properties
-from tagstream.table.config import ConfigKey, Entry, Kind, Status
+from tagstream.table.config import FROM_CONF, FROM_FILE, FROM_FLAG, ConfigKey, Entry, Kind, Status
 from tagstream.table.errors import ConfigError
 
-_FILE, _CONF, _FLAG = 0, 1, 2
+PROGRAM = "run_stream.py"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -24,15 +24,17 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see --help")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser: every flag of the key table, with its default in the help."""
+def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
+    """The parser: every flag of the key table, with its default in the help; ``program`` is how it was called."""
     out = _Parser(
-        prog="run_stream.py",
+        prog=program,
         allow_abbrev=False,
         description="Upserts a change stream (Kafka or JSON files) into an Apache Hudi table. "
         "Flags win over --hoodie-conf, that over --props. Every key: docs/configuration.md",
     )
-    out.add_argument("--props", metavar="FILE", help="properties file, as for HoodieStreamer")
+    out.add_argument(
+        "--props", metavar="FILE", action="append", default=[], help="properties file, as for HoodieStreamer"
+    )
     out.add_argument(
         "--hoodie-conf", metavar="KEY=VALUE", action="append", default=[], help="one property; may be repeated"
     )
@@ -66,24 +68,24 @@ def metavar(key: ConfigKey) -> str:
 def help_text(key: ConfigKey) -> str:
     """A key's documentation for the help: what it does, its default, its property name."""
     text = key.doc.replace("`", "")
-    note = key.default_note.replace("`", "") or str(key.default).lower()
+    note = key.default_note.replace("`", "") or ("none" if key.default in (None, ()) else str(key.default).lower())
     if key.kind is Kind.CHOICE and not key.default_note:
         note = str(key.default)
     property_name = "" if key.flag_only else f"; property {key.name}"
     return f"{text} (default: {note}{property_name})"
 
 
-def load_options(argv: Sequence[str]) -> Options:
+def load_options(argv: Sequence[str], program: str = PROGRAM) -> Options:
     """The options of a command line; ConfigError with one clear line when something is wrong.
 
     ``--help`` prints the help and raises SystemExit(0), as argparse does.
     """
-    return build_options(command_line_entries(argv))
+    return build_options(command_line_entries(argv, program))
 
 
-def command_line_entries(argv: Sequence[str]) -> list[Entry]:
+def command_line_entries(argv: Sequence[str], program: str = PROGRAM) -> list[Entry]:
     """The entries of a command line in rising precedence: properties file, ``--hoodie-conf``, flags."""
-    out = parser()
+    out = parser(program)
     known, unknown = out.parse_known_args(list(argv))
     if unknown:
         flags = [key.flag for key in REGISTRY.keys if key.flag] + ["--props", "--hoodie-conf"]
@@ -91,14 +93,19 @@ def command_line_entries(argv: Sequence[str]) -> list[Entry]:
         raise ConfigError(f"unknown argument {unknown[0]}{f'; did you mean {near[0]}?' if near else '; see --help'}")
     given = vars(known)
     entries: list[Entry] = []
-    if given["props"] is not None:
-        entries += read_properties(Path(str(given["props"]).removeprefix("file://")), _FILE)
+    files = [str(path).removeprefix("file://") for path in given["props"]]
+    if len(files) > 1:
+        raise ConfigError(
+            f"--props is given {len(files)} times ({', '.join(files)}): give one file; it may take others in by include=FILE"
+        )
+    for path in files:
+        entries += read_properties(Path(path), FROM_FILE)
     for pair in given["hoodie_conf"]:
         name, equals, value = str(pair).partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"--hoodie-conf {name}: expected key=value")
-        entries.append(Entry(name.strip(), value.strip(), "--hoodie-conf", _CONF))
+        entries.append(Entry(name.strip(), value.strip(), "--hoodie-conf", FROM_CONF))
     for key in REGISTRY.keys:
         if key.flag is not None and given.get(key.flag) is not None:
-            entries.append(Entry(key.name, str(given[key.flag]), key.flag, _FLAG))
+            entries.append(Entry(key.name, str(given[key.flag]), key.flag, FROM_FLAG))
     return entries

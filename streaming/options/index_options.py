@@ -27,6 +27,8 @@ _OWNERS = (
     ("hoodie.hbase.index.", ("HBASE",)),
     ("tagstream.hbase.", ("HBASE",)),
 )
+# What decides which index it is, and whether it can be.
+INDEX_CHOICE = ("hoodie.index.type", "hoodie.index.class", "hoodie.datasource.write.operation")
 _STATE_ONLY = ("index.bootstrap.corrupt.files", "index.state.ttl", "index.partition.regex", "index.local.dir")
 
 

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from tagstream.index.family.registry import FACTS, STATE, IndexOptions
-from tagstream.streaming.options.index_options import index_options, index_warnings, relevant
+from tagstream.streaming.options.brought import refuse_or_tell
+from tagstream.streaming.options.checks import (
+    check_apart,
+    check_bootstrap_only,
+    check_metadata_table,
+    check_source,
+    check_table_name,
+    folder,
+    key_generator,
+    merge_mode,
+    ordering_field,
+    required,
+)
+from tagstream.streaming.options.index_options import INDEX_CHOICE, index_options, index_warnings, relevant
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -49,10 +63,12 @@ class Options:
     kafka_batch_bytes: int
     commit_on_errors: bool
     max_bad_records: int
+    status_port: int | None
+    status_host: str
+    status_stuck_after: float
+    status_behind_after: float
     quarantine_days: float
     log_all_options: bool
-    metrics_port: int | None
-    metrics_host: str
     spark_master: str | None
     spark_conf: Mapping[str, str]
     shuffle_partitions: int | None
@@ -129,20 +145,27 @@ class Options:
 def build_options(entries: Sequence[Entry]) -> Options:
     """Check ``entries`` and make the options; ConfigError says which key, value and origin is wrong, and what to do."""
     r = resolve(REGISTRY, entries)
-    base_path, checkpoint = _required(r, "hoodie.base.path"), _required(r, "--checkpoint-dir")
-    _check_apart(base_path, checkpoint)
+    base_path = required(r, "hoodie.base.path")
+    checkpoint = required(r, "--checkpoint-dir")
     keys, partitions = (
         r.texts("hoodie.datasource.write.recordkey.field"),
         r.texts("hoodie.datasource.write.partitionpath.field"),
     )
-    ordering = _ordering_field(r)
-    source = r.text("--source-class")
-    source_class = "kafka" if source == "JsonKafkaSource" else "dfs"
+    ordering = ordering_field(r)
+    source_class = "kafka" if r.text("--source-class") == "JsonKafkaSource" else "dfs"
+    dfs_root = folder(r.opt_text("hoodie.streamer.source.dfs.root"))
     bootstrap_only = r.flag("--bootstrap-only")
+    check_apart(r, base_path, checkpoint, None if bootstrap_only or source_class == "kafka" else dfs_root)
+    check_table_name(r)
     if bootstrap_only:
-        _check_bootstrap_only(r)
+        check_bootstrap_only(r)
     else:
-        _check_source(r, source_class)
+        check_source(r, source_class)
+        check_metadata_table(r)
+    generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
+    index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
+    told = refuse_or_tell(r)
+    assert index is not None  # else that was a problem
     return Options(
         target_base_path=base_path,
         target_table=r.opt_text("hoodie.table.name"),
@@ -155,8 +178,8 @@ def build_options(entries: Sequence[Entry]) -> Options:
         ordering_field=ordering,
         hive_style=r.flag("hoodie.datasource.write.hive_style_partitioning"),
         url_encode=r.flag("hoodie.datasource.write.partitionpath.urlencode"),
-        key_generator=_key_generator(r, keys, partitions),
-        merge_mode=_merge_mode(r, ordering),
+        key_generator=generator,
+        merge_mode=merging,
         key_collisions=r.text("tagstream.key.collisions"),
         checkpoint_dir=checkpoint,
         continuous=r.flag("--continuous"),
@@ -167,10 +190,12 @@ def build_options(entries: Sequence[Entry]) -> Options:
         kafka_batch_bytes=r.number("tagstream.kafka.max.batch.bytes"),
         commit_on_errors=r.flag("--commit-on-errors"),
         max_bad_records=r.number("--max-bad-records"),
+        status_port=_either(r, "--status-port", "--metrics-port", r.opt_number),
+        status_host=_either(r, "--status-host", "--metrics-host", r.opt_text) or "127.0.0.1",
+        status_stuck_after=r.real("tagstream.status.stuck.after.seconds"),
+        status_behind_after=r.real("tagstream.status.behind.after.seconds"),
         quarantine_days=r.real("tagstream.quarantine.retention.days"),
         log_all_options=r.text("tagstream.log.options") == "all",
-        metrics_port=r.opt_number("--metrics-port"),
-        metrics_host=r.text("--metrics-host"),
         spark_master=r.opt_text("--spark-master"),
         spark_conf={name: entry.value for name, entry in r.spark_conf.items()},
         shuffle_partitions=r.opt_number("spark.sql.shuffle.partitions"),
@@ -181,7 +206,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         starting_offsets=r.text("auto.offset.reset"),
         fail_on_data_loss=r.flag("hoodie.streamer.source.kafka.enable.failOnDataLoss"),
         min_partitions=r.number("hoodie.streamer.source.kafka.minPartitions"),
-        dfs_root=r.opt_text("hoodie.streamer.source.dfs.root"),
+        dfs_root=dfs_root,
         changed_files=cast('Literal["fail", "again", "ignore"]', r.text("tagstream.source.dfs.changed.files")),
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
         decode_rules={
@@ -191,7 +216,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
             "latin1_bytes": r.text("tagstream.decode.bytes") == "iso-8859-1",
             "check_texts": r.text("tagstream.decode.texts") == "strict",
         },
-        index=index_options(r),
+        index=index,
         index_bootstrap_enabled=r.flag("index.bootstrap.enabled"),
         index_bootstrap_corrupt=cast("Literal['fail', 'skip']", r.text("index.bootstrap.corrupt.files")),
         index_global_enabled=r.flag("index.global.enabled"),
@@ -215,96 +240,18 @@ def build_options(entries: Sequence[Entry]) -> Options:
         bloom_max_entries=r.number("hoodie.bloom.index.filter.dynamic.max.entries"),
         metadata_enable=r.opt_flag("hoodie.metadata.enable"),
         explicit=frozenset(r.values),
-        warnings=(*r.warnings, *index_warnings(r)),
+        warnings=(*([told] if told else []), *r.warnings, *index_warnings(r)),
         described=_described(r),
     )
 
 
-def _required(r: Resolved, name: str) -> str:
-    value = r.opt_text(name)
-    if value is None:
-        raise ConfigError(f"{r.call(name)} is missing; give it")
-    return value
-
-
-def _check_apart(base_path: str, checkpoint: str) -> None:
-    table, home = (PurePosixPath(p.removeprefix("file://").removeprefix("file:")) for p in (base_path, checkpoint))
-    if table == home or table in home.parents or home in table.parents:
-        raise ConfigError(
-            f"--checkpoint-dir {checkpoint} and --target-base-path {base_path} lie in one another; "
-            "a checkpoint inside a table looks like data to other readers: give them folders of their own"
-        )
-
-
-def _ordering_field(r: Resolved) -> str | None:
-    fields = r.texts("hoodie.table.ordering.fields")
-    if len(fields) > 1:
-        raise ConfigError(
-            f"{r.said('hoodie.table.ordering.fields')}: this version orders by one field; name the one that decides"
-        )
-    return fields[0] if fields else None
-
-
-def _key_generator(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...]) -> str:
-    by_type = r.opt_text("hoodie.datasource.write.keygenerator.type")
-    by_class = r.opt_text("hoodie.datasource.write.keygenerator.class")
-    if by_type and by_class and by_type != by_class:
-        raise ConfigError(
-            f"{r.said('hoodie.datasource.write.keygenerator.type')} contradicts "
-            f"{r.said('hoodie.datasource.write.keygenerator.class')}; remove one"
-        )
-    if not partitions:
-        derived = "NON_PARTITION"
-    else:
-        derived = "SIMPLE" if len(keys) == 1 and len(partitions) == 1 else "COMPLEX"
-    chosen = by_class or by_type or derived
-    name = "hoodie.datasource.write.keygenerator." + ("class" if by_class else "type")
-    if keys and chosen == "SIMPLE" and (len(keys) != 1 or len(partitions) != 1):
-        raise ConfigError(
-            f"{r.said(name)}: it takes one key and one partition field, but there are {len(keys)} and "
-            f"{len(partitions)}; remove the key so that {derived} is used"
-        )
-    if keys and chosen == "NON_PARTITION" and partitions:
-        raise ConfigError(
-            f"{r.said(name)}: it makes no partitions, but "
-            f"{r.said('hoodie.datasource.write.partitionpath.field')}; remove one of the two"
-        )
-    return chosen
-
-
-def _merge_mode(r: Resolved, ordering: str | None) -> str:
-    derived = "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
-    asked = r.opt_text("hoodie.write.record.merge.mode")
-    if asked == "COMMIT_TIME_ORDERING" and ordering:
-        raise ConfigError(
-            f"{r.said('hoodie.write.record.merge.mode')} contradicts the ordering field {ordering}: with one the newer "
-            "event wins; remove the merge mode, or the ordering field"
-        )
-    if asked == "EVENT_TIME_ORDERING" and not ordering:
-        raise ConfigError(
-            f"{r.said('hoodie.write.record.merge.mode')} needs an ordering field; give hoodie.table.ordering.fields"
-        )
-    return derived
-
-
-def _check_source(r: Resolved, source_class: str) -> None:
-    needed = (
-        ("hoodie.streamer.source.kafka.topic", "bootstrap.servers")
-        if source_class == "kafka"
-        else ("hoodie.streamer.source.dfs.root",)
-    )
-    for name in needed:
-        if r.opt_text(name) is None:
-            raise ConfigError(f"{name} is missing; --source-class {r.text('--source-class')} needs it")
-    topic = r.opt_text("hoodie.streamer.source.kafka.topic")
-    if source_class == "kafka" and topic is not None and "," in topic:
-        raise ConfigError(f"{r.said('hoodie.streamer.source.kafka.topic')}: one topic is read by one job")
-
-
-def _check_bootstrap_only(r: Resolved) -> None:
-    for name, value in (("--continuous", True), ("index.bootstrap.enabled", False)):
-        if r.flag(name) is value:
-            raise ConfigError(f"--bootstrap-only contradicts {r.said(name)}; remove one of the two")
+def _either(r: Resolved, name: str, older: str, read: Callable[[str], _T]) -> _T:
+    """The value of a key that has an older name; both are fine when they say the same."""
+    if older not in r.values:
+        return read(name)
+    if name in r.values and r.values[name] != r.values[older]:
+        raise ConfigError(f"{r.said(name)} and {r.said(older)}: {older} is the older name of {name}; remove it")
+    return read(older)
 
 
 def _source_limit(r: Resolved, source_class: str) -> int:

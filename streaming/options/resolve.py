@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeVar, cast
 
 from tagstream.streaming.options.keys import kafka as kafka_keys
-from tagstream.table.config import ConfigKey, Entry, Registry, Status, Value
+from tagstream.table.config import FROM_CONF, ConfigKey, Entry, Family, Registry, Status, Value
 from tagstream.table.errors import ConfigError
 
-_OLD, _NEW = "hoodie.deltastreamer.", "hoodie.streamer."
+_RENAMED = (
+    ("hoodie.deltastreamer.", "hoodie.streamer."),
+    ("hoodie.streamer.keygen.timebased.", "hoodie.keygen.timebased."),
+    (kafka_keys.PREFIX, ""),
+)
 _STRICT = ("index.", "tagstream.")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a start is refused; ``entry`` is what has to be changed, where it is one."""
+
+    text: str
+    entry: Entry | None = None
 
 
 @dataclass
 class Resolved:
-    """What the user gave (``values`` by canonical name) over the defaults, and what is to be said about it."""
+    """What the user gave (``values`` by canonical name) over the defaults, and what is to be said about it.
+
+    ``brought``: entries of keys this version does not act on, by canonical name; ``unknown``: those of keys nobody knows.
+    ``wrong``: canonical names without a value that can be used, though one was given.
+    """
 
     registry: Registry
     values: dict[str, Value] = field(default_factory=dict)
@@ -25,6 +42,10 @@ class Resolved:
     kafka: dict[str, Entry] = field(default_factory=dict)
     spark_conf: dict[str, Entry] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    brought: list[tuple[ConfigKey | Family, Entry]] = field(default_factory=list)
+    unknown: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    wrong: set[str] = field(default_factory=set)
 
     def _key(self, name: str) -> ConfigKey:
         key = self.registry.find(name)
@@ -81,84 +102,110 @@ class Resolved:
     def real(self, name: str) -> float:
         return cast(float, self.value(name))
 
+    def attempt(self, check: Callable[[], T], instead: T, *names: str) -> T:
+        """What ``check`` gives; where it raises ConfigError, that becomes a problem and ``instead`` stands for the value.
+
+        ``names``: the keys that it looks at. When one of them is wrong itself, what is said of that one is enough.
+        """
+        try:
+            return check()
+        except ConfigError as e:
+            if not self.wrong.intersection(names):
+                self.problems.append(Problem(str(e)))
+            return instead
+
 
 def resolve(registry: Registry, entries: Sequence[Entry]) -> Resolved:
-    """Check every entry; a higher rank wins, and of one rank the later; ConfigError at the first that is wrong."""
+    """Look at every entry that counts: of one key that with the highest rank, and of one rank the last.
+
+    An empty ``--hoodie-conf key=`` takes the key out that a file has. What is wrong becomes a problem of the result.
+    """
     result = Resolved(registry)
-    for entry in entries:
-        name = entry.key
-        if name.startswith(_OLD):
-            name = _NEW + name[len(_OLD) :]
-        name = name.removeprefix(kafka_keys.PREFIX)
+    for name, entry in _effective(result, entries):
         key = registry.find(name)
         if key is not None and not (key.flag_only and entry.origin != key.flag):
             _take_known(result, key, entry)
         elif (family := registry.family(name)) is not None:
-            _refuse(entry, family.reason, family.harmless)
+            if entry.value and not _is_harmless(family.harmless, entry):
+                result.brought.append((family, entry))
         elif name.startswith(_STRICT):
-            raise ConfigError(f"{_shown(entry)}: unknown key{_hint(registry, name)}")
+            result.problems.append(Problem(f"{shown(entry)}: unknown key{_hint(registry, name)}", entry))
         elif name.startswith("hoodie."):
-            result.warnings.append(f"{_shown(entry)}: unknown key, it has no effect{_hint(registry, name)}")
+            result.unknown.append(Problem(f"{shown(entry)}{_hint(registry, name)}", entry))
         elif name.startswith("spark."):
-            _take_extra(result.spark_conf, name, entry)
+            result.spark_conf[name] = entry
         elif name.startswith("--"):
-            raise ConfigError(f"{name} ({entry.origin}) is a flag of the command line and cannot be set there")
+            text = f"{name} ({entry.origin}) is a flag of the command line and cannot be set there"
+            result.problems.append(Problem(text, entry))
         else:
             _take_kafka(result, name, entry)
-    for name, entry in result.entries.items():
-        key = registry.find(name)
-        assert key is not None
-        if key.status is Status.SUPPORTED:
-            result.values[name] = key.parse(entry.value, entry.origin)
     return result
 
 
+def _effective(result: Resolved, entries: Sequence[Entry]) -> Iterator[tuple[str, Entry]]:
+    """The entry that counts of each key, by its canonical name, in the order of the first mention."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(_canonical(result.registry, entry), []).append(entry)
+    for name, all_of_it in found.items():
+        rank = max(entry.rank for entry in all_of_it)
+        level = [entry for entry in all_of_it if entry.rank == rank]
+        last = level[-1]
+        other = next((e for e in level if e.key != last.key and e.value != last.value), None)
+        if other is not None:
+            text = f"{shown(other)} and {shown(last)} are two names of one key with different values; remove one"
+            result.problems.append(Problem(text, last))
+        if last.value or last.rank != FROM_CONF:
+            yield name, last
+
+
+def _canonical(registry: Registry, entry: Entry) -> str:
+    name = entry.key
+    for old, new in _RENAMED:
+        if name.startswith(old):
+            name = new + name[len(old) :]
+    key = registry.find(name)
+    return key.name if key is not None else name
+
+
 def _take_known(result: Resolved, key: ConfigKey, entry: Entry) -> None:
-    if key.status is Status.UNSUPPORTED:
-        _refuse(entry, key.reason, key.harmless)
+    if key.status is not Status.SUPPORTED:
+        if entry.value and not _is_harmless(key.harmless, entry):
+            result.brought.append((key, entry))
         return
-    if key.status is Status.IGNORED:
-        result.warnings.append(f"{_shown(entry)}: has no effect, {key.reason}")
-        return
-    before = result.entries.get(key.name)
-    if before is not None and before.rank == entry.rank and before.key != entry.key and before.value != entry.value:
-        raise ConfigError(
-            f"{_shown(before)} and {_shown(entry)} are two names of one key with different values; remove one"
-        )
-    if before is None or entry.rank >= before.rank:
+    try:
+        result.values[key.name] = key.parse(entry.value, entry.origin)
         result.entries[key.name] = entry
+    except ConfigError as e:
+        result.wrong.add(key.name)
+        result.problems.append(Problem(str(e), entry))
 
 
-def _refuse(entry: Entry, reason: str, harmless: tuple[str, ...]) -> None:
-    if entry.value.strip().lower() not in {value.lower() for value in harmless}:
-        allowed = f" (it may be {' or '.join(harmless)})" if harmless else ""
-        raise ConfigError(f"{_shown(entry)}: known but not supported{allowed}: {reason}")
+def _is_harmless(harmless: tuple[str, ...], entry: Entry) -> bool:
+    return entry.value.strip().lower() in {value.lower() for value in harmless}
 
 
 def _take_kafka(result: Resolved, name: str, entry: Entry) -> None:
     if name in kafka_keys.REFUSED:
-        raise ConfigError(f"{_shown(entry)}: refused, {kafka_keys.REFUSED[name]}; remove it")
+        text = f"{shown(entry)}: refused, {kafka_keys.REFUSED[name]}; remove it"
+        result.problems.append(Problem(text, entry))
+        return
     if name in kafka_keys.IGNORED:
-        result.warnings.append(f"{_shown(entry)}: has no effect, {kafka_keys.IGNORED[name]}")
+        result.warnings.append(f"{shown(entry)}: has no effect, {kafka_keys.IGNORED[name]}")
         return
     if name not in kafka_keys.KNOWN:
         near = difflib.get_close_matches(name, sorted(kafka_keys.KNOWN), n=1, cutoff=0.75)
         hint = f"; did you mean {near[0]}?" if near else ""
-        result.warnings.append(f"{_shown(entry)}: not a consumer key of Kafka's own, passed on as it is{hint}")
+        result.warnings.append(f"{shown(entry)}: not a consumer key of Kafka's own, passed on as it is{hint}")
     if name == "group.id":
         result.warnings.append(
-            f"{_shown(entry)}: passed on, but offsets are kept in the checkpoint and not in the consumer group"
+            f"{shown(entry)}: passed on, but offsets are kept in the checkpoint and not in the consumer group"
         )
-    _take_extra(result.kafka, name, entry)
+    result.kafka[name] = entry
 
 
-def _take_extra(into: dict[str, Entry], name: str, entry: Entry) -> None:
-    before = into.get(name)
-    if before is None or entry.rank >= before.rank:
-        into[name] = entry
-
-
-def _shown(entry: Entry) -> str:
+def shown(entry: Entry) -> str:
+    """An entry in the user's own words with its place, for a message; a secret is masked."""
     return f"{entry.key} = {kafka_keys.shown(entry.key, entry.value)} ({entry.origin})"
 
 

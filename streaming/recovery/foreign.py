@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tagstream.state.stream_name import same_stream
 from tagstream.streaming.batch.commit_record import CommitRecord, parse
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -74,7 +75,7 @@ def newest_own_commit(table: HoodieTable, timeline: Timeline, stream_id: str) ->
     """The newest completed commit of the stream; None when it has none."""
     for instant in reversed(timeline.completed_writes):
         record = parse(timeline.metadata(table.storage, instant).extra)
-        if record is not None and record.stream_id == stream_id:
+        if record is not None and same_stream(record.stream_id, stream_id):
             return instant.time
     return None
 
@@ -103,7 +104,7 @@ def _swallowed_by(table: HoodieTable, timeline: Timeline, by: Instant, stream_id
             if _is_unseen(own.time, by.time, built_on.get((stat.partition_path, stat.file_id)))
             or any(_is_left_out(s, (stat.partition_path, stat.file_id), stat.file_name, own, by) for s in planned)
         )
-        if groups and record.stream_id == stream_id:
+        if groups and same_stream(record.stream_id, stream_id):
             yield Swallowed(own.time, record, by.time, groups)
 
 

@@ -41,9 +41,9 @@ def check_table(checkpoint: Storage, base_path: str) -> str | None:
         now = f"table {name} at {path}"
     if moved and same_place(checkpoint.root, bound.checkpoint) and _is_there(bound):
         raise _refusal(checkpoint, before, now)
-    root = current_root(checkpoint).files
-    if _is_unused(root):
+    if is_unused(checkpoint):
         return None
+    root = current_root(checkpoint).files
     if table is None or not _has_its_commits(root, table):
         raise _refusal(checkpoint, before, now)
     return f"checkpoint {checkpoint.root} was that of {before}; {now} holds its commits, and goes on with it"
@@ -72,8 +72,9 @@ def _is_there(bound: BoundTo) -> bool:
     return table is not None and table.config.name == bound.name
 
 
-def _is_unused(root: Storage) -> bool:
+def is_unused(checkpoint: Storage) -> bool:
     """Nothing but the choices of a first start: no batch, no index."""
+    root = current_root(checkpoint).files
     return CheckpointState.read(root).planned is None and read_takeover(root) is None
 
 

@@ -51,6 +51,14 @@ def jar_cache(project: Path, env: Mapping[str, str]) -> Path:
     return Path(home) / "tagstream" / "jars"
 
 
+def check_connector(*, env: Mapping[str, str] = os.environ) -> None:
+    """SourceError when the connector's jars are neither there nor could be fetched; nothing is fetched."""
+    pom = files(tagstream) / "conf" / "poms" / "kafka-connector.xml"
+    folder = _folder(pom, jar_cache(PROJECT, env))
+    if not folder.is_dir():
+        _maven(pom, folder, env)
+
+
 def fetch_jars(pom: Traversable, cache: Path, *, env: Mapping[str, str] = os.environ) -> list[Path]:
     """Jars that `pom` names, from `cache` or by Maven.
 
@@ -58,9 +66,7 @@ def fetch_jars(pom: Traversable, cache: Path, *, env: Mapping[str, str] = os.env
     by one rename when all jars are there: a fetch that was killed leaves nothing that looks complete, and of two
     processes fetching at once one wins.
     """
-    if not pom.is_file():
-        raise SourceError(f"{pom} is missing: it says which jars to fetch. Install the project anew.")
-    folder = cache / f"{pom.name.removesuffix('.xml')}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    folder = _folder(pom, cache)
     if not folder.is_dir():
         _fetch(pom, folder, env)
     jars = sorted(folder.glob("*.jar"))
@@ -69,13 +75,24 @@ def fetch_jars(pom: Traversable, cache: Path, *, env: Mapping[str, str] = os.env
     return jars
 
 
-def _fetch(pom: Traversable, folder: Path, env: Mapping[str, str]) -> None:
+def _folder(pom: Traversable, cache: Path) -> Path:
+    if not pom.is_file():
+        raise SourceError(f"{pom} is missing: it says which jars to fetch. Install the project anew.")
+    return cache / f"{pom.name.removesuffix('.xml')}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+
+
+def _maven(pom: Traversable, folder: Path, env: Mapping[str, str]) -> str:
     maven = shutil.which("mvn", path=env.get("PATH"))
     if maven is None:
         raise SourceError(
             f"the jars of {pom.name} are not in {folder} and there is no Maven (mvn) on the PATH to fetch them. "
             f"Install Maven, or copy {folder.parent} from a machine that has it."
         )
+    return maven
+
+
+def _fetch(pom: Traversable, folder: Path, env: Mapping[str, str]) -> None:
+    maven = _maven(pom, folder, env)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         target, copy = Path(scratch) / "jars", Path(scratch) / pom.name

@@ -9,16 +9,23 @@ from tagstream.streaming.errors import SourceError
 from tagstream.streaming.options.options import Options
 
 CONNECT_S = 5.0
+_ROOT = "hoodie.streamer.source.dfs.root"
 
 
 def check_source(options: Options) -> None:
-    """SourceError when the folder does not exist or no bootstrap server takes a connection."""
+    """SourceError when the folder does not exist, is none or can't be read, or when no broker takes a connection."""
     if options.source_class == "kafka":
         _check_brokers(options.kafka_options["kafka.bootstrap.servers"])
         return
-    root = (options.dfs_root or "").removeprefix("file://").removeprefix("file:")
-    if "://" not in root and not os.path.isdir(root):
-        raise SourceError(f"source folder {root} does not exist; correct hoodie.streamer.source.dfs.root")
+    root = options.dfs_root or ""
+    if "://" in root:
+        return
+    if not os.path.exists(root):
+        raise SourceError(f"source folder {root} does not exist; correct {_ROOT}")
+    if not os.path.isdir(root):
+        raise SourceError(f"source folder {root} is a file; name the folder that holds it with {_ROOT}")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise SourceError(f"source folder {root} can't be read by user {os.geteuid()}; let it, or correct {_ROOT}")
 
 
 def _check_brokers(servers: str) -> None:

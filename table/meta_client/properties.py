@@ -70,15 +70,25 @@ def create_properties(storage: Storage, properties: Mapping[str, str], at_ms: in
     storage.write_new(PROPERTIES_FILE, dump(properties, "Properties saved on", at_ms))
 
 
+def replace_properties(storage: Storage, properties: Mapping[str, str], at_ms: int) -> None:
+    """Write the file anew, by way of the backup: keys that are not named are gone."""
+    recover_properties(storage)
+    _replace(storage, properties, at_ms)
+
+
 def update_properties(storage: Storage, changes: Mapping[str, str], at_ms: int) -> dict[str, str]:
     """Set keys in the file by way of the backup; returns all properties after it."""
     recover_properties(storage)
     updated = {**read_properties(storage), **changes}
+    _replace(storage, updated, at_ms)
+    return updated
+
+
+def _replace(storage: Storage, properties: Mapping[str, str], at_ms: int) -> None:
     storage.write_new(BACKUP_FILE, storage.read(PROPERTIES_FILE))
     storage.delete(PROPERTIES_FILE)
-    storage.write_new(PROPERTIES_FILE, dump(updated, "Updated at", at_ms))
+    storage.write_new(PROPERTIES_FILE, dump(properties, "Updated at", at_ms))
     storage.delete(BACKUP_FILE)
-    return updated
 
 
 def recover_properties(storage: Storage) -> None:

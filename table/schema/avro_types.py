@@ -145,6 +145,10 @@ def _avro_field(field: pa.Field, namespace: str) -> dict[str, Any]:
 
 def _from_arrow(arrow: pa.DataType, name: str, namespace: str) -> Any:
     t = pa.types
+    if t.is_null(arrow):
+        raise _unsupported(
+            name, 'the type null alone, which holds nothing; remove it, or give it one (["null", "string"])'
+        )
     if arrow in _FROM_ARROW:
         return dict(_FROM_ARROW[arrow])
     if t.is_timestamp(arrow) and arrow.unit != "ns":

@@ -13,6 +13,7 @@ import os
 import socket
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError, LeaseLostError, StaleVersionError
@@ -65,18 +66,25 @@ class Lease:
 
 def acquire(storage: Storage, owner: LeaseOwner, now_ms: int, ttl_ms: int) -> Lease:
     """Take the lease; LeaseLostError naming the holder while it is another live process's."""
-    held = current(storage)
-    if held is not None and held.owner != owner and not _is_free(held, owner, now_ms):
-        raise LeaseLostError(
-            f"table {storage.root} is being written by {_name(held.owner)}; its lease lasts until {held.expires_ms} ms "
-            f"({max(0, held.expires_ms - now_ms) // 1000} s from now): stop that writer or wait"
-        )
+    held = check_free(storage, owner, now_ms)
     try:
         return _write(storage, Lease(0, owner, now_ms + ttl_ms, ttl_ms), held)
     except StaleVersionError:
         raise LeaseLostError(
             f"another process took the lease of {storage.root} at the same moment: try again"
         ) from None
+
+
+def check_free(storage: Storage, owner: LeaseOwner, now_ms: int) -> Lease | None:
+    """The newest lease; LeaseLostError naming the holder while it is another live process's. Nothing is changed."""
+    held = current(storage)
+    if held is not None and held.owner != owner and not _is_free(held, owner, now_ms):
+        raise LeaseLostError(
+            f"table {storage.root} is being written by {_name(held.owner)}; its lease lasts until "
+            f"{_time_of_day(held.expires_ms)} ({max(0, held.expires_ms - now_ms) // 1000} s from now) and is renewed while "
+            "that process lives: stop that writer, or wait"
+        )
+    return held
 
 
 def renew(storage: Storage, lease: Lease, now_ms: int) -> Lease:
@@ -156,6 +164,13 @@ def _lost(storage: Storage, newest: Lease | None) -> LeaseLostError:
         f"the writer lease of {storage.root} was taken over by another process{by}: this one must not write any more and "
         "stops"
     )
+
+
+def _time_of_day(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):  # no date of the calendar
+        return f"{ms} ms after 1970"
 
 
 def _name(owner: LeaseOwner) -> str:

@@ -20,8 +20,14 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
+from tagstream.streaming.status.watch import Watch
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
+
+
+def now_ms() -> int:
+    """The clock of a run."""
+    return time.time_ns() // 1_000_000
 
 
 class Reports(list[BatchReport]):
@@ -129,18 +135,18 @@ class StreamCase:
         options = load_options(self.arguments(*more))
         check_source(options)
         reports = Reports(on_batch)
-        now = lambda: time.time_ns() // 1_000_000  # noqa: E731
-        table = open_table(options, now())
+        table = open_table(options, now_ms())
         crash = CrashPlan() if at is None else Steps(at)
-        stream(self.spark, options, table, reports, StopFlag(), crash, now)  # type: ignore[arg-type]
+        with Watch(options, now_ms) as watch:
+            watch.table_opened(table)
+            stream(self.spark, options, table, reports, StopFlag(), crash, now_ms, watch)  # type: ignore[arg-type]
         return list(reports)
 
     def bootstrap(self, *more: str, **conf: str) -> None:
         """`--bootstrap-only`: nothing but the table, the checkpoint and ``conf`` (``_`` for ``.``) is given."""
         options = load_options(self.bootstrap_arguments(*more, **conf))
         table, reports = open_existing(options), Reports(lambda _: None)
-        now = lambda: time.time_ns() // 1_000_000  # noqa: E731
-        load_only(self.spark, options, table, reports, StopFlag(), now)  # type: ignore[arg-type]
+        load_only(self.spark, options, table, reports, StopFlag(), now_ms)  # type: ignore[arg-type]
 
     def bootstrap_arguments(self, *more: str, **conf: str) -> list[str]:
         """The command line of `--bootstrap-only`."""

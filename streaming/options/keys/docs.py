@@ -12,7 +12,7 @@ from pathlib import Path
 import tagstream
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
-from tagstream.table.config import ConfigKey, Kind, Status
+from tagstream.table.config import Concern, ConfigKey, Family, Kind, Status
 
 PAGE = Path(tagstream.__file__).parent.parent / "docs" / "configuration.md"
 
@@ -24,15 +24,87 @@ Options come from a properties file (`--props FILE`), from `--hoodie-conf key=va
 wins over `--hoodie-conf`, that over the file. Names are Hudi's, those of `index.*` Flink's; `hoodie.deltastreamer.*` is
 read as `hoodie.streamer.*`. The effective options are logged at the start with passwords masked.
 
+- What is wrong is said in one message, all of it: nothing is made before everything is looked at.
 - An unknown `index.*` or `tagstream.*` key ends the job; an unknown `hoodie.*` key warns and names the nearest known one.
-- A key that is known and not supported ends the job with the reason.
-- Settings of an existing table are taken from the table; giving another value ends the job.
+- `--hoodie-conf key=` with nothing behind it takes a key out that the file has, as if it were not there.
+- Settings of an existing table are taken from the table; giving another value ends the job. A table without commits that
+  such a job has made, and nobody described by a schema, takes the job's settings instead, and says so.
+- Paths are made absolute at the start. A source folder is the same stream however it is spelled. Table, checkpoint and
+  source must not lie in one another.
+- `--dry-run` looks at all that a start looks at, with the same refusals, warnings and exit codes (0 done, 1 failed, 2 wrong
+  use), and changes nothing.
 
 A properties file has one `key=value` a line, `#` begins a comment, `include=other.properties` takes another file in. A
 backslash is an ordinary character, as it is for HoodieStreamer; only at the end of a line it continues the value on the
-next one.
+next one. One `--props` is given.
+
+## Bring your HoodieStreamer file
+
+A file of a HoodieStreamer job can be given as it is. Keys that this job does not act on are listed at the start, each with
+its file and line, in three groups:
+
+1. **Without effect.** What comes out is what the key asks for (`hoodie.datasource.write.reconcile.schema=true`), or nothing
+   here looks at it (settings of another index or source).
+2. **Not done by this job**, and the rows are the same without it: table services, registering in a catalogue, metrics
+   reporters. Something beside the job has to do it. `tagstream.unsupported` says what becomes of these keys: `warn` (the
+   default) lists them, `ignore` passes over them, `fail` ends the job.
+3. **Contradictions.** Rows or files would differ from what the key asks for. They end the start, in one message, whatever
+   `tagstream.unsupported` says: data that silently differs is worse than a job that does not start.
+
+Why `warn`: HoodieStreamer's users keep settings of services in the same file and would have to cut it in two before a first
+try, while no row depends on them. A table whose services nobody runs only grows ([services.md](services.md) says how to run
+them); the warning is at every start.
+
+To leave a file as it is that others use, take single keys out on the command line; the message says how:
+`--hoodie-conf hoodie.datasource.write.payload.class=`. Some keys' group depends on others:
 
 """
+_CHANGES = """
+## Changes of the schema
+
+The schema file is held against the table's schema at each start, before anything is written.
+
+| change in the schema file | what happens |
+|---|---|
+| a new column that may be null (`["null", T]`, default null) | it comes behind the table's columns; older rows are null |
+| a new column that may not be null, with a default or without | refused: older rows have no value |
+| a column left out that may be null | it stays, and is null in the rows of this job; the start warns |
+| a column left out that may not be null | refused |
+| another type, also a wider one (int to long) | refused; keep the type, or write to a column of another name |
+| another default | records that lack the field get it from then on; older rows keep what they have |
+
+The table's schema keeps the file's defaults (those of decimals excepted), so that a start without the file gives records
+that lack a field the same.
+
+"""
+_DEPENDS = (
+    (
+        "`hoodie.datasource.write.payload.class` = `OverwriteWithLatestAvroPayload`",
+        "there is no ordering field: the later record wins",
+        "contradiction: with one the newer event wins",
+    ),
+    (
+        "`hoodie.streamer.schemaprovider.target.schema.file`",
+        "it is the source schema's file, or says the same",
+        "contradiction: nothing transforms records",
+    ),
+    (
+        "`hoodie.streamer.schemaprovider.registry.*`",
+        "the source schema's file is given",
+        "contradiction: no registry is asked",
+    ),
+    (
+        "`hoodie.streamer.source.kafka.value.deserializer.class`",
+        "it is none of Avro, Protobuf or JSON schema",
+        "contradiction: values are JSON",
+    ),
+    (
+        "`hoodie.bucket.index.*`, `hoodie.index.bucket.*` that are not listed",
+        "the index is not BUCKET",
+        "contradiction",
+    ),
+    ("`hoodie.keygen.timebased.*`", "always: a key generator that reads them is refused itself", ""),
+)
 _KAFKA = """## Kafka consumer keys
 
 Every key that does not begin with `hoodie.`, `index.`, `tagstream.` or `spark.` is a Kafka consumer key and goes to Spark's
@@ -46,7 +118,9 @@ connector with the prefix `kafka.` (it may be written with the prefix, too): `se
 
 def page() -> str:
     """The whole page."""
-    out = [_HEAD]
+    out = [_HEAD, "| key | without effect when | else |\n|---|---|---|\n"]
+    out += [f"| {key} | {when} | {otherwise} |\n" for key, when, otherwise in _DEPENDS]
+    out.append(_CHANGES)
     sections = dict.fromkeys(k.section for k in REGISTRY.keys if k.status is Status.SUPPORTED)
     for section in sections:
         keys = [k for k in REGISTRY.keys if k.section == section and k.status is Status.SUPPORTED]
@@ -58,11 +132,25 @@ def page() -> str:
     out += [f"| `{name}` | refused: {reason} |\n" for name, reason in kafka_keys.REFUSED.items()]
     out.append("\n## Known, without effect\n\n| key | why |\n|---|---|\n")
     out += [f"| {_names(k)} | {k.reason} |\n" for k in _with(Status.IGNORED)]
-    out.append("\n## Known, not supported\n\nA value in the last column is accepted: it asks for nothing.\n\n")
-    out.append("| key | why | accepted |\n|---|---|---|\n")
-    out += [f"| {_names(k)} | {k.reason} | {_code(k.harmless)} |\n" for k in _with(Status.UNSUPPORTED)]
-    out += [f"| `{f.prefix}*` | {f.reason} | {_code(f.harmless)} |\n" for f in sorted(REGISTRY.families, key=str)]
+    out += [f"| `{f.prefix}*` | {f.reason} |\n" for f in _families(Concern.ANYWAY)]
+    out.append("\n## Not done by this job, the rows are the same\n\n")
+    out.append("A value in the last column passes without a word: it asks for nothing.\n\n")
+    out += _unsupported(Concern.BESIDE)
+    out.append("\n## Contradictions\n\nA value in the last column passes.\n\n")
+    out += _unsupported(Concern.CONTRADICTS)
     return "".join(out)
+
+
+def _unsupported(concern: Concern) -> list[str]:
+    """The table of a group."""
+    out = ["| key | why, and what to do | accepted |\n|---|---|---|\n"]
+    keys = [k for k in _with(Status.UNSUPPORTED) if k.concern is concern]
+    out += [f"| {_names(k)} | {k.reason} | {_code(k.harmless)} |\n" for k in keys]
+    return [*out, *(f"| `{f.prefix}*` | {f.reason} | {_code(f.harmless)} |\n" for f in _families(concern))]
+
+
+def _families(concern: Concern) -> list[Family]:
+    return sorted((f for f in REGISTRY.families if f.concern is concern), key=lambda f: f.prefix)
 
 
 def _with(status: Status) -> list[ConfigKey]:

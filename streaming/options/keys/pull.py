@@ -96,7 +96,7 @@ PULL_KEYS = (
         Kind.STRING,
         "Filters and ranges are read from the footers.",
         section=_SECTION,
-        status=Status.UNSUPPORTED,
+        status=Status.IGNORED,
         reason="filters and ranges are read from the footers of the base files, which every writer keeps",
         harmless=("false",),
     ),

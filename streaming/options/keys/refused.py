@@ -1,179 +1,155 @@
-"""Keys of Hudi and Flink that this version knows and does not act on: refused with a reason, or without effect.
+"""Keys of Hudi and Flink that contradict what this version does: rows or files would be others, so they are refused.
 
-A refused key passes with a value that asks for nothing (``harmless``), so that a properties file which merely spells
-out such a default can be brought along.
+A refused key passes with a value that asks for nothing (``harmless``) or for what is done anyway, so that a properties file
+which merely spells out such a value can be brought along. ``streaming/options/brought.py`` judges those whose meaning
+depends on other keys.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tagstream.table.config import ConfigKey, Family, Kind, Status
 
-_OTHER = "Known, not supported"
-_SERVICES = "this version runs no table services; run them with Hudi beside the job and remove the key here"
-_SYNC = "this version registers the table in no catalogue; run Hudi's sync tool and remove the key here"
-_NONE = "this version does not do it"
+OTHER = "Known, not supported"
+PAYLOAD_KEY = "hoodie.datasource.write.payload.class"
+TARGET_SCHEMA_KEY = "hoodie.streamer.schemaprovider.target.schema.file"
+DESERIALIZER_KEY = "hoodie.streamer.source.kafka.value.deserializer.class"
+REGISTRY_FAMILY = "hoodie.streamer.schemaprovider.registry."
+BUCKET_FAMILIES = ("hoodie.bucket.index.", "hoodie.index.bucket.")
+_BUCKETS = "buckets are laid out the simple way only (docs/indexes.md); remove it, or take another index"
+_OPERATION = "a record whose key is there is an update (upsert), not dropped; remove it"
+_MODEL = "org.apache.hudi.common.model."
 
 
 def _refused(
-    name: str, reason: str, *harmless: str, aliases: tuple[str, ...] = (), flag: str | None = None
+    name: str,
+    reason: str,
+    *harmless: str,
+    aliases: tuple[str, ...] = (),
+    flag: str | None = None,
+    anyway: Mapping[str, str] | None = None,
 ) -> ConfigKey:
     return ConfigKey(
         name,
         Kind.STRING,
         reason,
-        section=_OTHER,
+        section=OTHER,
         status=Status.UNSUPPORTED,
         reason=reason,
         harmless=harmless,
         aliases=aliases,
         flag=flag,
+        anyway=anyway or {},
     )
-
-
-def _ignored(name: str, reason: str, flag: str | None = None, kind: Kind = Kind.STRING) -> ConfigKey:
-    return ConfigKey(name, kind, reason, section=_OTHER, status=Status.IGNORED, reason=reason, flag=flag)
 
 
 REFUSED_KEYS = (
     _refused(
-        "hoodie.datasource.write.payload.class",
-        "records are merged by the ordering field (DefaultHoodieRecordPayload) and not by a class of your own",
-        "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
-        "org.apache.hudi.common.model.EventTimeAvroPayload",
+        PAYLOAD_KEY,
+        "with an ordering field the record with the greater value wins (as with DefaultHoodieRecordPayload), without one "
+        "the later record (as with OverwriteWithLatestAvroPayload); remove it, or the ordering field",
+        f"{_MODEL}DefaultHoodieRecordPayload",
+        f"{_MODEL}EventTimeAvroPayload",
         aliases=("hoodie.compaction.payload.class", "hoodie.table.payload.class"),
         flag="--payload-class",
     ),
     _refused(
         "hoodie.datasource.write.record.merger.impls",
-        "records are merged by the ordering field",
-        "org.apache.hudi.common.model.HoodieAvroRecordMerger",
+        "records are merged by the ordering field; remove it",
+        f"{_MODEL}HoodieAvroRecordMerger",
         "org.apache.hudi.HoodieSparkRecordMerger",
         "org.apache.hudi.DefaultSparkRecordMerger",
         aliases=("hoodie.write.record.merge.custom.implementation.classes",),
     ),
-    _refused("hoodie.write.record.merge.strategy.id", "records are merged by the ordering field"),
-    _refused("hoodie.populate.meta.fields", "the index and every reader of the table need the meta columns", "true"),
+    _refused("hoodie.write.record.merge.strategy.id", "records are merged by the ordering field; remove it"),
     _refused(
-        "hoodie.write.concurrency.mode", "a table has one writer (a lease in .hoodie keeps it so)", "single_writer"
+        "hoodie.populate.meta.fields",
+        "the index and every reader of the table need the meta columns; remove it",
+        "true",
     ),
-    _refused("hoodie.allow.operation.metadata.field", _NONE, "false"),
-    _refused("hoodie.table.cdc.enabled", "this version writes no change log", "false"),
-    _refused("hoodie.datasource.write.drop.partition.columns", "partition columns stay in the rows", "false"),
-    _refused("hoodie.datasource.write.reconcile.schema", _NONE, "false"),
-    _refused("hoodie.datasource.write.insert.drop.duplicates", "this version upserts only", "false"),
     _refused(
-        "hoodie.datasource.write.streaming.ignore.failed.batch",
-        "a batch that fails ends the job; nothing is skipped",
+        "hoodie.write.concurrency.mode",
+        "this job takes none of Hudi's locks (a lease in .hoodie keeps a second one out); remove it here and leave it with "
+        "the table's other writers: docs/concurrency.md",
+        "single_writer",
+    ),
+    _refused(
+        "hoodie.allow.operation.metadata.field", "the column _hoodie_operation is not written; remove it", "false"
+    ),
+    _refused("hoodie.table.cdc.enabled", "this version writes no change log; remove it", "false"),
+    _refused(
+        "hoodie.datasource.write.drop.partition.columns", "partition columns stay in the rows; remove it", "false"
+    ),
+    _refused(
+        "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
+        "a column that records lack stays in the table, and is null; remove it",
         "false",
     ),
+    _refused("hoodie.datasource.write.insert.drop.duplicates", _OPERATION, "false"),
     _refused(
         "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled",
-        "timestamps in keys are the raw number",
+        "timestamps in keys are the raw number; remove it",
         "false",
     ),
-    _refused("hoodie.write.complex.keygen.new.encoding", "use the simple key generator for one key field"),
-    _refused("hoodie.table.base.file.format", "base files are Parquet", "parquet"),
     _refused(
-        "hoodie.streamer.schemaprovider.target.schema.file",
-        "records are written with the source schema; this version transforms nothing",
+        "hoodie.write.complex.keygen.new.encoding",
+        "how a complex key of one field is written follows from the table; remove it (a new table: give one key and one "
+        "partition field, whose simple key every release writes alike)",
     ),
-    _refused("hoodie.streamer.source.kafka.checkpoint.type", "offsets are kept in the checkpoint directory", "string"),
-    _refused("hoodie.streamer.source.dfs.path.regex", _NONE, ".*"),
+    _refused("hoodie.table.base.file.format", "base files are Parquet; remove it", "parquet"),
     _refused(
-        "hoodie.metadata.record.index.enable",
-        "this version maintains no metadata table",
-        "false",
-        aliases=("hoodie.metadata.global.record.level.index.enable",),
+        TARGET_SCHEMA_KEY,
+        "records are written with the source schema, as nothing transforms them, and this file has another one; name the "
+        "same file, or remove it",
     ),
-    _refused("index.bootstrap.rocksdb.path", "the local store's folder is index.local.dir"),
-    _refused("changelog.enabled", "the index needs deletes to be deletes", "false"),
+    _refused(
+        DESERIALIZER_KEY,
+        "values are JSON and are decoded as such; a topic of another format can't be read, for JSON remove it",
+    ),
+    _refused(
+        "hoodie.streamer.source.kafka.checkpoint.type",
+        "where to begin is kept in the checkpoint as offsets; remove it",
+        "string",
+    ),
+    _refused(
+        "hoodie.streamer.source.dfs.path.regex",
+        "all files of the source folder are read; move those that are meant to a folder of their own, and remove it",
+        ".*",
+    ),
+    _refused("changelog.enabled", "the index needs deletes to be deletes; remove it", "false"),
     _refused(
         "--checkpoint",
         "the position in the source is kept in --checkpoint-dir; a job whose checkpoint is lost "
-        "takes it from the table's newest commit",
+        "takes it from the table's newest commit; remove it",
         flag="--checkpoint",
     ),
-    _refused("--filter-dupes", "this version upserts only", "false", flag="--filter-dupes"),
-    _refused("--transformer-class", "this version transforms nothing", flag="--transformer-class"),
-    _refused("--enable-sync", _SYNC, "false", flag="--enable-sync"),
-    _refused("--enable-hive-sync", _SYNC, "false", flag="--enable-hive-sync"),
-    _refused("--sync-tool-classes", _SYNC, flag="--sync-tool-classes"),
-    _refused("--max-pending-compactions", _SERVICES, flag="--max-pending-compactions"),
-    _refused("--max-pending-clustering", _SERVICES, flag="--max-pending-clustering"),
+    _refused("--filter-dupes", _OPERATION, "false", flag="--filter-dupes"),
+    _refused(
+        "--transformer-class",
+        "this version transforms nothing; let the producer do it, and remove it",
+        flag="--transformer-class",
+    ),
     _refused(
         "--initial-checkpoint-provider",
-        "the position in the source is kept in --checkpoint-dir",
+        "the position in the source is kept in --checkpoint-dir; remove it",
         flag="--initial-checkpoint-provider",
     ),
-    _refused("--run-bootstrap", "the index's bootstrap is index.bootstrap.enabled", "false", flag="--run-bootstrap"),
-    _refused("--base-file-format", "base files are Parquet", "parquet", flag="--base-file-format"),
+    _refused(
+        "--run-bootstrap",
+        "a table is made of Parquet files with Hudi; the index's own bootstrap is index.bootstrap.enabled; remove it",
+        "false",
+        flag="--run-bootstrap",
+    ),
+    _refused("--base-file-format", "base files are Parquet; remove it", "parquet", flag="--base-file-format"),
 )
 
-IGNORED_KEYS = (
-    _ignored(
-        "--disable-compaction",
-        "this version runs no compaction in any case",
-        flag="--disable-compaction",
-        kind=Kind.BOOL,
-    ),
-    _ignored("hoodie.datasource.write.streaming.disable.compaction", "this version runs no compaction in any case"),
-    _ignored("hoodie.streamer.source.kafka.value.deserializer.class", "values are read as bytes and decoded as JSON"),
-    _ignored(
-        "hoodie.upsert.shuffle.parallelism",
-        "the stateful step has spark.sql.shuffle.partitions partitions, fixed in the checkpoint",
-    ),
-    _ignored("hoodie.insert.shuffle.parallelism", "this version upserts only"),
-    _ignored("hoodie.bulkinsert.shuffle.parallelism", "this version upserts only"),
-    _ignored("hoodie.delete.shuffle.parallelism", "this version upserts only"),
-    _ignored("hoodie.combine.before.upsert", "a batch is always reduced to one record per key first"),
-    _ignored("hoodie.combine.before.insert", "a batch is always reduced to one record per key first"),
-    _ignored("hoodie.datasource.write.row.writer.enable", "rows are written by Arrow"),
-    _ignored("hoodie.parquet.page.size", "pages are 1 MiB"),
-    _ignored("hoodie.parquet.dictionary.enabled", "dictionary encoding is on"),
-    _ignored("hoodie.embed.timeline.server", "the writer reads the timeline itself"),
-    _ignored(
-        "hoodie.write.markers.type",
-        "the driver writes all markers, in the timeline server's form; every Hudi writer can roll them back",
-    ),
-    _ignored("hoodie.auto.commit", "the commit belongs to the batch"),
-    _ignored("hoodie.datasource.write.streaming.retry.count", "a batch that fails ends the job; start it again"),
-    _ignored("hoodie.datasource.write.streaming.retry.interval.ms", "a batch that fails ends the job; start it again"),
-)
-
-FAMILIES = (
-    Family("hoodie.clean.", _SERVICES),
-    Family("hoodie.cleaner.", _SERVICES),
-    Family("hoodie.keep.", _SERVICES),
-    Family("hoodie.archive.", _SERVICES),
-    Family("hoodie.compact.", _SERVICES),
-    Family("hoodie.compaction.", _SERVICES),
-    Family("hoodie.clustering.", _SERVICES),
-    Family("hoodie.log.compaction.", _SERVICES),
-    Family("hoodie.datasource.compaction.", _SERVICES),
-    Family("hoodie.datasource.clustering.", _SERVICES),
-    Family("hoodie.datasource.hive_sync.", _SYNC),
-    Family("hoodie.datasource.meta.sync.", _SYNC),
-    Family("hoodie.datasource.meta_sync.", _SYNC),
-    Family("hoodie.meta.sync.", _SYNC),
-    Family("hoodie.gcp.", _SYNC),
-    Family("hoodie.metadata.", "this version maintains no metadata table"),
-    Family("hoodie.bucket.index.", "not a setting of this index here"),
-    Family("hoodie.index.bucket.", "not a setting of this index here"),
-    Family("hoodie.index.hbase.", "not a setting of this index here"),
-    Family("hoodie.hbase.", "not a setting of this index here"),
-    Family("hoodie.bloom.index.", "not a setting of this index here"),
-    Family("hoodie.simple.index.", "not a setting of this index here"),
-    Family("hoodie.global.simple.index.", "not a setting of this index here"),
-    Family("hoodie.record.index.", "this version has the state index only"),
-    Family("hoodie.keygen.timebased.", "this version has no timestamp key generator"),
-    Family("hoodie.write.lock.", "a table has one writer (a lease in .hoodie keeps it so)"),
-    Family("hoodie.streamer.transformer.", "this version transforms nothing"),
-    Family("hoodie.streamer.jdbc.", "this version reads JSON from Kafka and from files"),
-    Family("hoodie.streamer.source.hoodieincr.", "this version reads JSON from Kafka and from files"),
+REFUSED_FAMILIES = (
+    *(Family(prefix, _BUCKETS) for prefix in BUCKET_FAMILIES),
+    Family("hoodie.streamer.transformer.", "this version transforms nothing; let the producer do it, and remove it"),
     Family(
-        "hoodie.streamer.schemaprovider.registry.",
-        "the schema comes from hoodie.streamer.schemaprovider.source.schema.file",
+        REGISTRY_FAMILY,
+        "no schema registry is asked; save the subject's schema to a file and name it with "
+        "hoodie.streamer.schemaprovider.source.schema.file",
     ),
-    Family("hoodie.metrics.", "metrics are served by --metrics-port"),
-    Family("hoodie.errortable.", "bad records are quarantined in the checkpoint directory"),
 )

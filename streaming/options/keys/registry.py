@@ -6,12 +6,14 @@ help, and ``streaming/options/options.py`` the checks.
 
 from __future__ import annotations
 
+from tagstream.streaming.options.keys.beside import BESIDE_FAMILIES, BESIDE_KEYS
 from tagstream.streaming.options.keys.decode import DECODE_KEYS
 from tagstream.streaming.options.keys.hbase import HBASE_KEYS
+from tagstream.streaming.options.keys.ignored import IGNORED_FAMILIES, IGNORED_KEYS
 from tagstream.streaming.options.keys.index import INDEX_KEYS
 from tagstream.streaming.options.keys.job import JOB_KEYS
 from tagstream.streaming.options.keys.pull import PULL_KEYS
-from tagstream.streaming.options.keys.refused import FAMILIES, IGNORED_KEYS, REFUSED_KEYS
+from tagstream.streaming.options.keys.refused import REFUSED_FAMILIES, REFUSED_KEYS
 from tagstream.streaming.options.keys.source import SOURCE_KEYS
 from tagstream.streaming.options.keys.table import TABLE_KEYS
 from tagstream.streaming.options.keys.write import WRITE_KEYS
@@ -28,7 +30,8 @@ REGISTRY = Registry(
         *HBASE_KEYS,
         *WRITE_KEYS,
         *IGNORED_KEYS,
+        *BESIDE_KEYS,
         *REFUSED_KEYS,
     ),
-    FAMILIES,
+    (*IGNORED_FAMILIES, *BESIDE_FAMILIES, *REFUSED_FAMILIES),
 )

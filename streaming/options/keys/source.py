@@ -147,5 +147,17 @@ SOURCE_KEYS = (
             "FILEBASEDSCHEMAPROVIDER": "FilebasedSchemaProvider",
             "ORG.APACHE.HUDI.UTILITIES.SCHEMA.FILEBASEDSCHEMAPROVIDER": "FilebasedSchemaProvider",
         },
+        refused_values={
+            prefix + name.upper(): "this version reads the schema from a file; save it there, name it with "
+            "hoodie.streamer.schemaprovider.source.schema.file, and remove the flag"
+            for prefix in ("", "ORG.APACHE.HUDI.UTILITIES.SCHEMA.")
+            for name in (
+                "SchemaRegistryProvider",
+                "HiveSchemaProvider",
+                "JdbcbasedSchemaProvider",
+                "ProtoClassBasedSchemaProvider",
+                "RowBasedSchemaProvider",
+            )
+        },
     ),
 )

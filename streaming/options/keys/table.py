@@ -7,7 +7,15 @@ from tagstream.table.config import ConfigKey, Kind
 _TABLE = "Table"
 _KEYGEN = "org.apache.hudi.keygen."
 
-_OP = "this version upserts only; deletes are upserts with `_hoodie_is_deleted` or Kafka tombstones"
+_OP = (
+    "records are upserted, or with INSERT_OVERWRITE take the place of partitions; deletes are upserts with "
+    "`_hoodie_is_deleted` or Kafka tombstones"
+)
+_GENERATORS = (
+    "key generators of this version are simple, complex and non-partitioned ones, and a partition is a field's value as it "
+    "is: let the producer put the day (or what else the partition is) into a field of its own, and name that with "
+    "hoodie.datasource.write.partitionpath.field"
+)
 
 TABLE_KEYS = (
     ConfigKey(
@@ -91,7 +99,9 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.datasource.write.partitionpath.field",
         Kind.LIST,
-        "Fields that make up the partition path; empty: the table has no partitions.",
+        "Fields that make up the partition path; empty: the table has no partitions. A value is taken as it is: of a "
+        "timestamp column it is the number, and each millisecond would be a partition; to partition by day, a field of the "
+        "record must hold the day.",
         default=(),
         section=_TABLE,
         aliases=("hoodie.table.partition.fields",),
@@ -129,7 +139,7 @@ TABLE_KEYS = (
         },
         refused_values=dict.fromkeys(
             ("TIMESTAMP", "TIMESTAMP_AVRO", "CUSTOM", "CUSTOM_AVRO", "GLOBAL_DELETE", "GLOBAL_DELETE_AVRO"),
-            "key generators of this version are SIMPLE, COMPLEX and NON_PARTITION",
+            _GENERATORS,
         ),
     ),
     ConfigKey(
@@ -152,7 +162,7 @@ TABLE_KEYS = (
             )
         },
         refused_values={
-            (prefix + name).upper(): "key generators of this version are Simple, Complex and Nonpartitioned"
+            (prefix + name).upper(): _GENERATORS
             for prefix in ("", _KEYGEN)
             for name in (
                 "TimestampBasedKeyGenerator",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,44 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     piped = f"{' '.join(command)} {base} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
     closed = subprocess.run(["bash", "-c", piped], cwd=ROOT, capture_output=True, text=True, check=False)
     assert closed.stderr == ""
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["stream", "--version"]])
+def test_the_version(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+    assert main(argv) == 0
+    assert capsys.readouterr().out.startswith("tagstream 0.1.0 (pyspark 4.2.0, Python 3.11.")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["help"], "tagstream rescale"),
+        (["help", "table"], "usage: tagstream table "),
+        (["help", "stream"], "usage: tagstream stream "),
+        (["stream", "--help"], "usage: tagstream stream "),
+    ],
+)
+def test_help_by_word_or_flag(capsys: pytest.CaptureFixture[str], argv: list[str], words: str) -> None:
+    assert main(argv) == 0
+    assert words in capsys.readouterr().out
+
+
+def test_a_python_without_the_dependencies_gives_one_line(tmp_path: Path) -> None:
+    for command in (["run_stream.py"], ["-m", "tagstream", "--version"]):
+        done = subprocess.run(
+            [sys.executable, "-S", *command], cwd=ROOT, capture_output=True, text=True, check=False, env={}
+        )
+        (line,) = done.stderr.splitlines()
+        assert done.returncode == 1
+        assert re.match(r"tagstream: error: .* has no module \w+; (run it with|use) .*\.venv/bin/python", line)
+
+
+def test_a_job_file_without_the_project_beside_it_says_so(tmp_path: Path) -> None:
+    copy = tmp_path / "run_stream.py"
+    copy.write_text((ROOT / "run_stream.py").read_text())
+    done = subprocess.run(
+        [sys.executable, "-S", str(copy)], cwd=tmp_path, capture_output=True, text=True, check=False, env={}
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "does not find the project; run the file where it lies" in line

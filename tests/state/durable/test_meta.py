@@ -109,3 +109,20 @@ def test_a_file_that_cannot_be_read_for_a_moment_is_not_damaged(tmp_path: Path) 
 def test_a_start_meets_its_own_file_after_a_lost_answer(tmp_path: Path) -> None:
     faults = Faults(str(tmp_path / "faults"), repeat=1, only=("write_new",))
     assert open_or_create_meta(FaultyStorage(at(tmp_path / "c"), faults), **GIVEN).key_groups == 8
+
+
+def test_choices_under_which_nothing_was_done_give_way(tmp_path: Path) -> None:
+    made = open_or_create_meta(at(tmp_path), **GIVEN)
+    again = open_or_create_meta(at(tmp_path), **GIVEN | {"key_groups": 64}, unused=True)
+    assert again == made  # they agree: a size of this machine's is no other choice
+    other = open_or_create_meta(at(tmp_path), **GIVEN | {"ordering": "bytes"}, unused=True)
+    assert other.ordering == "bytes"
+    assert read_meta(at(tmp_path)) == other
+
+
+def test_a_folder_in_another_spelling_is_the_same_stream_and_keeps_its_name(tmp_path: Path) -> None:
+    open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": "out/orders-in"})
+    found = open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": "/home/u/out/orders-in"})
+    assert found.stream_id == "out/orders-in" == read_meta(at(tmp_path)).stream_id
+    with pytest.raises(StateError, match="that of another source"):
+        open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": "/home/u/out/others"})

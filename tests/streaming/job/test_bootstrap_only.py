@@ -32,7 +32,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tests.drills.stream_job import DEADLINE_S
 from tests.streaming.recovery.test_takeover import is_oracles
-from tests.streaming.stream_case import StreamCase
+from tests.streaming.stream_case import StreamCase, now_ms
 from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
@@ -72,7 +72,7 @@ def loaded(case: StreamCase) -> list[BootstrapReport]:
 def dry_run(case: StreamCase) -> str:
     """What `--dry-run` says that a start would do."""
     out = io.StringIO()
-    assert explain_start(load_options(case.arguments("--dry-run")), out)
+    assert explain_start(load_options(case.arguments("--dry-run")), out, os.environ, now_ms())
     return next(line for line in out.getvalue().splitlines() if line.startswith("would do: "))
 
 

@@ -33,7 +33,8 @@ def test_defaults() -> None:
     assert (o.kafka_topic, o.starting_offsets, o.fail_on_data_loss) == ("orders", "earliest", True)
     assert o.kafka_options == {"kafka.bootstrap.servers": "h:9092"}
     assert (o.source_limit, o.min_sync_interval_seconds, o.continuous) == (1_000_000, 0, False)
-    assert (o.commit_on_errors, o.max_bad_records, o.metrics_port) == (False, 0, None)
+    assert (o.commit_on_errors, o.max_bad_records, o.status_port) == (False, 0, None)
+    assert (o.status_host, o.status_stuck_after, o.status_behind_after) == ("127.0.0.1", 900.0, 600.0)
     assert (o.index.type, o.index_global_enabled, o.index_bootstrap_enabled) == ("STATE", True, True)
     assert (o.index_state_ttl_days, o.index_partition_regex, o.index_key_groups) == (0.0, ".*", None)
     assert (o.parquet_max_file_size, o.parquet_small_file_limit, o.parquet_codec) == (125829120, 104857600, "zstd")
@@ -117,13 +118,14 @@ def test_unknown_hoodie_keys_warn_with_the_nearest_and_harmless_ones_pass() -> N
     o = load(*conf("hoodie.tabel.name=x", "hoodie.clean.automatic=false", "hoodie.upsert.shuffle.parallelism=200",
                    "hoodie.datasource.write.payload.class=org.apache.hudi.common.model.DefaultHoodieRecordPayload"),
              "--disable-compaction")  # fmt: skip
-    told = "\n".join(o.warnings)
+    (told,) = o.warnings
     assert (
-        "hoodie.tabel.name = x (--hoodie-conf): unknown key, it has no effect; did you mean hoodie.table.name?" in told
+        "unknown key, it has no effect:\n  hoodie.tabel.name = x (--hoodie-conf); did you mean hoodie.table.name?"
+        in told
     )
     assert "hoodie.upsert.shuffle.parallelism" in told
     assert "--disable-compaction" in told
-    assert len(o.warnings) == 3
+    assert "hoodie.clean.automatic" not in told
     assert o.shuffle_partitions is None
 
 
@@ -140,8 +142,11 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("tagstream.inserts=true"), "unknown key"),
         (conf("hoodie.index.type=RECORD_INDEX"), "hoodie.index.type = 'RECORD_INDEX' (--hoodie-conf): is known but not"),
         (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
-        (conf("hoodie.clean.automatic=true"), "known but not supported (it may be false)"),
-        (conf("hoodie.clustering.inline=true"), "runs no table services"),
+        (conf("hoodie.table.cdc.enabled=true"), "known but not supported (it may be false)"),
+        (conf("hoodie.clustering.inline=true", "tagstream.unsupported=fail"), "run them with Hudi beside the job"),
+        (["--schemaprovider-class", "SchemaRegistryProvider"], "this version reads the schema from a file"),
+        (["--props", "a.properties", "--props", "b.properties"], "--props is given 2 times (a.properties, b.properties)"),
+        (["--target-table", "a b/c"], "--target-table 'a b/c': a table's name has no slash"),
         (conf("changelog.enabled=true"), "known but not supported"),
         (conf("hoodie.populate.meta.fields=false"), "it may be true"),
         (conf("interceptor.classes=x.Y"), "refused"),
@@ -158,18 +163,23 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("hoodie.parquet.max.file.size=120MB"), "must be a whole number"),
         (conf("hoodie.streamer.source.kafka.topic=a,b"), "one topic"),
         (conf("nonsense"), "expected key=value"),
-        (["--op", "BULK_INSERT"], "upserts only"),
+        (["--op", "BULK_INSERT"], "records are upserted, or with INSERT_OVERWRITE"),
         (["--table-type", "MERGE_ON_REED"], "did you mean MERGE_ON_READ?"),
         (["--source-class", "AvroKafkaSource"], "known but not supported"),
         (["--source-limit", "0"], "must not be less than 1"),
+        (["--status-port", "70000"], "must not be greater than 65535"),
         (["--metrics-port", "70000"], "must not be greater than 65535"),
+        (["--status-port", "1", "--metrics-port", "2"], "--metrics-port is the older name of --status-port; remove it"),
         (["--checkpoint", "orders,0:5"], "known but not supported"),
-        (["--filter-dupes"], "upserts only"),
+        (["--filter-dupes"], "is an update (upsert), not dropped"),
         (["--contiuous"], "unknown argument --contiuous; did you mean --continuous?"),
         (["--source-limit"], "expected one argument"),
         (["--props", "/nowhere/x.properties"], "cannot read properties file"),
         (["--checkpoint-dir", "/data/t/.hoodie/ckp"], "lie in one another"),
         (["--checkpoint-dir", "/data"], "lie in one another"),
+        ([*FILES, "--hoodie-conf", "hoodie.streamer.source.dfs.root=/data"], "the job would read its own files as records"),
+        ([*FILES, "--hoodie-conf", "hoodie.streamer.source.dfs.root=/data/t/in"], "lie in one another"),
+        ([*FILES, "--hoodie-conf", "hoodie.streamer.source.dfs.root=file:///data/c"], "lie in one another"),
     ],
 )  # fmt: skip
 def test_what_is_refused(arguments: list[str], message: str) -> None:
@@ -192,6 +202,22 @@ def test_what_is_missing(arguments: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as e:
         load_options(arguments)
     assert message in str(e.value)
+
+
+def test_a_source_folder_is_one_stream_however_it_is_spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    spellings = ("in", "./in/", str(tmp_path / "in"), f"file://{tmp_path}/in", f"{tmp_path}/x/../in")
+    source = ["--source-class", "JsonDFSSource", "--hoodie-conf"]
+    found = {load_options([*PATHS, *source, f"hoodie.streamer.source.dfs.root={s}"]).stream_id for s in spellings}
+    assert found == {str(tmp_path / "in")}
+
+
+def test_links_do_not_hide_that_a_source_holds_the_table(tmp_path: Path) -> None:
+    (tmp_path / "in" / "table").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "in" / "table")
+    argv = ["--target-base-path", str(tmp_path / "link"), "--checkpoint-dir", str(tmp_path / "c"), *FILES[:2]]
+    with pytest.raises(ConfigError, match="lie in one another"):
+        load_options([*argv, "--hoodie-conf", f"hoodie.streamer.source.dfs.root={tmp_path / 'in'}"])
 
 
 def test_a_flag_in_a_file_is_refused_by_line(tmp_path: Path) -> None:
@@ -217,6 +243,9 @@ def test_help_shows_every_supported_flag_with_its_default(capsys: pytest.Capture
             assert key.flag in text
     assert "default: 1,000,000 events for Kafka" in text
     assert "--checkpoint " not in parser().format_help()
+    assert "default: ()" not in text
+    assert "(default: none; property hoodie.table.ordering.fields)" in text
+    assert parser("tagstream stream").format_usage().startswith("usage: tagstream stream ")
 
 
 def test_every_default_is_a_value_of_its_key() -> None:

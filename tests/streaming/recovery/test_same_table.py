@@ -19,7 +19,7 @@ from tagstream.table.storage.opening import open_storage
 from tests.admin.running import run
 from tests.admin.running import state_of as files_of
 from tests.streaming.recovery.test_takeover import is_oracles
-from tests.streaming.stream_case import StreamCase
+from tests.streaming.stream_case import StreamCase, now_ms
 from tests.support import events as ev
 
 pytestmark = pytest.mark.spark
@@ -52,7 +52,7 @@ def test_another_table_is_refused_and_nothing_is_changed(tmp_path: Path, spark: 
     with pytest.raises(CheckpointError, match=belongs):
         b.bootstrap(*wrong)
     with pytest.raises(CheckpointError, match=belongs):
-        explain_start(load_options(b.arguments(*wrong, "--dry-run")), io.StringIO())
+        explain_start(load_options(b.arguments(*wrong, "--dry-run")), io.StringIO(), os.environ, now_ms())
     run("rescale", *wrong, "--target-base-path", b.table, "--to-checkpoint-dir", tmp_path / "d", "--key-groups", 3,
         code=1)  # fmt: skip
     assert files_of(*folders) == before
@@ -71,7 +71,7 @@ def test_a_moved_table_goes_on_and_its_copy_does_not(
     ev.write_files(EVENTS[100:], case.source, 100, first=1)
     at = ("--target-base-path", str(moved))
     said = io.StringIO()
-    explain_start(load_options(case.arguments(*at, "--dry-run")), said)
+    explain_start(load_options(case.arguments(*at, "--dry-run")), said, os.environ, now_ms())
     assert "taken over: checkpoint" in said.getvalue()
     assert [r.batch_id for r in case.run(*at)] == [1, 2]
     assert f"was that of table events at {case.table}; table events at {moved} holds its commits" in caplog.text

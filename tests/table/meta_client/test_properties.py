@@ -63,3 +63,15 @@ def test_a_change_that_was_cut_off_is_finished(main_is_gone: bool, tmp_path: Pat
     assert properties.read_properties(storage)["a"] == "1"
     assert properties.update_properties(storage, {"a": "2"}, 0)["a"] == "2"
     assert not storage.exists(properties.BACKUP_FILE)
+
+
+def test_replacing_leaves_no_old_key_and_finishes_what_was_cut_off(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    properties.create_properties(storage, {**VALID, "hoodie.table.precombine.field": "ts"}, 0)
+    properties.replace_properties(storage, {**VALID, "k": "v"}, 1)
+    assert properties.read_properties(storage) == {**VALID, "k": "v"}
+    storage.write_new(properties.BACKUP_FILE, storage.read(properties.PROPERTIES_FILE))
+    storage.delete(properties.PROPERTIES_FILE)  # as a kill in the middle leaves it
+    properties.replace_properties(storage, VALID, 2)
+    assert properties.read_properties(storage) == VALID
+    assert not storage.exists(properties.BACKUP_FILE)

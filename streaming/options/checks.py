@@ -1,0 +1,147 @@
+"""What the options must be to each other. What is wrong is noted in the result, so that one message tells all of it."""
+
+from __future__ import annotations
+
+import os
+from itertools import combinations
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from tagstream.streaming.options.resolve import Problem, Resolved
+from tagstream.table.errors import ConfigError
+
+_TYPE = "hoodie.datasource.write.keygenerator.type"
+_CLASS = "hoodie.datasource.write.keygenerator.class"
+_KEYS, _PARTITIONS = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"
+_ORDERING, _MODE = "hoodie.table.ordering.fields", "hoodie.write.record.merge.mode"
+_TOPIC = "hoodie.streamer.source.kafka.topic"
+_ROOT = "hoodie.streamer.source.dfs.root"
+_TABLE_NAME = "hoodie.table.name"
+_METADATA = "hoodie.metadata.enable"
+
+
+def required(r: Resolved, name: str) -> str:
+    """The text of a key; it is a problem where there is none."""
+    value = r.opt_text(name)
+    if value is None and name not in r.wrong:
+        r.problems.append(Problem(f"{r.call(name)} is missing; give it"))
+    return value or ""
+
+
+def folder(place: str | None) -> str | None:
+    """A folder as it is known from then on: its absolute path, however it was spelled; a URL of another kind as it is."""
+    if place is None or ("://" in place and not place.startswith("file:")):
+        return place
+    return os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place)
+
+
+def check_apart(r: Resolved, base_path: str, checkpoint: str, source: str | None) -> None:
+    """Neither of table, checkpoint and source may lie in another, by links neither."""
+    named = [
+        ("--target-base-path", base_path, "a table's folder must hold nothing but the table"),
+        ("--checkpoint-dir", checkpoint, "a checkpoint inside a table looks like data to other readers"),
+        (_ROOT, source, "the job would read its own files as records"),
+    ]
+    places = [(name, given, why, _real(given)) for name, given, why in named if given and _real(given) is not None]
+    for (one, given, _, first), (other, as_given, why, second) in combinations(places, 2):
+        assert first is not None
+        assert second is not None
+        if first == second or first in second.parents or second in first.parents:
+            text = f"{other} {as_given} and {one} {given} lie in one another; {why}: give them folders of their own"
+            r.problems.append(Problem(text))
+
+
+def _real(place: str) -> PurePosixPath | None:
+    path = folder(place)
+    return None if path is None or "://" in path else PurePosixPath(os.path.realpath(path))
+
+
+def check_table_name(r: Resolved) -> None:
+    """A table's name becomes part of names in its schema and of its description: neither a slash nor what can't be seen."""
+    name = r.opt_text(_TABLE_NAME)
+    if name is not None and ("/" in name or not name.isprintable()):
+        text = f"{r.call(_TABLE_NAME)} {name!r}: a table's name has no slash and no control character; give another one"
+        r.problems.append(Problem(text, r.entries[_TABLE_NAME]))
+
+
+def check_metadata_table(r: Resolved) -> None:
+    """A metadata table that is asked for outright is not promised."""
+    if r.opt_flag(_METADATA):
+        text = (
+            f"{r.said(_METADATA)}: this version does not keep a metadata table up to date, and a stale one hides rows from "
+            "readers; set it to false (one that exists is then dropped, and Hudi builds it again when it writes)"
+        )
+        r.problems.append(Problem(text, r.entries[_METADATA]))
+
+
+def ordering_field(r: Resolved) -> str | None:
+    """The one ordering field."""
+    fields = r.texts(_ORDERING)
+    if len(fields) > 1:
+        text = f"{r.said(_ORDERING)}: this version orders by one field; name the one that decides"
+        r.problems.append(Problem(text, r.entries[_ORDERING]))
+        r.wrong.add(_ORDERING)
+    return fields[0] if fields else None
+
+
+def key_generator(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...]) -> str:
+    """The key generator that is asked for, or that follows from the fields."""
+    if not partitions:
+        derived = "NON_PARTITION"
+    else:
+        derived = "SIMPLE" if len(keys) == 1 and len(partitions) == 1 else "COMPLEX"
+    return r.attempt(lambda: _chosen(r, keys, partitions, derived), derived, _TYPE, _CLASS, _KEYS, _PARTITIONS)
+
+
+def _chosen(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...], derived: str) -> str:
+    by_type, by_class = r.opt_text(_TYPE), r.opt_text(_CLASS)
+    if by_type and by_class and by_type != by_class:
+        raise ConfigError(f"{r.said(_TYPE)} contradicts {r.said(_CLASS)}; remove one")
+    chosen = by_class or by_type or derived
+    name = _CLASS if by_class else _TYPE
+    if keys and chosen == "SIMPLE" and (len(keys) != 1 or len(partitions) != 1):
+        raise ConfigError(
+            f"{r.said(name)}: it takes one key and one partition field, but there are {len(keys)} and "
+            f"{len(partitions)}; remove the key so that {derived} is used"
+        )
+    if keys and chosen == "NON_PARTITION" and partitions:
+        raise ConfigError(f"{r.said(name)}: it makes no partitions, but {r.said(_PARTITIONS)}; remove one of the two")
+    return chosen
+
+
+def merge_mode(r: Resolved, ordering: str | None) -> str:
+    """By event time with an ordering field, else by commit time."""
+    derived = "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
+    r.attempt(lambda: _check_mode(r, ordering), None, _MODE, _ORDERING)
+    return derived
+
+
+def _check_mode(r: Resolved, ordering: str | None) -> None:
+    asked = r.opt_text(_MODE)
+    if asked == "COMMIT_TIME_ORDERING" and ordering:
+        raise ConfigError(
+            f"{r.said(_MODE)} contradicts the ordering field {ordering}: with one the newer event wins; remove the merge "
+            "mode, or the ordering field"
+        )
+    if asked == "EVENT_TIME_ORDERING" and not ordering:
+        raise ConfigError(f"{r.said(_MODE)} needs an ordering field; give {_ORDERING}")
+
+
+def check_source(r: Resolved, source_class: str) -> None:
+    """The source has what it needs."""
+    if "--source-class" in r.wrong:
+        return
+    for name in (_TOPIC, "bootstrap.servers") if source_class == "kafka" else (_ROOT,):
+        if r.opt_text(name) is None and name not in r.wrong:
+            text = f"{name} is missing; --source-class {r.text('--source-class')} needs it"
+            r.problems.append(Problem(text))
+    topic = r.opt_text(_TOPIC)
+    if source_class == "kafka" and topic is not None and "," in topic:
+        r.problems.append(Problem(f"{r.said(_TOPIC)}: one topic is read by one job", r.entries[_TOPIC]))
+
+
+def check_bootstrap_only(r: Resolved) -> None:
+    """Loading an index is no stream."""
+    for name, value in (("--continuous", True), ("index.bootstrap.enabled", False)):
+        if name not in r.wrong and r.flag(name) is value:
+            r.problems.append(Problem(f"--bootstrap-only contradicts {r.said(name)}; remove one of the two"))

@@ -1,0 +1,79 @@
+"""Keys of Hudi that ask for what this job does not do, and whose rows are the same without it: something else can do it."""
+
+from __future__ import annotations
+
+from tagstream.streaming.options.keys.refused import OTHER
+from tagstream.table.config import Concern, ConfigKey, Family, Kind, Status
+
+_SERVICES = "table services (clean, archive, compact, cluster): run them with Hudi beside the job"
+_SYNC = "registering the table in a catalogue: run Hudi's sync tool beside the job"
+_METADATA = "Hudi's metadata table: Hudi builds it when it writes; a stream drops one that it finds"
+_METRICS = "Hudi's metrics reporters: this job's metrics are served by --status-port"
+_ERROR_TABLE = (
+    "Hudi's error table: bad records go to the checkpoint's quarantine; --commit-on-errors goes on after them"
+)
+
+
+def _beside(name: str, reason: str, *harmless: str, aliases: tuple[str, ...] = (), flag: bool = False) -> ConfigKey:
+    return ConfigKey(
+        name,
+        Kind.STRING,
+        reason,
+        section=OTHER,
+        status=Status.UNSUPPORTED,
+        reason=reason,
+        harmless=harmless,
+        aliases=aliases,
+        flag=name if flag else None,
+        concern=Concern.BESIDE,
+    )
+
+
+def _family(prefix: str, reason: str) -> Family:
+    return Family(prefix, reason, concern=Concern.BESIDE)
+
+
+BESIDE_KEYS = (
+    _beside(
+        "hoodie.metadata.record.index.enable",
+        _METADATA,
+        "false",
+        aliases=("hoodie.metadata.global.record.level.index.enable",),
+    ),
+    _beside(
+        "hoodie.datasource.write.streaming.ignore.failed.batch",
+        "going on after a failed batch: a batch that fails ends the job, the next start does it again",
+        "false",
+    ),
+    _beside("--enable-sync", _SYNC, "false", flag=True),
+    _beside("--enable-hive-sync", _SYNC, "false", flag=True),
+    _beside("--sync-tool-classes", _SYNC, flag=True),
+    _beside("--max-pending-compactions", _SERVICES, flag=True),
+    _beside("--max-pending-clustering", _SERVICES, flag=True),
+)
+
+BESIDE_FAMILIES = (
+    *(
+        _family(f"hoodie.{name}.", _SERVICES)
+        for name in (
+            "clean",
+            "cleaner",
+            "keep",
+            "archive",
+            "compact",
+            "compaction",
+            "clustering",
+            "log.compaction",
+            "datasource.compaction",
+            "datasource.clustering",
+            "partition.ttl",
+        )
+    ),
+    *(
+        _family(f"hoodie.{name}.", _SYNC)
+        for name in ("datasource.hive_sync", "datasource.meta.sync", "datasource.meta_sync", "meta.sync", "gcp")
+    ),
+    _family("hoodie.metadata.", _METADATA),
+    _family("hoodie.metrics.", _METRICS),
+    _family("hoodie.errortable.", _ERROR_TABLE),
+)

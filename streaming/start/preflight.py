@@ -1,0 +1,156 @@
+"""All that can be known to be wrong before a run changes anything: the cheapest and clearest first.
+
+A start looks before Spark's seconds, and before it makes a table or a checkpoint; ``--dry-run`` looks at the same. What is
+wrong is raised as the error that ends the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tagstream.index.family.registry import STATE
+from tagstream.state.durable.building import is_unfinished
+from tagstream.state.durable.meta import META_FILE, STATE_INDEX, TABLE_INDEX, check_fixed, read_meta
+from tagstream.streaming.batch.epoch import query_id
+from tagstream.streaming.errors import CheckpointError, EnvironmentProblemError
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.recovery.same_table import check_table, is_unused
+from tagstream.streaming.source.connector import check_connector
+from tagstream.streaming.source.decode_spec import DecodeSpec
+from tagstream.streaming.source.preflight import check_source
+from tagstream.streaming.start.java import check_java
+from tagstream.streaming.start.master import check_master
+from tagstream.streaming.start.schema_match import stream_schema
+from tagstream.streaming.start.table_match import planned_table
+from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.buckets import check_bucketed
+from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.storage.opening import open_storage
+from tagstream.table.storage.storage import META_FOLDER, Storage
+from tagstream.table.storage.writable import why_not_writable
+from tagstream.table.timeline.lease import LeaseOwner, check_free
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a start would work on. ``table``: as it is or, where it is ``new``, as it would be made; nothing is there then.
+
+    ``changes``: what a table without commits would be given anew. ``taken_over``: a sentence when the checkpoint was this
+    table's under another path or name.
+    """
+
+    table: HoodieTable
+    new: bool
+    changes: str | None
+    taken_over: str | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SparkNeeds:
+    """What Spark has to be given: ``java`` while no JVM is there, Kafka's ``connector``; the ``master`` that is named."""
+
+    java: bool
+    connector: bool
+    master: str | None
+
+
+def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeeds) -> Ready:
+    """What a start of a stream or of ``--bootstrap-only`` would find; raises what would end it.
+
+    That a stream can't write the table for what it is, :func:`stream_problem` tells.
+    """
+    if needs.java:
+        check_java(env)
+    check_master(needs.master)
+    if not options.bootstrap_only:
+        check_source(options)
+        if needs.connector:
+            check_connector(env=env)
+    checkpoint = open_storage(options.checkpoint_dir)
+    _check_writable("--checkpoint-dir", checkpoint)
+    taken_over = check_table(checkpoint, options.target_base_path)
+    planned = planned_table(options)
+    table = planned.table
+    _check_writable("--target-base-path", table.storage if planned.new else table.storage.below(META_FOLDER))
+    check_free(table.storage, LeaseOwner.this_process(), now_ms)
+    if options.bootstrap_only and table.timeline().newest_completed is None:
+        return Ready(table, planned.new, planned.changes, taken_over, ())
+    avro_json, with_defaults = stream_schema(options, table)
+    decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
+    _check_checkpoint(options, checkpoint, decode)
+    return Ready(table, planned.new, planned.changes, taken_over, _schema_warnings(avro_to_arrow(avro_json)))
+
+
+def check_stream(table: HoodieTable, index: str) -> None:
+    """UnsupportedTableError when a stream with this type of index can't write the table.
+
+    A metadata table is no reason: it is dropped, but only once it is certain that the job can run.
+    """
+    table.without_metadata_table().check_writable()
+    check_bucketed(table, wanted=index == "BUCKET")
+
+
+def stream_problem(table: HoodieTable, index: str = STATE) -> str | None:
+    """Why a stream with this type of index would not write the table; None when it would."""
+    try:
+        check_stream(table, index)
+    except UnsupportedTableError as e:
+        return str(e)
+    return None
+
+
+def check_query(checkpoint: Storage) -> None:
+    """CheckpointError for the checkpoint of another program's query."""
+    if not checkpoint.exists(META_FILE) and not is_unfinished(checkpoint) and query_id(checkpoint) is not None:
+        raise CheckpointError(
+            f"{checkpoint.root} is the checkpoint of another Spark query (it has no tagstream/meta.json); "
+            "give a folder of its own with --checkpoint-dir"
+        )
+
+
+def _check_checkpoint(options: Options, checkpoint: Storage, decode: DecodeSpec) -> None:
+    """What the options may not change of a checkpoint that is in use."""
+    ordering = decode.ordering_kind  # also says what can't be an ordering field
+    check_query(checkpoint)
+    if not checkpoint.exists(META_FILE) or is_unused(checkpoint):
+        return
+    found = read_meta(checkpoint)
+    check_fixed(
+        checkpoint.where(META_FILE),
+        found,
+        shuffle_partitions=options.shuffle_partitions or found.shuffle_partitions,
+        key_groups=options.index_key_groups or found.key_groups,
+        stream_id=options.stream_id,
+        ordering=ordering,
+        global_index=options.index_global_enabled,
+        index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
+        explicit=options.explicit,
+    )
+
+
+def _check_writable(flag: str, storage: Storage) -> None:
+    problem = why_not_writable(storage)
+    if problem is not None:
+        text = f"{flag} {storage.root} can't be written: {problem}; give another folder, or change that"
+        raise EnvironmentProblemError(text)
+
+
+def _schema_warnings(schema: pa.Schema) -> tuple[str, ...]:
+    local = [field.name for field in schema if _has_local_time(field.type)]
+    if not local:
+        return ()
+    return (
+        f"columns of a local-timestamp type ({', '.join(local)}): hudi-rs 0.5.0 can't read a table that has one "
+        "(docs/compatibility.md); where it has to, give them the type timestamp-micros",
+    )
+
+
+def _has_local_time(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    return any(_has_local_time(kind.field(n).type) for n in range(kind.num_fields))

@@ -1,0 +1,171 @@
+"""The job's table: opened and held against the options, or made from them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.start.schema_match import check_fields, check_ordering, read_schema_file
+from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_properties
+from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
+from tagstream.table.storage.opening import open_storage
+from tagstream.table.storage.storage import META_FOLDER
+from tagstream.table.timeline import lease as leases
+from tagstream.table.timeline.lease import LeaseOwner
+
+LOG = logging.getLogger("tagstream")
+LEASE_MS = 60_000
+
+GENERATOR_CLASSES = {
+    "SIMPLE": "SimpleKeyGenerator",
+    "COMPLEX": "ComplexKeyGenerator",
+    "NON_PARTITION": "NonpartitionedKeyGenerator",
+}
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """The job's table as it is, or as it would be: ``new`` where there is none yet.
+
+    ``changes`` says which properties of a table without commits the job would replace; ``table`` has them already.
+    """
+
+    table: HoodieTable
+    new: bool = False
+    changes: str | None = None
+
+
+def planned_table(options: Options) -> PlannedTable:
+    """What a start would work on, and nothing is made; ConfigError or TableError say what is wrong."""
+    storage = open_storage(options.target_base_path)
+    try:
+        table = HoodieTable.open(storage)
+    except TableNotFoundError:
+        if options.bootstrap_only:
+            raise
+        if storage.names(""):
+            raise TableNotFoundError(
+                f"{storage.root} holds files but no Hudi table (.hoodie/hoodie.properties is missing); "
+                "give the folder of a table, or an empty or new one"
+            ) from None
+        return PlannedTable(HoodieTable(storage, new_config(options)), new=True)
+    if not options.bootstrap_only and _may_be_made_anew(options, table):
+        config = new_config(options)
+        changes = _changes(table.config, config)
+        if changes:
+            return PlannedTable(HoodieTable(storage, config), changes=changes)
+    check_options(options, table.config)
+    return PlannedTable(table)
+
+
+def open_or_create(options: Options, now_ms: int) -> HoodieTable:
+    """The table at ``--target-base-path``; a new one where there is none. ConfigError or TableError say what is wrong.
+
+    A table without commits is given the job's properties, with the writer lease held: nobody has written by the old ones.
+    """
+    planned = planned_table(options)
+    if planned.new:
+        return HoodieTable.create(planned.table.storage, planned.table.config, now_ms)
+    if planned.changes is None:
+        return planned.table
+    storage = planned.table.storage
+    lease = leases.acquire(storage, LeaseOwner.this_process("new properties"), now_ms, LEASE_MS)
+    try:
+        planned = planned_table(options)
+        if planned.changes is not None:
+            replace_properties(storage, planned.table.config.to_properties(), now_ms)
+            LOG.warning("table %s has no commit yet and takes the job's properties: %s", storage.root, planned.changes)
+    finally:
+        leases.release(storage, lease)
+    return HoodieTable.open(storage)
+
+
+def _may_be_made_anew(options: Options, table: HoodieTable) -> bool:
+    """Whether a table holds nothing, was made by a job like this one, and the options have all that a new one needs.
+
+    One that was made with a schema (by Hudi's SQL) was described on purpose: the job has to fit it.
+    """
+    config = table.config
+    described = config.create_schema is not None or config.version != TableConfig("t").version
+    if described or not (options.target_table and options.record_key_fields and options.schema_file):
+        return False
+    storage = table.storage
+    return (
+        table.timeline().newest is None
+        and not config.metadata_partitions
+        and not storage.names(f"{META_FOLDER}/archived")
+        and set(storage.names("")) <= {META_FOLDER}
+    )
+
+
+def _changes(have: TableConfig, wanted: TableConfig) -> str:
+    """The properties that differ, in words; empty when they are the same."""
+    before, after = ({k: v for k, v in config.to_properties().items() if v} for config in (have, wanted))
+    before |= {name: have.raw[name] for name in after if name in have.raw}
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and name != CHECKSUM_KEY)
+    return ", ".join(f"{name}={after.get(name, '(none)')} (was {before.get(name, 'none')})" for name in names)
+
+
+def new_config(options: Options) -> TableConfig:
+    """The properties of the table that is to be made; ConfigError when the options do not say enough."""
+    missing = [
+        name
+        for name, value in (
+            ("--target-table (hoodie.table.name)", options.target_table),
+            ("hoodie.datasource.write.recordkey.field", options.record_key_fields),
+            ("hoodie.streamer.schemaprovider.source.schema.file", options.schema_file),
+        )
+        if not value
+    ]
+    if missing:
+        raise ConfigError(f"there is no table at {options.target_base_path} yet; to make it give {', '.join(missing)}")
+    assert options.target_table is not None
+    config = TableConfig(
+        name=options.target_table,
+        database=options.database or "",
+        table_type=options.table_type,
+        record_key_fields=options.record_key_fields,
+        partition_fields=options.partition_fields,
+        ordering_fields=(options.ordering_field,) if options.ordering_field else (),
+        key_generator=KEYGEN_PACKAGE + GENERATOR_CLASSES[options.key_generator],
+        hive_style=options.hive_style,
+        url_encode=options.url_encode,
+        merge_mode=MergeMode.EVENT_TIME if options.ordering_field else MergeMode.COMMIT_TIME,
+    )
+    schema = read_schema_file(options)[0]  # a table is only made when its schema can be used
+    check_fields(schema, config, options)
+    check_ordering(schema, config)
+    return config
+
+
+def check_options(options: Options, config: TableConfig) -> None:
+    """Every setting the user gave must be the table's own."""
+    given = (
+        ("hoodie.table.name", options.target_table, config.name),
+        ("hoodie.datasource.write.table.type", options.table_type, config.table_type),
+        ("hoodie.datasource.write.recordkey.field", options.record_key_fields, config.record_key_fields),
+        ("hoodie.datasource.write.partitionpath.field", options.partition_fields, config.partition_fields),
+        ("hoodie.table.ordering.fields", options.ordering_field, config.ordering_field),
+        ("hoodie.datasource.write.hive_style_partitioning", options.hive_style, config.hive_style),
+        ("hoodie.datasource.write.partitionpath.urlencode", options.url_encode, config.url_encode),
+    )
+    for key, asked, have in given:
+        if options.is_set(key) and asked != have:
+            raise TableConfigMismatchError(
+                f"table {options.target_base_path} has {key}={_show(have)}, but the job says {_show(asked)} "
+                f"({options.origin(key)}); remove the option, or give another --target-base-path"
+            )
+    generator = KEYGEN_PACKAGE + GENERATOR_CLASSES[options.key_generator]
+    chosen = any(options.is_set(f"hoodie.datasource.write.keygenerator.{x}") for x in ("type", "class"))
+    if chosen and config.key_generator and config.key_generator != generator:
+        raise TableConfigMismatchError(
+            f"table {options.target_base_path} uses key generator {config.key_generator}, the job says {generator}; "
+            "with another one every key would be new: remove the option"
+        )
+
+
+def _show(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

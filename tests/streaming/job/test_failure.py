@@ -1,0 +1,75 @@
+"""The last line of a job that failed: what failed, where, and what to do; a batch is named only where there was one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkRuntimeError
+
+from tagstream.streaming.job.failure import explain, note_batch
+from tagstream.streaming.options.cli import load_options
+from tagstream.streaming.options.options import Options
+from tagstream.table.storage.posix import PosixStorage
+
+
+@pytest.fixture
+def options() -> Options:
+    argv = ["--target-base-path", "/data/t", "--checkpoint-dir", "/data/c", "--source-class", "JsonDFSSource"]
+    return load_options([*argv, "--hoodie-conf", "hoodie.streamer.source.dfs.root=/in"])
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, "/data/t/.hoodie: Permission denied; user"),
+        (errno.ENOTDIR, "Not a directory; a part of that path is a file"),
+        (errno.EROFS, "Read-only file system; give a folder"),
+        (errno.ENOENT, "No such file or directory; it is gone"),
+    ],
+)
+def test_files(options: Options, number: int, words: str) -> None:
+
+    told = explain(OSError(number, os.strerror(number), "/data/t/.hoodie"), options)
+    assert words in told.line
+    assert "Spark" not in told.line
+    assert "batch" not in told.line
+    assert told.detail == ""
+
+
+def test_a_full_disk_is_named_as_before(options: Options) -> None:
+    assert "a disk is full" in explain(OSError(errno.ENOSPC, "No space left on device"), options).line
+
+
+def test_a_program_that_hosts_lack_is_named(options: Options) -> None:
+    text = (
+        'Job aborted.\nCaused by: java.io.IOException: Cannot run program ".venv/bin/python": error=2, No such file\n'
+        "Caused by: java.io.IOException: error=2, No such file or directory\n"
+    )
+    assert (
+        "can't run the program .venv/bin/python on one of its hosts" in explain(PySparkRuntimeError(text), options).line
+    )
+
+
+def test_what_nobody_knows_is_shown_whole_and_its_cause_last(options: Options, tmp_path: Path) -> None:
+    text = "Query failed\nCaused by: a.b.CError: deep reason, password=hunter2\n\tat x.y"
+    error = PySparkRuntimeError(text)
+    told = explain(error, options)
+    assert told.line.startswith("Spark failed: a.b.CError: deep reason")
+    assert told.line.endswith("(the full text is above)")
+    assert "at x.y" in told.detail
+    assert "hunter2" not in told.detail
+
+    root = PosixStorage(str(tmp_path))
+    note_batch(error, root)
+    assert "batch" not in explain(error, options).line
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").touch()
+    note_batch(error, root)
+    assert explain(error, options).line.endswith("; batch 3 did not come to its end, and the next start does it again)")
+
+
+def test_an_error_of_our_own_code_is_not_called_sparks(options: Options) -> None:
+    assert explain(KeyError("x"), options).line.startswith("KeyError: ")
