@@ -51,7 +51,7 @@ bench: install  ## this writer beside real Hudi on Spark and Flink: about an hou
 	@$(PY) -m bench.compare --limits $(ARGS)
 
 drills: install  ## the long failure drills
-	$(PY) -m pytest -m drill tests/drills --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
+	$(PY) -m pytest -m drill tests/drills tests/behaviours --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
 
 interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
 	@$(PY) -m bench.peers.home

@@ -34,7 +34,18 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def python(dist: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter with the wheel installed."""
     found = bare_python(tmp_path_factory.mktemp("venv") / "installed")
-    pip = [sys.executable, "-m", "pip", "--python", str(found), "install", "--quiet", "--no-deps", "--no-index"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(found),
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--ignore-installed",
+    ]
     subprocess.run([*pip, str(dist[0])], check=True)
     return found
 

@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/options": "table/* index/* streaming streaming/options/keys",
     "streaming/source/decode": "table/* state/* streaming",
     "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode",
+    "streaming/page": "",
     "streaming/progress": "table/* bootstrap streaming streaming/options",
     "streaming/tag": "table/* state/* streaming streaming/source streaming/source/decode",
     "streaming/write": "table/* state/* index streaming streaming/source streaming/source/decode streaming/tag",
@@ -57,12 +58,15 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/recovery",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
     "streaming/source/decode streaming/batch streaming/recovery",
+    "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
+    "streaming/source streaming/batch",
     "streaming/job": "table/* state/* index/* bootstrap streaming/*",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",
     "admin/index": "table/* state/* bootstrap streaming/* admin",
     "admin/table": "table/* streaming/* admin",
-    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/table",
+    "admin/page": "table/* bootstrap streaming/* admin admin/index",
+    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/page admin/table",
 }
 FILES_A_ROOM = 15
 LINES_A_FILE = 250

@@ -27,7 +27,8 @@ def test_a_cluster_runs_what_make_dist_made(clone: Path) -> None:
     port, master_page, worker_page = map(str, free_ports(3))
     start = start.replace("--port 7077", f"--port 7077 --webui-port {master_page}")
     start = start.replace("--cores 2", f"--cores 2 --webui-port {worker_page} --work-dir {clone}/work")
-    both = f"trap 'kill %1 %2' EXIT\nexport SPARK_DAEMON_MEMORY=256m\n{start}\n{submit}".replace("7077", port)
+    start = start.replace(" &\n", ' & pids="$pids $!"\n')
+    both = f"pids=\ntrap 'kill $pids' EXIT\nexport SPARK_DAEMON_MEMORY=256m\n{start}\n{submit}".replace("7077", port)
     said = run(both, clone, "cluster")
     assert "end of run: batches 1, records 6" in said
     read = run(blocks()[2], clone, "read")
@@ -39,7 +40,7 @@ def arguments(name: str) -> list[str]:
     """What the example gives to the job."""
     text = (ROOT / "conf" / "run" / name).read_text("utf-8")
     if name.endswith(".service"):
-        (line,) = re.findall(r"^ExecStart=(.*(?:\\\n.*)*)$", text, flags=re.M)
+        (line,) = re.findall(r"^ExecStart=((?:.*\\\n)*.*)$", text, flags=re.M)
         assert line.replace("\\\n", " ").split() and line in (ROOT / PAGE).read_text("utf-8")
         return shlex.split(line.replace("\\\n", " ").replace("%i", "orders"))[2:]
     return re.findall(r"^ +- (--\S+)$", text, flags=re.M)

@@ -46,6 +46,7 @@ LOCAL: dict[str, tuple[str, str]] = {
     "admin/advise/advise.py": ("Path.read_text", "the schema file"),
     "admin/advise/sample.py": ("Path.is_dir Path.is_file Path.stat os.walk", "the source's files"),
     "admin/command/main.py": ("os.open", "/dev/null"),
+    "admin/page/table_page.py": ("open os.replace os.unlink", "the page that is written"),
     "admin/index/exchange.py": (
         "ParquetFile ParquetWriter os.link os.path.exists os.path.getsize os.path.lexists os.unlink",
         "the file that is exported or imported",

@@ -12,7 +12,7 @@ OVERVIEW = """\
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
   tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: which one
-  tagstream table  ...    timeline, commits, files, rows, validate: a Hudi table
+  tagstream table  ...    timeline, commits, files, rows, validate, page: a Hudi table
   tagstream rescale ...   a new checkpoint with another number of key groups
   `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""
 
@@ -111,6 +111,14 @@ def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
     _table(validate)
     validate.add_argument(
         "--global-keys", action="store_true", help="a record key may be in one partition only (index.global.enabled)"
+    )
+    page = _leaf(commands, "page", "write a page about the table: timeline, files, and its index; one HTML file")
+    _table(page)
+    page.add_argument("--out", metavar="FILE", required=True, help="HTML file to write; one that is there is replaced")
+    page.add_argument(
+        "--checkpoint-dir",
+        metavar="PATH",
+        help="checkpoint of a stream whose index is held against the table; exit code 1 when they differ",
     )
 
 

@@ -94,6 +94,10 @@ def open_output(stdout: TextIO, *, json: bool) -> Output:
 def _run(arguments: argparse.Namespace, out: Output) -> int:
     # Imported by group: looking at a table needs neither RocksDB nor the stream's modules.
     if arguments.group == "table":
+        if arguments.command == "page":
+            from tagstream.admin.page.table_page import run_page
+
+            return run_page(arguments, out, _now_ms)
         from tagstream.admin.table.table_commands import run_table
 
         return run_table(arguments, out)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tagstream.admin.errors import AdminError
 from tagstream.admin.output import Fact
-from tagstream.state.durable.delta import apply_deltas
-from tagstream.state.durable.generation import GenerationMarker, read_marker, read_start
+from tagstream.state.durable.generation import GenerationMarker, read_marker
 from tagstream.state.durable.heads import IndexHeads, read_heads
 from tagstream.state.durable.meta import META_FILE, TABLE_INDEX, CheckpointMeta, read_meta
-from tagstream.state.durable.snapshot import snapshot_files
-from tagstream.state.durable.view import open_view
+from tagstream.state.durable.view import counts_at, open_view, sizes_at
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
-from tagstream.state.pointer import Pointer
-from tagstream.state.store.rocks_store import META_KEY, RocksStore
+from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.scratch import remove, scratch_folder
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.table.storage.opening import open_storage
@@ -79,32 +75,12 @@ class Index:
 
     def counts(self, label: int) -> StoreMeta:
         """A key group's counters, read from its newest delta alone where that is enough."""
-        pointer = self.heads.pointers[label]
-        if pointer.epoch == self.heads.epoch:
-            if pointer.deltas:
-                return self._counts_of_delta(label, pointer)
-            start = read_start(self.layout, self.heads.generation, label) if self.heads.generation else None
-            if start is not None and start.snapshot == pointer.snapshot:
-                return StoreMeta(pointer.chain, 0, start.live, start.tombstones)
-            if pointer.snapshot is None:
-                return StoreMeta()
-        with self.group(label) as store:
-            return StoreMeta.from_bytes(store.get([META_KEY])[0], label)
-
-    def _counts_of_delta(self, label: int, pointer: Pointer) -> StoreMeta:
-        folder = self.layout.group_dir(label)
-        try:
-            with RocksStore(os.path.join(folder, "newest")) as store:
-                apply_deltas(store, self.layout, label, pointer.deltas[-1:])
-                return StoreMeta.from_bytes(store.get([META_KEY])[0], label)
-        finally:
-            remove(folder)
+        heads = self.heads
+        return counts_at(self.layout, label, heads.pointers[label], heads.generation, heads.epoch)
 
     def sizes(self, label: int) -> tuple[int, int]:
         """Bytes of a key group's snapshot and of the deltas after it."""
-        pointer = self.heads.pointers[label]
-        files = snapshot_files(self.layout, label, pointer.snapshot) if pointer.snapshot is not None else []
-        return sum(f.size for f in files), sum(d.size for d in pointer.deltas)
+        return sizes_at(self.layout, label, self.heads.pointers[label])
 
 
 def existing_checkpoint(url: str) -> Storage:

@@ -46,15 +46,14 @@ class JobContext:
     """``clock_ms`` gives epoch milliseconds; ``run`` counts the starts of this checkpoint and never repeats, ``run_owner``
     tells this one from every other, also from one of a checkpoint that was here before. ``root``: of its query.
 
-    ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups
-    since. ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
-    commits of this query that Spark may run again. ``instant``: the write that this process
-    began last. ``index``: the pull-type index that tags in the sink, None for the state index. ``starting_offsets``:
-    Spark's, for a new query. ``loading`` is told how far the loading of the index is. ``profile``: the one pinned
-    last. ``timeline``: the look at the table's that the batch is decided on. ``rollbacks_seen``: completed rollbacks that
-    were held against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or
-    committed last. ``partition_depth``: of the table's partitions, None where it need not be looked
-    at or no commit tells it.
+    ``generation`` of the index: 0 began empty, others were loaded from the table; ``index_epoch``: catch-ups since.
+    ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
+    commits of this query that Spark may run again. ``instant``: the write that this process began last. ``index``: the
+    pull-type index that tags in the sink, None for the state index. ``starting_offsets``: Spark's, for a new query.
+    ``loading`` is told how far the loading of the index is, ``step`` what the batch is at. ``profile``: the one pinned
+    last. ``timeline``: the look that the batch is decided on. ``rollbacks_seen``: completed rollbacks that were held
+    against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or committed
+    last. ``partition_depth``: of the table's partitions, None where none need be known or no commit tells it.
     """
 
     options: Options
@@ -83,6 +82,7 @@ class JobContext:
     batches: Mapping[int, tuple[str, CommitRecord]] = field(default_factory=dict)
     starting_offsets: str | None = None
     loading: Callable[[BootstrapProgress], None] = field(default_factory=LoadLog)
+    step: Callable[[str, int | None], None] = lambda _step, _batch_id: None
     index: HoodieIndex | None = None
     last_records: int = 0
     last_file_groups: int = 0

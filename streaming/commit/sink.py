@@ -112,6 +112,7 @@ class BatchSink:
         if job.stop.requested:
             raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
         started = time.monotonic()
+        job.step("checking the timeline", batch_id)
         epoch = read_epoch(job.root.files, batch_id, files=job.decode.files)
         found = self._guard.before_batch(epoch)
         if found is not None:
@@ -135,6 +136,7 @@ class BatchSink:
             index_keys=total["live_keys"],
             index_tombstones=total["tombstones"],
             index_bytes=total["bytes"],
+            groups=dict(self._groups),
         )
         job.last_records, job.last_file_groups = report.records, report.files
         self._on_report(report)
@@ -143,6 +145,7 @@ class BatchSink:
     def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:
         job, crash, batch = self._job, self._job.crash, epoch.batch_id
         clock = [started, time.monotonic()]
+        job.step("beginning the instant", batch)
         job.instant = instant = self._guard.next_instant()
         job.pin_profile(epoch, instant)
         crash.reach("profile_pinned", batch)
@@ -155,8 +158,10 @@ class BatchSink:
         crash.reach("inflight", batch)
         job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
         clock.append(time.monotonic())
+        job.step("reading, tagging and writing", batch)
         outcome = self._run(rows, epoch, instant, replay=False)
         clock.append(time.monotonic())
+        job.step("committing", batch)
         crash.reach("files_written", batch)
         self._check_bad_records(outcome, epoch, instant)
         settle_depth(job, outcome.statuses, self._guard.roll_back)
@@ -212,6 +217,7 @@ class BatchSink:
         Without a stateful operator there is nothing to give: the batch is passed over.
         """
         instant, record = found
+        self._job.step("replaying: the table has it already", epoch.batch_id)
         if self._job.index is not None:
             return Outcome(), replace(self._report(epoch, Outcome(), instant, {}), replayed=True)
         self._job.pin_replay(epoch, instant, record.manifest)
@@ -287,6 +293,7 @@ class BatchSink:
             moves=n["moves"],
             late=n["late"],
             superseded=n["superseded"],
+            unknown_deletes=n["unknown_deletes"],
             quarantined=n["quarantined"],
             files=len(outcome.statuses),
             bytes=sum(s.stat.total_write_bytes for s in outcome.statuses),

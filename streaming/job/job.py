@@ -23,14 +23,13 @@ from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
-from tagstream.streaming.job.failure import note_batch
+from tagstream.streaming.job.failure import explain, note_batch, own_errors
 from tagstream.streaming.job.query import run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, restart_after
 from tagstream.streaming.job.runs import claim_run
 from tagstream.streaming.job.session import fix_state_settings, spark_conf, spark_needs, start_session
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.progress.metrics import Metrics
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
@@ -44,7 +43,9 @@ from tagstream.streaming.source.topic import topic_offsets
 from tagstream.streaming.start.preflight import check_query, check_stream, look
 from tagstream.streaming.start.schema_match import columns_left_null, stream_schema
 from tagstream.streaming.start.table_match import open_or_create
+from tagstream.streaming.status.watch import Watch
 from tagstream.streaming.write.small_files import SmallFiles
+from tagstream.table.errors import LeaseLostError
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
@@ -58,7 +59,7 @@ DAY_MS = 86_400_000
 
 def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
     """Stream until the source is taken (or a signal, with ``--continuous``); raises what made the job fail."""
-    with Progress.open(options) as progress:
+    with Progress.open(options) as progress, Watch(options, clock_ms) as watch:
         for warning in options.warnings:
             LOG.warning(warning)
         LOG.info("options:\n  %s", "\n  ".join(options.describe()))
@@ -67,7 +68,10 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         check_stream(ready.table, options.index.type)
         for warning in ready.warnings:
             LOG.warning(warning)
+        if not ready.new:
+            watch.table_opened(ready.table)
         jars = [str(jar) for jar in connector_jars(env=env)] if needs.connector else []
+        watch.status.step("starting Spark")
         spark = start_session(f"tagstream {ready.table.config.name}", jars=jars, conf=spark_conf(options), env=env)
         stop = StopFlag()
         stop.install()
@@ -75,8 +79,10 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
             if options.kafka_topic is not None and options.source_class == "kafka":
                 topic_offsets(spark, options.kafka_topic, options.kafka_options)  # it is there, and may be read
             table = open_table(options, clock_ms())  # nothing was made before
+            if ready.new:
+                watch.table_opened(table)
             crash = CrashPlan.from_env(env, os.getpgrp())
-            stream(spark, options, table, progress, stop, crash, clock_ms)
+            stream(spark, options, table, progress, stop, crash, clock_ms, watch)
         finally:
             spark.stop()
 
@@ -97,15 +103,17 @@ def stream(
     stop: StopFlag,
     crash: CrashPlan,
     clock_ms: Callable[[], int],
+    watch: Watch,
 ) -> JobContext:
     """Run the stream on an existing session, as the one writer of the table; returns the context it ran with."""
     lease = LeaseKeeper(table.storage, clock_ms)
-    metrics = Metrics(options.metrics_port, options.metrics_host) if options.metrics_port is not None else None
-    monitor = Monitor(progress, metrics)
+    monitor = Monitor(progress, watch)
     try:
+        watch.status.step("taking the table's writer lease")
         lease.acquire(f"stream {options.stream_id}")
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
-        job.loading = progress.loading
+        watch.attach(job)
+        job.loading = monitor.loading
         fix_state_settings(spark, job.meta.shuffle_partitions)
         choose_checkpoint_files(spark, job.checkpoint.root)
         _clear_leftovers(job)
@@ -115,6 +123,7 @@ def stream(
             if restart is not None:
                 _leave_to_others(job, restart)
             doubt = restart.why if restart is not None and restart.doubt else None
+            watch.status.step("comparing index and table")
             cover_table(job, spark, rebuild=rebuild, doubt=doubt)
             if job.table.config.metadata_partitions:
                 job.table = _drop_metadata_table(job.table, clock_ms())
@@ -124,6 +133,7 @@ def stream(
             find_depth(job)
             start_index(job, spark)
             sink = BatchSink(job, monitor.on_report)
+            watch.ready(spark)
             query = start_query(spark, job, sink)
             try:
                 run_to_end(query, job, sink, monitor)
@@ -135,6 +145,7 @@ def stream(
                     raise
                 lease.check()  # a driver that stood still leaves it all to its successor
                 LOG.warning("%s. The query starts again", restart.why)
+                watch.status.restarted(restart.error, restart.why)
                 job.lease.beat(None)
             finally:
                 query.stop()
@@ -144,10 +155,13 @@ def stream(
     except StopRequested as e:
         LOG.info("%s", e)
         return job
+    except Exception as e:
+        name = next((kind for kind, _ in reversed(own_errors(e))), type(e).__name__)
+        watch.failed(name, explain(e, options).line, may_write=not isinstance(e, LeaseLostError))
+        raise
     finally:
+        watch.ended()
         lease.release()
-        if metrics is not None:
-            metrics.close()
 
 
 def _clear_leftovers(job: JobContext) -> None:

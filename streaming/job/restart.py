@@ -26,6 +26,7 @@ _MENDED = (
 class Restart:
     """``rebuild``: the index is to be loaded anew; ``doubt``: only if it lacks no commit of the table.
 
+    ``error``: class of what ended the query.
     ``count``: restarts in a row without a batch in between. ``clustering``: the instant of one to be waited for.
     """
 
@@ -34,6 +35,7 @@ class Restart:
     count: int
     doubt: bool = False
     clustering: str | None = None
+    error: str = ""
 
     @property
     def pause_s(self) -> float:
@@ -59,4 +61,4 @@ def restart_after(error: Exception, sink: BatchSink, before: Restart | None) -> 
         return None
     count = 1 if before is None else before.count + 1
     clustering = sink.failure.instant if isinstance(sink.failure, PendingClusteringError) else None
-    return Restart(texts[name] or str(error), rebuild, count, doubt, clustering)
+    return Restart(texts[name] or str(error), rebuild, count, doubt, clustering, name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from tagstream.index.family.registry import FACTS, STATE, IndexOptions
 from tagstream.streaming.options.brought import refuse_or_tell
@@ -25,6 +25,9 @@ from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.table.config import Entry, Value
+from tagstream.table.errors import ConfigError
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,10 @@ class Options:
     kafka_batch_bytes: int
     commit_on_errors: bool
     max_bad_records: int
-    metrics_port: int | None
-    metrics_host: str
+    status_port: int | None
+    status_host: str
+    status_stuck_after: float
+    status_behind_after: float
     spark_master: str | None
     spark_conf: Mapping[str, str]
     shuffle_partitions: int | None
@@ -150,6 +155,8 @@ def build_options(entries: Sequence[Entry]) -> Options:
         check_metadata_table(r)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
+    port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
+    host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
     told = refuse_or_tell(r)
     assert index is not None  # else that was a problem
     return Options(
@@ -176,8 +183,10 @@ def build_options(entries: Sequence[Entry]) -> Options:
         kafka_batch_bytes=r.number("tagstream.kafka.max.batch.bytes"),
         commit_on_errors=r.flag("--commit-on-errors"),
         max_bad_records=r.number("--max-bad-records"),
-        metrics_port=r.opt_number("--metrics-port"),
-        metrics_host=r.text("--metrics-host"),
+        status_port=port,
+        status_host=host or "127.0.0.1",
+        status_stuck_after=r.real("tagstream.status.stuck.after.seconds"),
+        status_behind_after=r.real("tagstream.status.behind.after.seconds"),
         spark_master=r.opt_text("--spark-master"),
         spark_conf={name: entry.value for name, entry in r.spark_conf.items()},
         shuffle_partitions=r.opt_number("spark.sql.shuffle.partitions"),
@@ -217,6 +226,15 @@ def build_options(entries: Sequence[Entry]) -> Options:
         warnings=(*([told] if told else []), *r.warnings, *index_warnings(r)),
         described=_described(r),
     )
+
+
+def _either(r: Resolved, name: str, older: str, read: Callable[[str], _T]) -> _T:
+    """The value of a key that has an older name; both are fine when they say the same."""
+    if older not in r.values:
+        return read(name)
+    if name in r.values and r.values[name] != r.values[older]:
+        raise ConfigError(f"{r.said(name)} and {r.said(older)}: {older} is the older name of {name}; remove it")
+    return read(older)
 
 
 def _source_limit(r: Resolved, source_class: str) -> int:

@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tagstream.streaming.progress.metrics import Metrics
+from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.progress.report import BatchReport
 
 
-class Monitor:
-    """``progress`` is the terminal or the log; ``metrics`` is None when no port was asked for."""
+class Watcher(Protocol):
+    """Who else is told (``streaming.status``)."""
 
-    def __init__(self, progress: Progress, metrics: Metrics | None) -> None:
+    def batch(self, report: BatchReport) -> None:
+        """A batch is done."""
+
+    def lag(self, records: int | None) -> None:
+        """Records the source holds that no batch has taken; None: unknown."""
+
+    def loading(self, at: BootstrapProgress) -> None:
+        """How far the loading of the index is."""
+
+
+class Monitor:
+    """``progress`` is the terminal or the log, ``watcher`` the status page and the metrics."""
+
+    def __init__(self, progress: Progress, watcher: Watcher) -> None:
         self._progress = progress
-        self._metrics = metrics
+        self._watcher = watcher
         self._lag: int | None = None
+        self._seen: Any = None
 
     def on_report(self, report: BatchReport) -> None:
         """A batch is done (called in the sink's thread)."""
         shown = replace(report, lag=self._lag)
         self._progress.batch(shown)
-        if self._metrics is not None:
-            self._metrics.batch(shown)
+        self._watcher.batch(shown)
+
+    def loading(self, at: BootstrapProgress) -> None:
+        """How far the loading of the index is."""
+        self._progress.loading(at)
+        self._watcher.loading(at)
 
     def tick(self, query: StreamingQuery) -> None:
         """Look at Spark's newest progress for the lag (records the source has and no batch has taken)."""
         progress = query.lastProgress
-        if progress is None:
+        if progress is None or progress["timestamp"] == self._seen:
             return
+        self._seen = progress["timestamp"]
         self._lag = source_lag(progress["sources"][0])
         self._progress.lag(self._lag)
-        if self._metrics is not None:
-            self._metrics.lag(self._lag)
+        self._watcher.lag(self._lag)
 
 
 def source_lag(source: Any) -> int | None:

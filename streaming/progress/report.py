@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-COUNTS = (
-    "records", "inserts", "updates", "deletes", "moves", "late", "superseded", "quarantined", "files", "bytes",
+# What becomes of a record that was read: each is one of these, so their sum is `records`.
+KINDS = (
+    "inserts", "updates", "deletes", "moves", "late", "superseded", "unknown_deletes", "quarantined",
 )  # fmt: skip
+COUNTS = ("records", *KINDS, "files", "bytes")
 
 
 @dataclass(frozen=True)
 class BatchReport:
     """One batch. ``seconds`` is wall time, ``phases`` its parts; ``lag`` counts records not taken yet (None: unknown).
 
+    ``superseded``: records that lost to a newer one of their key in the batch; ``unknown_deletes``: deletes of keys that
+    have no row. ``groups``: live keys, tombstones and bytes by label of the key groups that the query has seen.
     ``instant`` None: nothing was committed. ``replayed``: the table had the batch already and nothing was written.
     """
 
@@ -27,6 +31,7 @@ class BatchReport:
     moves: int
     late: int
     superseded: int
+    unknown_deletes: int
     quarantined: int
     files: int
     bytes: int
@@ -36,6 +41,7 @@ class BatchReport:
     index_tombstones: int
     index_bytes: int
     lag: int | None
+    groups: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -70,8 +76,8 @@ def line(report: BatchReport) -> str:
     what = (
         f"{report.records:,} records in {report.seconds:.1f} s ({report.rate:,.0f}/s): {report.inserts:,} inserts, "
         f"{report.updates:,} updates, {report.deletes:,} deletes, {report.moves:,} moves, {report.late:,} late, "
-        f"{report.superseded:,} superseded, {report.quarantined:,} quarantined; {report.files} files, "
-        f"{size(report.bytes)}"
+        f"{report.superseded:,} superseded, {report.unknown_deletes:,} unknown deletes, "
+        f"{report.quarantined:,} quarantined; {report.files} files, {size(report.bytes)}"
     )
     if report.replayed:
         what = f"replayed in {report.seconds:.1f} s, the table had it already"
@@ -89,7 +95,7 @@ def summary(totals: RunTotals) -> list[tuple[str, str]]:
     rows = [("batches", f"{totals.batches:,}{replayed}")]
     for name in COUNTS:
         value = totals.counts[name]
-        rows.append((name, size(value) if name == "bytes" else f"{value:,}"))
+        rows.append((name.replace("_", " "), size(value) if name == "bytes" else f"{value:,}"))
     rate = totals.counts["records"] / totals.seconds if totals.seconds > 0 else 0.0
     rows.append(("time in batches", f"{totals.seconds:.1f} s, {rate:,.0f} records/s"))
     if totals.last is not None:

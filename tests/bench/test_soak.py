@@ -83,7 +83,9 @@ def test_growth_is_told_from_noise_and_from_the_warm_up() -> None:
 
 
 def test_batches_are_read_from_the_jobs_own_log() -> None:
-    counts = dict.fromkeys(("inserts", "updates", "deletes", "moves", "late", "superseded", "quarantined"), 0)
+    counts = dict.fromkeys(
+        ("inserts", "updates", "deletes", "moves", "late", "superseded", "unknown_deletes", "quarantined"), 0
+    )
     sizes = {"files": 3, "bytes": 5, "index_keys": 0, "index_tombstones": 0, "index_bytes": 0}
     report = BatchReport(7, "20260101000000000", False, 12_345, **counts, **sizes, seconds=2.34, phases={}, lag=None)
     log = f"starting\n2026 INFO tagstream: {line(report)}\n"

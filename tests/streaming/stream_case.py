@@ -20,6 +20,7 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
+from tagstream.streaming.status.watch import Watch
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 
@@ -131,7 +132,9 @@ class StreamCase:
         reports = Reports(on_batch)
         table = open_table(options, now_ms())
         crash = CrashPlan() if at is None else Steps(at)
-        stream(self.spark, options, table, reports, StopFlag(), crash, now_ms)  # type: ignore[arg-type]
+        with Watch(options, now_ms) as watch:
+            watch.table_opened(table)
+            stream(self.spark, options, table, reports, StopFlag(), crash, now_ms, watch)  # type: ignore[arg-type]
         return list(reports)
 
     def bootstrap(self, *more: str, **conf: str) -> None:

@@ -122,6 +122,15 @@ def metrics(port: int) -> dict[str, float]:
     }
 
 
+def health(port: int) -> str:
+    """What an orchestrator is told; nothing while nobody listens."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as page:
+            return str(page.read().decode())
+    except OSError:
+        return ""
+
+
 @pytest.mark.spark
 def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path: Path) -> None:
     job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(600, ev.Mix(keys=60), seed=2)), 200))
@@ -129,7 +138,10 @@ def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with job.start("--continuous", "--metrics-port", str(port)) as process:
+    with job.start("--continuous", "--metrics-port", str(port)) as process:  # the older name of --status-port
+        process.wait_for(
+            lambda: health(port).startswith("starting: "), DEADLINE_S, "an answer before Spark has started"
+        )
         process.wait_for(lambda: len(job.commits()) == 2, DEADLINE_S, "two commits")
         job.write_input(2, 3)
         process.wait_for(lambda: len(job.commits()) == 3, DEADLINE_S, "the commit of a file that came later")

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from tagstream.streaming.progress.report import KINDS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
@@ -57,6 +58,8 @@ def test_a_disordered_stream_ends_in_the_oracles_rows(
 
     assert [r.batch_id for r in reports] == list(range(5))
     assert sum(r.records for r in reports) == len(events)
+    assert [sum(getattr(r, kind) for kind in KINDS) for r in reports] == [r.records for r in reports]
+    assert sum(r.unknown_deletes for r in reports) > 0
     live = ev.oracle(events)
     expected = ev.rows(live.values())
     assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["id"])), wrong

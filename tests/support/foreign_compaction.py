@@ -15,6 +15,7 @@ from tagstream.table.schema.schema import FILE_NAME, RECORD_KEY, avro_json, avro
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write.commit import publish_files
+from tagstream.table.write.markers import delete_markers
 from tagstream.table.write.upsert import write_base_file
 from tagstream.table.write.write_context import WriteContext
 from tests.support import events as ev
@@ -82,5 +83,6 @@ def plan_compaction(path: str, partition: str) -> HeldCommit:
         metadata = CommitMetadata.build(statuses, {}, AVRO, "COMPACT")
         done = Instant(at, "commit", State.COMPLETED).file_name()
         table.storage.write_new(f"{table.config.timeline_folder}/{done}", metadata.to_bytes())
+        delete_markers(table.storage, at)
 
     return HeldCommit(at, complete)

@@ -8,7 +8,7 @@ from tagstream.table.config import Concern, ConfigKey, Family, Kind, Status
 _SERVICES = "table services (clean, archive, compact, cluster): run them with Hudi beside the job"
 _SYNC = "registering the table in a catalogue: run Hudi's sync tool beside the job"
 _METADATA = "Hudi's metadata table: Hudi builds it when it writes; a stream drops one that it finds"
-_METRICS = "Hudi's metrics reporters: this job's metrics are served by --metrics-port"
+_METRICS = "Hudi's metrics reporters: this job's metrics are served by --status-port"
 _ERROR_TABLE = (
     "Hudi's error table: bad records go to the checkpoint's quarantine; --commit-on-errors goes on after them"
 )

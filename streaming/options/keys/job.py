@@ -80,10 +80,30 @@ JOB_KEYS = (
         section=_JOB,
     ),
     ConfigKey(
+        "--status-port",
+        Kind.INT,
+        "Serve a status page, `/status.json`, `/healthz` and Prometheus metrics at `/metrics` on this port of "
+        "`--status-host`; 0 picks a free one, which the log names. See [monitoring.md](monitoring.md).",
+        default_note="nothing is served",
+        minimum=0,
+        maximum=65535,
+        flag="--status-port",
+        section=_JOB,
+    ),
+    ConfigKey(
+        "--status-host",
+        Kind.STRING,
+        "Address that they are served on. Who reaches it can read them without a login: `0.0.0.0` (every interface) only in "
+        "a network of your own.",
+        default="127.0.0.1",
+        flag="--status-host",
+        section=_JOB,
+    ),
+    ConfigKey(
         "--metrics-port",
         Kind.INT,
-        "Serve Prometheus metrics on this port of `--metrics-host`; 0 picks a free one.",
-        default_note="no metrics server",
+        "The older name of `--status-port`.",
+        default_note="`--status-port`",
         minimum=0,
         maximum=65535,
         flag="--metrics-port",
@@ -92,9 +112,8 @@ JOB_KEYS = (
     ConfigKey(
         "--metrics-host",
         Kind.STRING,
-        "Address that the metrics are served on. Who reaches it can read them without a login: `0.0.0.0` (every interface) "
-        "only in a network of your own.",
-        default="127.0.0.1",
+        "The older name of `--status-host`.",
+        default_note="`--status-host`",
         flag="--metrics-host",
         section=_JOB,
     ),
@@ -108,6 +127,22 @@ JOB_KEYS = (
         default="warn",
         section=_JOB,
         values={"FAIL": "fail", "WARN": "warn", "IGNORE": "ignore"},
+    ),
+    ConfigKey(
+        "tagstream.status.stuck.after.seconds",
+        Kind.FLOAT,
+        "A job that is longer than this in one batch is shown as stuck, and `/healthz` answers 503.",
+        default=900.0,
+        minimum=1,
+        section=_JOB,
+    ),
+    ConfigKey(
+        "tagstream.status.behind.after.seconds",
+        Kind.FLOAT,
+        "A job is shown as behind when the records that wait take longer than this at the rate of its last batches.",
+        default=600.0,
+        minimum=1,
+        section=_JOB,
     ),
     ConfigKey(
         "--spark-master",

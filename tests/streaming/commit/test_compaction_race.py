@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
@@ -41,7 +42,9 @@ def test_the_batch_goes_onto_the_slice_that_begins_with_the_plan(
 
     case.run(at=plan)
     assert planned
-    assert not rows_differ(case, [*first, *ours])
+    # hudi-rs does not see the logs between a plan and its commit; this project's own reader does.
+    live = {row["id"]: row["name"] for row in read_snapshot(HoodieTable.open(str(case.table))).to_pylist()}
+    assert live == {"k0": "ours", "k2": "first", "k3": "first"}
     planned[0].complete()
     assert not rows_differ(case, [*first, *ours])
     table = HoodieTable.open(str(case.table))

@@ -33,7 +33,8 @@ def test_defaults() -> None:
     assert (o.kafka_topic, o.starting_offsets, o.fail_on_data_loss) == ("orders", "earliest", True)
     assert o.kafka_options == {"kafka.bootstrap.servers": "h:9092"}
     assert (o.source_limit, o.min_sync_interval_seconds, o.continuous) == (1_000_000, 0, False)
-    assert (o.commit_on_errors, o.max_bad_records, o.metrics_port) == (False, 0, None)
+    assert (o.commit_on_errors, o.max_bad_records, o.status_port) == (False, 0, None)
+    assert (o.status_host, o.status_stuck_after, o.status_behind_after) == ("127.0.0.1", 900.0, 600.0)
     assert (o.index.type, o.index_global_enabled, o.index_bootstrap_enabled) == ("STATE", True, True)
     assert (o.index_state_ttl_days, o.index_partition_regex, o.index_key_groups) == (0.0, ".*", None)
     assert (o.parquet_max_file_size, o.parquet_small_file_limit, o.parquet_codec) == (125829120, 104857600, "zstd")
@@ -166,7 +167,9 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (["--table-type", "MERGE_ON_REED"], "did you mean MERGE_ON_READ?"),
         (["--source-class", "AvroKafkaSource"], "known but not supported"),
         (["--source-limit", "0"], "must not be less than 1"),
+        (["--status-port", "70000"], "must not be greater than 65535"),
         (["--metrics-port", "70000"], "must not be greater than 65535"),
+        (["--status-port", "1", "--metrics-port", "2"], "--metrics-port is the older name of --status-port; remove it"),
         (["--checkpoint", "orders,0:5"], "known but not supported"),
         (["--filter-dupes"], "is an update (upsert), not dropped"),
         (["--contiuous"], "unknown argument --contiuous; did you mean --continuous?"),

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from tagstream.streaming.progress.progress import LOG, Progress
-from tagstream.streaming.progress.report import BatchReport, RunTotals, line, size, summary
+from tagstream.streaming.progress.report import COUNTS, KINDS, BatchReport, RunTotals, line, size, summary
 
 REPORT = BatchReport(
     batch_id=7, instant="20240102030405006", replayed=False, records=12_000, inserts=7_000, updates=4_000, deletes=900,
-    moves=50, late=30, superseded=15, quarantined=5, files=8, bytes=3 << 20, seconds=2.0,
+    moves=50, late=30, superseded=15, unknown_deletes=3, quarantined=2, files=8, bytes=3 << 20, seconds=2.0,
     phases={"prepare": 0.25, "tasks": 1.5, "commit": 0.25}, index_keys=1_234_567, index_tombstones=12,
     index_bytes=25 << 20, lag=4_321,
 )  # fmt: skip
@@ -22,7 +22,8 @@ REPORT = BatchReport(
 def test_one_line_a_batch() -> None:
     assert line(REPORT) == (
         "batch 7 (20240102030405006) 12,000 records in 2.0 s (6,000/s): 7,000 inserts, 4,000 updates, 900 deletes, "
-        "50 moves, 30 late, 15 superseded, 5 quarantined; 8 files, 3.0 MiB; index 1,234,567 keys, 25.0 MiB; lag 4,321 "
+        "50 moves, 30 late, 15 superseded, 3 unknown deletes, 2 quarantined; 8 files, 3.0 MiB; index 1,234,567 keys, "
+        "25.0 MiB; lag 4,321 "
         "[prepare 0.25 s, tasks 1.50 s, commit 0.25 s]"
     )
     assert "replayed in 2.0 s, the table had it already" in line(replace(REPORT, replayed=True))
@@ -36,11 +37,17 @@ def test_sums_leave_replayed_batches_out() -> None:
     for report in (replace(REPORT, batch_id=6, replayed=True), REPORT, replace(REPORT, batch_id=8, inserts=1)):
         totals.add(report)
     rows = dict(summary(totals))
-    assert (rows["batches"], rows["inserts"], rows["quarantined"]) == ("2 (and 1 replayed)", "7,001", "10")
+    assert (rows["batches"], rows["inserts"], rows["quarantined"]) == ("2 (and 1 replayed)", "7,001", "4")
+    assert rows["unknown deletes"] == "6"
     assert rows["time in batches"] == "4.0 s, 6,000 records/s"
     assert rows["bytes"] == "6.0 MiB"
     assert rows["index"] == "1,234,567 keys, 12 tombstones, 25.0 MiB"
     assert dict(summary(RunTotals()))["batches"] == "0"
+
+
+def test_every_record_has_one_kind() -> None:
+    assert sum(getattr(REPORT, kind) for kind in KINDS) == REPORT.records
+    assert set(KINDS) < set(COUNTS)
 
 
 def test_sizes() -> None:

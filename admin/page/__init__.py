@@ -1,0 +1,1 @@
+"""A table at rest as one HTML page."""

@@ -1,0 +1,168 @@
+"""What the page of a table at rest shows: timeline, commits, files by partition, and the index held against the table."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tagstream.admin.index.index_files import existing_checkpoint, open_index
+from tagstream.admin.index.verify import KINDS, Comparison, committed_manifests
+from tagstream.bootstrap.plan import plan_bootstrap
+from tagstream.streaming.status.lines import commit_line, largest
+from tagstream.streaming.status.snapshot import CommitLine, GroupSize, PartitionLine
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.file_sizes import SMALL_FILE_BYTES, FileSizes, sizes_of, total_sizes
+from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.timeline import Timeline
+
+COMMITS, PARTITIONS, DIFFERENCES, PENDING = 200, 200, 50, 50
+# File slices by their log files: a name, and the most that it takes in.
+_DEPTHS: tuple[tuple[str, int | None], ...] = (
+    ("no log file", 0),
+    ("1 log file", 1),
+    ("2 to 5", 5),
+    ("6 to 20", 20),
+    ("more", None),
+)
+
+
+@dataclass(frozen=True)
+class TimelineFacts:
+    """Completed actions by kind, the unfinished ones, and the newest commits (newest first)."""
+
+    actions: dict[str, int]
+    pending: tuple[Instant, ...]
+    pending_total: int
+    first: str | None
+    newest: str | None
+    commits_total: int
+    commits: tuple[CommitLine, ...]
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """Files by partition, the largest first, and by how many log files their slices have."""
+
+    partitions: int
+    total: FileSizes
+    largest: tuple[PartitionLine, ...]
+    log_depths: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class IndexFacts:
+    """The index of a checkpoint beside the table. ``differences``: the first few, as ``index verify`` lists them."""
+
+    checkpoint: str
+    batch_id: int | None
+    instant: str | None
+    groups: tuple[GroupSize, ...]
+    keys: int
+    tombstones: int
+    bytes: int
+    table_keys: int
+    difference_count: int
+    by_kind: tuple[tuple[str, int], ...]
+    differences: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """Everything on the page. ``index`` None: no checkpoint was named."""
+
+    table: HoodieTable
+    as_of: str | None
+    settings: tuple[tuple[str, str], ...]
+    timeline: TimelineFacts
+    files: FileFacts
+    index: IndexFacts | None
+
+
+def table_facts(arguments: argparse.Namespace, progress: Callable[[str], None]) -> TableFacts:
+    """Look at the table, and at the index where a checkpoint is named. Nothing is locked or changed."""
+    table = HoodieTable.open(arguments.target_base_path)
+    timeline = table.timeline()
+    index = None
+    if arguments.checkpoint_dir is not None:
+        index = _index(table, arguments.checkpoint_dir, progress)
+    return TableFacts(
+        table=table,
+        as_of=timeline.newest_completed,
+        settings=_settings(table),
+        timeline=_timeline(table, timeline),
+        files=_files(table, timeline, progress),
+        index=index,
+    )
+
+
+def _settings(table: HoodieTable) -> tuple[tuple[str, str], ...]:
+    config = table.config
+    return (
+        ("type", f"{config.table_type}, version {config.version}"),
+        ("record key", ", ".join(config.record_key_fields) or "none"),
+        ("partitioned by", ", ".join(config.partition_fields) or "nothing"),
+        ("ordered by", ", ".join(config.ordering_fields) or "commit time"),
+        ("metadata table", ", ".join(config.metadata_partitions) or "none"),
+    )
+
+
+def _timeline(table: HoodieTable, timeline: Timeline) -> TimelineFacts:
+    done = timeline.completed_writes
+    newest = [commit_line(i, timeline.metadata(table.storage, i)) for i in done[::-1][:COMMITS]]
+    return TimelineFacts(
+        actions=dict(sorted(Counter(i.action for i in timeline.instants if i.is_completed).items())),
+        pending=timeline.pending[-PENDING:][::-1],
+        pending_total=len(timeline.pending),
+        first=done[0].time if done else None,
+        newest=done[-1].time if done else None,
+        commits_total=len(done),
+        commits=tuple(newest),
+    )
+
+
+def _files(table: HoodieTable, timeline: Timeline, progress: Callable[[str], None]) -> FileFacts:
+    view = table.view(timeline)
+    found: dict[str, FileSizes] = {}
+    depths: Counter[str] = Counter()
+    for partition in view.partitions():
+        progress(f"partition {partition!r}")
+        slices = view.latest_merged_slices(partition)
+        depths.update(_depth(len(file_slice.log_files)) for file_slice in slices)
+        sizes = sizes_of(slices, SMALL_FILE_BYTES)
+        if sizes.file_groups:
+            found[partition] = sizes
+    by_depth = tuple((name, depths[name]) for name, _ in _DEPTHS)
+    return FileFacts(len(found), total_sizes(found.values()), largest(found, PARTITIONS), by_depth)
+
+
+def _depth(logs: int) -> str:
+    return next(name for name, most in _DEPTHS if most is None or logs <= most)
+
+
+def _index(table: HoodieTable, checkpoint_dir: str, progress: Callable[[str], None]) -> IndexFacts:
+    """As ``index verify``: every live row of the table is held against the index."""
+    plan = plan_bootstrap(table)
+    checkpoint = existing_checkpoint(checkpoint_dir)
+    with open_index(checkpoint, committed_manifests(table, plan.timeline, checkpoint)) as index:
+        groups = []
+        for label in index.labels:  # a step a key group, of which there are few
+            counts = index.counts(label)
+            groups.append(GroupSize(label, counts.live, counts.tombstones, sum(index.sizes(label))))
+        comparison = Comparison(index, plan, progress)
+        listed = tuple(comparison.differences(DIFFERENCES))
+    return IndexFacts(
+        checkpoint=index.checkpoint,
+        batch_id=index.heads.batch_id,
+        instant=index.heads.instant,
+        groups=tuple(sorted(groups, key=lambda g: (-g.keys, g.label))),
+        keys=sum(g.keys for g in groups),
+        tombstones=sum(g.tombstones for g in groups),
+        bytes=sum(g.bytes for g in groups),
+        table_keys=comparison.table_keys,
+        difference_count=sum(comparison.found.values()),
+        by_kind=tuple((text, comparison.found[kind]) for kind, text in KINDS.items()),
+        differences=listed,
+    )

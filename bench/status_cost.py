@@ -1,0 +1,109 @@
+"""What the status page and the metrics cost the driver: `python -m bench.status_cost [--out FILE] [--batch-seconds S]`.
+
+A status with as much in it as one can have (60 batches, 1,024 key groups, 2,000 partitions looked at, 20 commits and
+warnings) is served as a job serves it, and each path is asked for over HTTP, made anew each time. Counted is the processor
+time of this process, the client's left out (it is another process). One JSON line: ms a view of each path, and what one
+scrape and one view of the page are of a batch. The bar is 1 % of a batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tagstream.streaming.progress.report import KINDS, BatchReport
+from tagstream.streaming.status.health import Thresholds
+from tagstream.streaming.status.lines import largest
+from tagstream.streaming.status.run_status import RunStatus
+from tagstream.streaming.status.server import Pages, StatusServer
+from tagstream.streaming.status.snapshot import About, CommitLine, GroupSize, TableFiles
+from tagstream.table.services.file_sizes import FileSizes, total_sizes
+
+PATHS = ("", "status.json", "healthz", "metrics")
+VIEWS = 200
+# A client of its own: its work is not the driver's.
+_CLIENT = """
+import sys, urllib.request, urllib.error
+url, views = sys.argv[1], int(sys.argv[2])
+for _ in range(views):
+    with urllib.request.urlopen(url) as answer:
+        answer.read()
+"""
+
+
+def full_status() -> RunStatus:
+    """A status with all that one can hold."""
+    now = itertools.count(1_800_000_000_000, 10_000)
+    about = About(
+        "events", "orders-topic", "/data/events", "/data/ck", "MERGE_ON_READ", "STATE", "kafka", "0.1.0", "4.2.0", "3"
+    )
+    status = RunStatus(about, lambda: next(now), Thresholds())
+    status.query_started()
+    for batch in range(300):
+        counts = dict.fromkeys(KINDS, 1_000)
+        status.lag(batch * 7_919 % 100_000)
+        status.batch(
+            BatchReport(
+                batch_id=batch, instant="20270115080000000", replayed=False, records=8_000, **counts, files=30,
+                bytes=9_000_000, seconds=2.0, phases={"check": 0.1, "prepare": 0.1, "tasks": 1.6, "commit": 0.2},
+                index_keys=0, index_tombstones=0, index_bytes=0, lag=None,
+            )
+        )  # fmt: skip
+    status.groups([GroupSize(label, 10**6 + label, 9, 10**8) for label in range(1_024)], whole=True)
+    sizes = {f"day=2027-{n:04}": FileSizes(9, 3, 9, 10**9 + n, 4, 10**6, 2) for n in range(2_000)}
+    status.files(TableFiles(1, len(sizes), len(sizes), total_sizes(sizes.values()), largest(sizes, 30)))
+    line = CommitLine("20270115080000000", "deltacommit", "orders-topic", 7, 1, 2, 3, 30, 10**9)
+    status.commits([line] * 20, 1, exact=True)
+    for number in range(20):
+        status.warned("WARNING", f"warning {number} " + "x" * 300)
+    return status
+
+
+def measure(views: int) -> dict[str, float]:
+    """Milliseconds of this process's processor time for one answer of each path."""
+    seconds = itertools.count(0.0, 2.0)  # no page is kept: each view makes it anew
+    server = StatusServer(0, "127.0.0.1", Pages(full_status().snapshot, lambda: next(seconds)))
+    found = {}
+    try:
+        for path in PATHS:
+            command = [sys.executable, "-c", _CLIENT, f"http://127.0.0.1:{server.port}/{path}"]
+            subprocess.run([*command, "5"], check=True)
+            before = time.process_time()
+            subprocess.run([*command, str(views)], check=True)
+            found[f"/{path}"] = (time.process_time() - before) / views * 1_000
+    finally:
+        server.close()
+    return found
+
+
+def main() -> None:
+    """Measure, print, and add to a file of figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--views", type=int, default=VIEWS)
+    parser.add_argument("--batch-seconds", type=float, default=2.0, help="a batch to compare with (default: 2)")
+    parser.add_argument("--out", type=Path, help="file of JSON lines to add to")
+    args = parser.parse_args()
+    found = measure(args.views)
+    both = found["/"] + found["/metrics"]
+    line = {
+        "kind": "status",
+        **{f"ms {path}": round(ms, 3) for path, ms in found.items()},
+        "page and scrape, ms": round(both, 3),
+        "of a batch, %": round(both / args.batch_seconds / 10, 3),
+        "batch, s": args.batch_seconds,
+        "shortest batch it is 1 % of, s": round(both / 10, 3),
+    }
+    print(json.dumps(line))
+    if args.out is not None:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        with args.out.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()

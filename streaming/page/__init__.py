@@ -1,0 +1,1 @@
+"""How a page looks, whoever makes it: templates, style, charts, values for people."""

@@ -1,0 +1,102 @@
+"""How a job is, in one word: a pure function of what is known. docs/monitoring.md has the same rules for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tagstream.streaming.page.values import span
+from tagstream.streaming.status.snapshot import Doing, Health, Stop
+
+OK, STARTING, STUCK, BEHIND = "ok", "starting", "stuck", "behind"
+RESTARTING, BAD_RECORDS, ENDED = "restarting", "bad_records", "ended"
+STATES = (OK, STARTING, STUCK, BEHIND, RESTARTING, BAD_RECORDS, ENDED)
+# With these an orchestrator is told that all is well: to start the job anew would not help.
+FINE = frozenset((OK, STARTING, BEHIND, ENDED))
+TITLES = {
+    OK: "ok", STARTING: "starting", STUCK: "stuck", BEHIND: "behind", RESTARTING: "restarting",
+    BAD_RECORDS: "stopped by bad records", ENDED: "ended",
+}  # fmt: skip
+STUCK_AFTER_S = 900.0
+BEHIND_AFTER_S = 600.0
+RESTARTING_AFTER = 3
+BAD_RECORDS_ERROR = "BadRecordsError"
+# Steps in which it is right to stay for long: nothing is there to do, or progress shows.
+WAITING, LOADING, STOPPED = "waiting for records", "loading the index", "ended"
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What health is judged by. ``restarts_in_row``: of the query in this run, without a commit in between."""
+
+    now_ms: int
+    doing: Doing
+    committed: int
+    query_started: bool
+    catch_up_s: float | None
+    restarts_in_row: int
+    last_restart: str
+    stops_in_row: int
+    last_stop: Stop | None
+    stopped_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """After how many seconds in one batch (or one step of the start) a job is stuck; with how many to catch up, behind."""
+
+    stuck_after_s: float = STUCK_AFTER_S
+    behind_after_s: float = BEHIND_AFTER_S
+
+
+def judge(signs: Signs, limits: Thresholds) -> Health:
+    """The worst that holds."""
+    state, why = _state(signs, limits)
+    return Health(state, why, state in FINE)
+
+
+def _state(s: Signs, limits: Thresholds) -> tuple[str, str]:
+    last = s.last_stop
+    if s.stopped_by == BAD_RECORDS_ERROR or (s.stops_in_row and last is not None and last.error == BAD_RECORDS_ERROR):
+        again = "" if s.stopped_by else "; this run has not come past that yet"
+        return BAD_RECORDS, f"{last.text if last else 'see the log'}{again}"
+    if s.restarts_in_row >= RESTARTING_AFTER:
+        return RESTARTING, f"the query began anew {s.restarts_in_row} times without a commit: {s.last_restart}"
+    if s.stops_in_row >= RESTARTING_AFTER:
+        return RESTARTING, f"{s.stops_in_row} runs ended by an error without a commit: {last.text if last else ''}"
+    if s.doing.step == STOPPED:
+        return ENDED, "the job has ended"
+    stuck = _stuck(s, limits.stuck_after_s)
+    if stuck is not None:
+        return STUCK, stuck
+    if s.catch_up_s is not None and s.catch_up_s > limits.behind_after_s:
+        return BEHIND, f"what waits takes about {span(s.catch_up_s)} at the rate of the last batches"
+    if not s.query_started:
+        return STARTING, f"{s.doing.step}, before the first batch"
+    if s.doing.batch_id is None:
+        return OK, s.doing.step
+    if not s.committed:
+        return OK, f"first batch of this run, {s.doing.step}"
+    return OK, f"batch {s.doing.batch_id}, {s.doing.step}"
+
+
+def _stuck(s: Signs, after_s: float) -> str | None:
+    doing = s.doing
+    if doing.batch_since_ms is not None:
+        running = (s.now_ms - doing.batch_since_ms) / 1000
+        which = f"batch {doing.batch_id}" if s.committed else f"its first batch ({doing.batch_id})"
+        return f"in {which} for {span(running)}, now at: {doing.step}" if running > after_s else None
+    here = (s.now_ms - doing.since_ms) / 1000
+    if s.query_started or doing.step == LOADING or here <= after_s:
+        return None
+    return f"at its start for {span(here)}: {doing.step}"
+
+
+def answer(health: Health) -> tuple[int, str]:
+    """HTTP status and text for an orchestrator."""
+    return (200 if health.fine else 503), f"{health.state}: {health.why}\n"
+
+
+def as_states(health: Health) -> Mapping[str, bool]:
+    """Every state, and whether it is the one."""
+    return {state: state == health.state for state in STATES}

@@ -1,0 +1,107 @@
+"""A look at the table for the status page: its last commits, this stream's last one, and how large its files are.
+
+After the first look only the partitions that commits have written to are listed again, a few at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+
+from tagstream.streaming.status.lines import commit_line, largest
+from tagstream.streaming.status.run_status import RunStatus
+from tagstream.streaming.status.snapshot import CommitLine, TableFiles
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.file_sizes import FileSizes, partition_sizes, total_sizes
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.timeline import Timeline
+
+COMMITS = 20
+_COMMITS_A_LOOK, PARTITIONS_A_LOOK, PARTITIONS_SHOWN = 100, 32, 30
+
+
+class TableLook:
+    """``made``: where a file lies that is as old as the checkpoint, for a stream that has not committed yet."""
+
+    def __init__(
+        self,
+        status: RunStatus,
+        table: HoodieTable,
+        stream_id: Callable[[], str],
+        small_limit: int,
+        made: tuple[Storage, str, str],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._status, self._table, self._stream_id = status, table, stream_id
+        self._small_limit, self._made, self._clock_ms = small_limit, made, clock_ms
+        self._commits: deque[CommitLine] = deque(maxlen=COMMITS)
+        self._seen: frozenset[str] = frozenset()
+        self._partitions: set[str] | None = None
+        self._due: dict[str, None] = {}  # an ordered set: partitions to be listed, those just written to first
+        self._sizes: dict[str, FileSizes] = {}
+
+    def __call__(self) -> None:
+        """Take what is new."""
+        timeline = self._table.timeline()
+        self._look_at_commits(timeline)
+        self._look_at_files(timeline)
+
+    def _look_at_commits(self, timeline: Timeline) -> None:
+        done = timeline.completed_writes
+        new = [instant for instant in done[-_COMMITS_A_LOOK:] if instant.time not in self._seen]
+        shown = {instant.time for instant in done}
+        self._commits = deque((line for line in self._commits if line.instant in shown), maxlen=COMMITS)
+        newest: Instant | None = None
+        touched: set[str] = set()
+        for instant in new:
+            metadata = timeline.metadata(self._table.storage, instant)
+            line = commit_line(instant, metadata)
+            self._commits.append(line)
+            touched |= metadata.stats.keys() | metadata.replaced.keys()
+            if line.stream is not None and line.stream == self._stream_id():
+                newest = instant
+        if self._seen or self._partitions is not None:
+            self._due = dict.fromkeys([*sorted(touched), *self._due])
+        self._seen = frozenset(shown)
+        last_ms, exact = self._last_commit(timeline, newest)
+        self._status.commits(sorted(self._commits, key=lambda line: line.instant, reverse=True), last_ms, exact=exact)
+
+    def _last_commit(self, timeline: Timeline, newest: Instant | None) -> tuple[int | None, bool]:
+        """When the stream committed last. Without a commit of it: the oldest one looked at, or the checkpoint's making."""
+        if newest is not None:
+            return _modified(self._table.storage, self._table.config.timeline_folder, newest.file_name()), True
+        done = timeline.completed_writes
+        if len(done) > _COMMITS_A_LOOK:
+            oldest = done[-_COMMITS_A_LOOK]
+            return _modified(self._table.storage, self._table.config.timeline_folder, oldest.file_name()), False
+        return _modified(*self._made), False
+
+    def _look_at_files(self, timeline: Timeline) -> None:
+        view = self._table.view(timeline)
+        if self._partitions is None:
+            self._partitions = set(view.partitions())
+            self._due = dict.fromkeys([*self._due, *sorted(self._partitions)])
+        if view.as_of is None:
+            return
+        now = list(islice(self._due, PARTITIONS_A_LOOK))
+        for partition in now:
+            del self._due[partition]
+            found = partition_sizes(view, partition, self._small_limit)
+            if found.file_groups:
+                self._sizes[partition] = found
+                self._partitions.add(partition)
+            else:
+                self._sizes.pop(partition, None)
+                self._partitions.discard(partition)
+        if now:
+            self._status.files(self._files(len(self._partitions)))
+
+    def _files(self, partitions: int) -> TableFiles:
+        rows = largest(self._sizes, PARTITIONS_SHOWN)
+        return TableFiles(self._clock_ms(), len(self._sizes), partitions, total_sizes(self._sizes.values()), rows)
+
+
+def _modified(storage: Storage, folder: str, name: str) -> int | None:
+    return next((entry.mtime_ms for entry in storage.list(folder, (name,)) if entry.name == name), None)

@@ -1,0 +1,180 @@
+"""All that a run is looked at through, from its first second to its end: status, server, looks beside the job.
+
+Without ``--status-port`` nothing is served and no look is taken; how a run ended is noted either way.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import PurePath
+from types import TracebackType
+from typing import Self
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.state.durable.meta import META_FILE
+from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.progress.report import BatchReport
+from tagstream.streaming.status.background import Background
+from tagstream.streaming.status.health import Thresholds
+from tagstream.streaming.status.index_look import IndexLook
+from tagstream.streaming.status.lag_look import LagLook
+from tagstream.streaming.status.run_status import RunStatus
+from tagstream.streaming.status.server import Pages, StatusServer
+from tagstream.streaming.status.snapshot import About
+from tagstream.streaming.status.stops import Stops, read_stops, write_stops
+from tagstream.streaming.status.table_look import TableLook
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.opening import open_storage
+
+LOG = logging.getLogger("tagstream")
+
+
+class Watch:
+    """A context manager for the length of a run; it listens to the ``tagstream`` logger for warnings."""
+
+    def __init__(self, options: Options, clock_ms: Callable[[], int]) -> None:
+        self._options, self._clock_ms = options, clock_ms
+        limits = Thresholds(options.status_stuck_after, options.status_behind_after)
+        self.status = RunStatus(_about(options), clock_ms, limits)
+        self._handler = _WarningLog(self.status)
+        self._background: Background | None = None
+        self._server: StatusServer | None = None
+        self._job: JobContext | None = None
+        self._stops = Stops()
+        self._lag_told_ms = 0
+        self._index: tuple[str, int] | None = None
+        self._looks_added = False
+        if options.status_port is not None:
+            pages = Pages(self.status.snapshot, time.monotonic)
+            self._server = StatusServer(options.status_port, options.status_host, pages)
+            self._background = Background(time.monotonic)
+
+    def __enter__(self) -> Self:
+        LOG.addHandler(self._handler)
+        if self._server is not None:
+            LOG.info("status page: http://%s:%d/", self._options.status_host, self._server.port)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        LOG.removeHandler(self._handler)
+        self._handler.close()
+        if self._background is not None:
+            self._background.close()
+        if self._server is not None:
+            self._server.close()
+
+    # Told by the job
+
+    def table_opened(self, table: HoodieTable) -> None:
+        """There is a table: what it says is known from now on."""
+        options = self._options
+        self.status.know(table=table.config.name, base_path=table.base_path, table_type=table.config.table_type)
+        self._note(read_stops(open_storage(options.checkpoint_dir)))
+        if self._background is not None:
+            folder, _, name = META_FILE.rpartition("/")
+            made = (open_storage(options.checkpoint_dir), folder, name)
+            stream = lambda: self._job.meta.stream_id if self._job is not None else options.stream_id  # noqa: E731
+            limit = options.parquet_small_file_limit
+            self._background.add(TableLook(self.status, table, stream, limit, made, self._clock_ms))
+
+    def attach(self, job: JobContext) -> None:
+        """The run holds the lease and has its context."""
+        self._job = job
+        job.step = self.status.step
+        self.status.know(stream=job.meta.stream_id, checkpoint=job.checkpoint.root)
+        self.status.began(job.run)
+        self._note(read_stops(job.checkpoint))
+
+    def ready(self, spark: SparkSession) -> None:
+        """Index and table are together and the query begins."""
+        job = self._job
+        assert job is not None
+        self.status.began(job.run)
+        index = (job.root.files.root, job.generation)
+        if index != self._index:
+            self._index = index
+            self.status.new_index(len(job.meta.labels))
+        self.status.query_started()
+        if self._background is not None and not self._looks_added:
+            self._looks_added = True
+            self._background.add(IndexLook(self.status, job))
+            self._background.add(LagLook(self.status, job, spark, lambda: self._lag_told_ms))
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch is done."""
+        self.status.batch(report)
+        if report.instant is not None and not report.replayed and self._stops.in_row and self._job is not None:
+            self._note(self._stops.after_commit())
+            write_stops(self._job.checkpoint, self._stops)
+        if self._background is not None:
+            self._background.wake()
+
+    def lag(self, records: int | None) -> None:
+        """Spark has told the lag; None: it does not know."""
+        if records is not None:
+            self._lag_told_ms = self._clock_ms()
+            self.status.lag(records)
+
+    def loading(self, at: BootstrapProgress) -> None:
+        """How far the loading of the index is."""
+        self.status.loading(at)
+
+    def failed(self, error: str, text: str, *, may_write: bool) -> None:
+        """The run ends by an error. ``may_write``: it is still the one writer, and notes it in the checkpoint."""
+        self._note(self._stops.one_more(error, text, self._clock_ms()))
+        self.status.stopped(error)
+        if self._job is not None and may_write:
+            with suppress(OSError):  # a full disk has stopped it, perhaps
+                write_stops(self._job.checkpoint, self._stops)
+
+    def ended(self) -> None:
+        """No batch will come: no look is taken any more, for Spark goes now."""
+        if self._background is not None:
+            self._background.close()
+        self.status.ended()
+
+    def _note(self, stops: Stops) -> None:
+        self._stops = stops
+        self.status.stops(stops.counts, stops.in_row, stops.last)
+
+
+class _WarningLog(logging.Handler):
+    """Passes warnings on."""
+
+    def __init__(self, status: RunStatus) -> None:
+        super().__init__(logging.WARNING)
+        self._status = status
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the line without a trace."""
+        self._status.warned(record.levelname, record.getMessage())
+
+
+def _about(options: Options) -> About:
+    try:
+        ours = version("tagstream")
+    except PackageNotFoundError:  # a checkout that is not installed
+        ours = "from sources"
+    return About(
+        table=options.target_table or PurePath(options.target_base_path).name,
+        stream=options.stream_id,
+        base_path=options.target_base_path,
+        checkpoint=options.checkpoint_dir,
+        table_type=options.table_type,
+        index=options.index.type,
+        source="kafka" if options.source_class == "kafka" else "files",
+        version=ours,
+        spark=pyspark.__version__,
+        python=platform.python_version(),
+    )

@@ -1,0 +1,152 @@
+"""One word for how a job is, and its thresholds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tagstream.streaming.status import health
+from tagstream.streaming.status.health import Thresholds, answer
+from tagstream.streaming.status.run_status import RunStatus
+from tagstream.streaming.status.snapshot import Stop
+from tests.streaming.status.case import Clock, report, run_status
+
+BAD = Stop(1, "BadRecordsError", "3 bad records in batch 7")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def status(clock: Clock) -> RunStatus:
+    return run_status(clock)
+
+
+def state(status: RunStatus) -> str:
+    return status.snapshot().health.state
+
+
+def test_a_start_is_a_start_until_it_takes_too_long(status: RunStatus, clock: Clock) -> None:
+    status.step("starting Spark")
+    assert state(status) == "starting"
+    clock.after(900)
+    assert state(status) == "starting"
+    clock.after(1)
+    found = status.snapshot().health
+    assert (found.state, found.fine) == ("stuck", False)
+    assert found.why == "at its start for 15 min 1 s: starting Spark"
+
+
+def test_the_loading_of_an_index_may_take_as_long_as_it_takes(status: RunStatus, clock: Clock) -> None:
+    status.step(health.LOADING)
+    clock.after(100_000)
+    assert state(status) == "starting"
+
+
+def test_a_source_without_records_is_no_trouble(status: RunStatus, clock: Clock) -> None:
+    status.query_started()
+    clock.after(100_000)
+    assert state(status) == "ok"
+    status.lag(0)
+    assert state(status) == "ok"
+
+
+def test_stuck_in_its_first_batch(status: RunStatus, clock: Clock) -> None:
+    status.query_started()
+    status.step("checking the timeline", 4)
+    clock.after(600)
+    status.step("reading, tagging and writing", 4)  # the batch's time counts, not the step's
+    clock.after(301)
+    found = status.snapshot().health
+    assert found.state == "stuck"
+    assert found.why == "in its first batch (4) for 15 min 1 s, now at: reading, tagging and writing"
+    assert answer(found) == (503, f"stuck: {found.why}\n")
+
+
+def test_stuck_in_a_later_batch_and_well_again(status: RunStatus, clock: Clock) -> None:
+    status.query_started()
+    status.batch(report(4))
+    status.step("committing", 5)
+    clock.after(901)
+    assert status.snapshot().health.why.startswith("in batch 5 for 15 min 1 s")
+    status.batch(report(5, seconds=901))
+    assert state(status) == "ok"
+
+
+def test_the_thresholds_are_the_users(clock: Clock) -> None:
+    status = run_status(clock, limits=Thresholds(stuck_after_s=10, behind_after_s=5))
+    status.query_started()
+    status.step("committing", 0)
+    clock.after(11)
+    assert state(status) == "stuck"
+    status.batch(report(0, records=1_000, seconds=1.0))
+    status.lag(5_001)
+    assert state(status) == "behind"
+
+
+def test_behind_by_what_waits_at_the_rate_of_the_last_batches(status: RunStatus) -> None:
+    status.query_started()
+    status.lag(1_000_000)
+    assert state(status) == "ok"  # no rate is known yet
+    status.batch(report(0, records=1_000, seconds=2.0))
+    status.lag(299_000)
+    assert state(status) == "ok"
+    status.lag(301_000)
+    found = status.snapshot()
+    assert (found.health.state, found.health.fine, found.catch_up_s) == ("behind", True, 602.0)
+    status.lag(0)
+    assert state(status) == "ok"
+
+
+def test_a_query_that_begins_anew_again_and_again(status: RunStatus) -> None:
+    status.query_started()
+    for _ in range(3):
+        assert state(status) != "restarting"
+        status.restarted("ForeignCommitError", "commit 2 was made by another writer")
+    found = status.snapshot()
+    assert found.health.state == "restarting"
+    assert "3 times without a commit: commit 2 was made by another writer" in found.health.why
+    assert found.restarts == {"ForeignCommitError": 3}
+    status.query_started()
+    status.batch(report(0))
+    assert state(status) == "ok"
+
+
+def test_runs_that_end_by_an_error_again_and_again(status: RunStatus) -> None:
+    last = Stop(1, "StateError", "no room")
+    status.stops({"StateError": 2}, 2, last)
+    assert state(status) == "starting"
+    status.stops({"StateError": 3}, 3, last)
+    assert status.snapshot().health.why == "3 runs ended by an error without a commit: no room"
+
+
+def test_stopped_by_bad_records_until_a_commit(status: RunStatus) -> None:
+    status.stops({"BadRecordsError": 1}, 1, BAD)
+    found = status.snapshot().health
+    assert (found.state, answer(found)[0]) == ("bad_records", 503)
+    assert "3 bad records in batch 7; this run has not come past that yet" in found.why
+    status.query_started()
+    status.step("committing", 7)
+    assert state(status) == "bad_records"
+    status.batch(report(7))
+    assert state(status) == "ok"
+
+
+def test_this_run_has_just_been_stopped(status: RunStatus) -> None:
+    status.query_started()
+    status.stops({"BadRecordsError": 1}, 1, BAD)
+    status.stopped("BadRecordsError")
+    status.ended()
+    assert status.snapshot().health.why == "3 bad records in batch 7"
+
+
+def test_an_end_in_order(status: RunStatus) -> None:
+    status.query_started()
+    status.batch(report(0))
+    status.ended()
+    assert state(status) == "ended"
+
+
+def test_every_state_has_a_title() -> None:
+    assert set(health.TITLES) == set(health.STATES)

@@ -1,0 +1,253 @@
+"""Streams that run, looked at through their port: by programs, and by people in a browser.
+
+What is looked at from within a batch stands still meanwhile, so that page and JSON can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tagstream.streaming.errors import BadRecordsError
+from tagstream.streaming.progress.report import KINDS
+from tests.streaming.stream_case import StreamCase
+from tests.streaming.test_kafka_stream import kafka_case, send
+from tests.support import events as ev
+from tests.support.browser import DESKTOP, PHONE, Browser
+from tests.support.kafka_broker import KafkaBroker, free_ports
+from tests.support.process import wait_for
+from tests.support.tools import run_tool
+
+pytestmark = pytest.mark.spark
+WAIT_S = 60.0
+PICTURES = os.environ.get("TAGSTREAM_PICTURES")  # a folder: pictures of the pages go there, for people
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+class Site:
+    """The pages of a run."""
+
+    def __init__(self) -> None:
+        self.port = free_ports(1)[0]
+        self.url = f"http://127.0.0.1:{self.port}/"
+
+    def text(self, path: str) -> str:
+        with urlopen(self.url + path, timeout=30) as answer:
+            return str(answer.read().decode())
+
+    def document(self) -> dict[str, Any]:
+        return dict(json.loads(self.text("status.json")))
+
+    def health(self) -> tuple[int, str]:
+        try:
+            return 200, self.text("healthz")
+        except HTTPError as e:
+            return e.code, e.read().decode()
+
+    def metrics(self) -> dict[str, float]:
+        """By name and labels, those of table and stream left out."""
+        found = {}
+        for line in self.text("metrics").splitlines():
+            if not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                head, _, labels = name.rstrip("}").partition("{")
+                own = [x for x in labels.split(",") if x and not x.startswith(("table=", "stream="))]
+                found[head + ("{" + ",".join(own) + "}" if own else "")] = float(value)
+        return found
+
+    def wait_for(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        wait_for(lambda: condition(self.document()), WAIT_S, what)
+        return self.document()
+
+    def compare(self, browser: Browser, name: str) -> None:
+        """Page and JSON say the same; nothing is wrong with the page in any width or colour."""
+        for width in (DESKTOP, PHONE):
+            for dark in (False, True):
+                page = browser.page(self.url, width, dark=dark)
+                shown, doc = page.values(), self.document()
+                assert shown["health"] == doc["health"]["state"]
+                assert shown["step"] == doc["doing"]["step"]
+                assert shown["lag"] == ("" if doc["lag"] is None else str(doc["lag"]))
+                assert shown["batches"] == str(doc["batches"])
+                assert shown["records"] == str(doc["counts"]["records"])
+                assert {kind: shown[kind] for kind in KINDS} == {kind: str(doc["counts"][kind]) for kind in KINDS}
+                assert (page.problems(), page.requests(), page.overflow()) == ([], [self.url], [])
+                assert page.low_contrast() == []
+                if PICTURES:
+                    page.screenshot(Path(PICTURES, f"{name}-{width}-{'dark' if dark else 'light'}.png"))
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def arguments(site: Site, *more: str) -> tuple[str, ...]:
+    return ("--status-port", str(site.port), *more)
+
+
+def test_a_running_stream_in_the_browser(tmp_path: Path, spark: SparkSession, browser: Browser, site: Site) -> None:
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ")
+    events = list(ev.generate(6_000, ev.Mix(keys=900), seed=5))
+    ev.write_files(events, case.source, 500)
+
+    def look(step: str, batch: int) -> None:
+        if (step, batch) != ("files_written", 10):
+            return
+        doc = site.wait_for(lambda d: d["files"] is not None and d["groups_whole"], "the first look at table and index")
+        assert (doc["health"]["state"], doc["doing"]["batch_id"], doc["doing"]["step"]) == ("ok", 10, "committing")
+        assert (doc["batches"], doc["counts"]["records"]) == (10, 5_000)
+        assert sum(doc["counts"][kind] for kind in KINDS) == 5_000
+        assert doc["counts"]["unknown_deletes"] > 0
+        assert set(doc["phases"]) == {"check", "prepare", "tasks", "commit"}
+        assert len(doc["groups"]) == 8
+        assert doc["derived"]["last_commit_age_s"] < 60
+        doc = site.wait_for(lambda d: len(d["commits"]) == 10, "the commits")
+        assert [c["batch_id"] for c in doc["commits"]] == list(range(9, -1, -1))
+        assert {c["stream"] for c in doc["commits"]} == {doc["about"]["stream"]}
+        site.compare(browser, "running")
+        told = run_tool("promtool", "check", "metrics", stdin=site.text("metrics").encode())
+        assert told.strip() == ""
+
+    reports = case.run(*arguments(site), at=look)
+    assert len(reports) == 12
+    with pytest.raises(OSError):
+        site.health()  # nothing is left behind
+
+
+def test_stuck_in_its_first_batch(tmp_path: Path, spark: SparkSession, browser: Browser, site: Site) -> None:
+    conf = {"tagstream.status.stuck.after.seconds": "1"}
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf)
+    ev.write_files(list(ev.generate(300, ev.Mix(keys=60), seed=5)), case.source, 300)
+
+    def look(step: str, batch: int) -> None:
+        if step == "inflight":
+            wait_for(lambda: site.health()[0] == 503, WAIT_S, "a job that is stuck")
+            assert site.health()[1].startswith("stuck: in its first batch (0) for ")
+            found = site.metrics()
+            assert found['tagstream_health{state="stuck"}'] == 1
+            assert found["tagstream_batch_running_seconds"] > 1
+            site.wait_for(lambda d: d["last_commit_ms"] is not None, "the age of the checkpoint")
+            assert site.metrics()["tagstream_last_commit_age_seconds"] > 1
+            site.compare(browser, "stuck")
+
+    assert len(case.run(*arguments(site), at=look)) == 1
+
+
+def test_bad_records_stop_it_and_the_next_run_knows(
+    tmp_path: Path, spark: SparkSession, browser: Browser, site: Site
+) -> None:
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE")
+    events = list(ev.generate(600, ev.Mix(keys=60), seed=5))
+    _, second = ev.write_files(events, case.source, 300)
+    lines = second.read_text().splitlines()
+    when = second.stat().st_mtime_ns
+    second.write_text("\n".join(["{", *lines, "[]", '{"id": "<script>alert(1)</script>", "ts": "never"}']) + "\n")
+    os.utime(second, ns=(when, when))
+
+    with pytest.raises(BadRecordsError):
+        case.run(*arguments(site))
+    seen: list[str] = []
+
+    def look(step: str, batch: int) -> None:
+        if step == "inflight":
+            code, text = site.health()
+            assert (code, batch) == (503, 1)
+            assert text.startswith("bad_records: 3 bad records in batch 1")
+            assert "this run has not come past that yet" in text
+            found = site.metrics()
+            assert found["tagstream_bad_record_stops_total"] == len(seen) + 1
+            assert found['tagstream_errors_total{error="BadRecordsError"}'] == len(seen) + 1
+            assert found["tagstream_runs_total"] == len(seen) + 2
+            site.compare(browser, "bad-records")
+            seen.append(text)
+
+    with pytest.raises(BadRecordsError):
+        case.run(*arguments(site), at=look)
+    case.run(*arguments(site, "--commit-on-errors"), at=look)
+    assert len(seen) == 2
+    third = list(ev.generate(50, ev.Mix(keys=60), seed=9))
+    ev.write_files(third, case.source, 50, first=2)
+
+    def well(step: str, batch: int) -> None:
+        if step == "inflight":
+            assert site.health()[0] == 200
+            assert site.metrics()["tagstream_bad_record_stops_total"] == 2
+
+    case.run(*arguments(site), at=well)
+
+
+def test_quarantined_records_are_shown(tmp_path: Path, spark: SparkSession, browser: Browser, site: Site) -> None:
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE")
+    for path in ev.write_files(list(ev.generate(900, ev.Mix(keys=60), seed=5)), case.source, 300):
+        when = path.stat().st_mtime_ns
+        path.write_text("nonsense\n" + path.read_text())
+        os.utime(path, ns=(when, when))
+
+    def look(step: str, batch: int) -> None:
+        if (step, batch) == ("inflight", 2):
+            doc = site.document()
+            assert (doc["counts"]["quarantined"], doc["counts"]["records"]) == (2, 602)
+            assert sum(doc["counts"][kind] for kind in KINDS) == 602
+            site.compare(browser, "quarantined")
+
+    case.run(*arguments(site, "--commit-on-errors"), at=look)
+
+
+def test_index_and_last_commit_are_known_before_the_first_batch_of_a_run(
+    tmp_path: Path, spark: SparkSession, site: Site
+) -> None:
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ")
+    events = list(ev.generate(700, ev.Mix(keys=300), seed=6))
+    ev.write_files(events[:600], case.source, 200)
+    keys = case.run()[-1].index_keys
+    newest = max((case.table / ".hoodie").glob("*.deltacommit"))
+    ev.write_files(events[600:], case.source, 100, first=3)
+
+    def look(step: str, batch: int) -> None:
+        if step == "inflight":
+            doc = site.wait_for(lambda d: d["groups_whole"] and d["files"] is not None, "what the checkpoint knows")
+            assert doc["batches"] == 0
+            assert doc["derived"]["index_keys"] == keys == len(ev.oracle(events[:600]))
+            assert doc["derived"]["index_bytes"] > 0
+            assert (doc["last_commit_ms"], doc["last_commit_exact"]) == (newest.stat().st_mtime_ns // 1_000_000, True)
+            assert site.metrics()["tagstream_index_keys"] == keys
+
+    case.run(*arguments(site), at=look)
+
+
+@pytest.mark.kafka
+def test_the_lag_of_a_topic_is_right_in_the_first_batch_and_after_a_restart(
+    tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, site: Site
+) -> None:
+    kafka_broker.create_topic("lag", partitions=2)
+    events = list(ev.generate(1_500, ev.Mix(keys=120), seed=21))
+    send(kafka_broker, "lag", events[:1_000], 2)
+    case = kafka_case(tmp_path, spark, kafka_broker, "lag")
+
+    def first(step: str, batch: int) -> None:
+        if (step, batch) == ("inflight", 0):
+            site.wait_for(lambda d: d["lag"] == 1_000, "all of the topic")
+            assert site.metrics()["tagstream_lag_records"] == 1_000
+
+    case.run(*arguments(site), at=first)
+    send(kafka_broker, "lag", events[1_000:], 2)
+
+    def again(step: str, batch: int) -> None:
+        if (step, batch) == ("inflight", 1):
+            site.wait_for(lambda d: d["lag"] == 500, "what came since the last commit")
+
+    case.run(*arguments(site), at=again)
