@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from types import FrameType
+
+LOG = logging.getLogger("tagstream")
 
 
 class StopFlag:
@@ -13,6 +16,7 @@ class StopFlag:
     def __init__(self) -> None:
         self._stop = threading.Event()
         self.signal_name = ""
+        self.batch: int | None = None  # the one that runs, which is finished first
 
     @property
     def requested(self) -> bool:
@@ -37,3 +41,5 @@ class StopFlag:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.request(signal.Signals(number).name)
+        what = "ending" if self.batch is None else f"finishing batch {self.batch}"
+        LOG.warning("%s: %s; again to end at once (nothing is lost by that either)", self.signal_name, what)

@@ -45,28 +45,30 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/options/keys": "table/* index/*",
     "streaming/options": "table/* index/* streaming streaming/options/keys",
     "streaming/source/decode": "table/* state/* streaming",
-    "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode",
+    "streaming/source/files": "table/* streaming",
+    "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode streaming/source/files",
     "streaming/page": "",
     "streaming/progress": "table/* bootstrap streaming streaming/options",
     "streaming/tag": "table/* state/* streaming streaming/source streaming/source/decode",
     "streaming/write": "table/* state/* index streaming streaming/source streaming/source/decode streaming/tag",
-    "streaming/batch": "table/* state/* index bootstrap streaming streaming/options streaming/source streaming/progress "
-    "streaming/tag streaming/write",
+    "streaming/batch": "table/* state/* index bootstrap streaming streaming/options streaming/source "
+    "streaming/source/files streaming/progress streaming/tag streaming/write",
     "streaming/recovery": "table/* state/* bootstrap streaming streaming/options streaming/source streaming/progress "
     "streaming/batch",
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/source streaming/source/decode "
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/recovery",
-    "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
-    "streaming/source/decode streaming/batch streaming/recovery",
     "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
     "streaming/source streaming/batch",
+    "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
+    "streaming/source/decode streaming/batch streaming/recovery",
     "streaming/job": "table/* state/* index/* bootstrap streaming/*",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",
     "admin/index": "table/* state/* bootstrap streaming/* admin",
     "admin/table": "table/* streaming/* admin",
     "admin/page": "table/* bootstrap streaming/* admin admin/index",
-    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/page admin/table",
+    "admin/quarantine": "table/* state/* streaming/* admin",
+    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/page admin/table admin/quarantine",
 }
 FILES_A_ROOM = 15
 LINES_A_FILE = 250
@@ -74,6 +76,7 @@ LINES_A_FILE = 250
 LONGER = {
     "table/storage/posix.py": "one class: the operations of one interface",
     "state/tag/tag_group.py": "the steps of one call of a key group, in their order",
+    "streaming/batch/context.py": "one class: all that a run works with",
     "streaming/commit/sink.py": "the steps of one batch, in their order",
     "streaming/job/job.py": "the steps of one run, in their order",
     "streaming/options/options.py": "one dataclass: every option of a run, and how each is made of its keys",
@@ -91,7 +94,12 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "pyspark": ("bootstrap/", "index/", "streaming/", "run_stream.py"),
 }
 # Parts of streaming/ that are plain Arrow and Python, usable and testable without a JVM.
-WITHOUT_SPARK = ("streaming/source/decode/", "streaming/write/quarantine.py", "streaming/options/")
+WITHOUT_SPARK = (
+    "streaming/source/decode/",
+    "streaming/source/files/",
+    "streaming/write/quarantine.py",
+    "streaming/options/",
+)
 ROOTS = frozenset(PARTS) | {"tests", "run_stream"}
 
 

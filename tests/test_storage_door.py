@@ -47,6 +47,7 @@ LOCAL: dict[str, tuple[str, str]] = {
     "admin/advise/sample.py": ("Path.is_dir Path.is_file Path.stat os.walk", "the source's files"),
     "admin/command/main.py": ("os.open", "/dev/null"),
     "admin/page/table_page.py": ("open os.replace os.unlink", "the page that is written"),
+    "admin/quarantine/commands.py": ("open os.open", "the file that a value is written to"),
     "admin/index/exchange.py": (
         "ParquetFile ParquetWriter os.link os.path.exists os.path.getsize os.path.lexists os.unlink",
         "the file that is exported or imported",

@@ -7,12 +7,13 @@ from typing import NoReturn
 
 from tagstream.table.errors import ConfigError
 
-GROUPS = ("index", "table", "rescale")
+GROUPS = ("index", "table", "quarantine", "rescale")
 OVERVIEW = """\
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
   tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: which one
   tagstream table  ...    timeline, commits, files, rows, validate, page: a Hudi table
+  tagstream quarantine ...  list, show, count, replay: bad records that a job put aside
   tagstream rescale ...   a new checkpoint with another number of key groups
   `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""
 
@@ -32,6 +33,8 @@ def parser() -> argparse.ArgumentParser:
     _add_index(index.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser))
     table = groups.add_parser("table", help="a Hudi table", allow_abbrev=False)
     _add_table(table.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser))
+    quarantine = groups.add_parser("quarantine", help="bad records that a job put aside", allow_abbrev=False)
+    _add_quarantine(quarantine.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser))
     rescale = _leaf(groups, "rescale", "make a checkpoint with another number of key groups, offsets and index kept")
     _checkpoint(rescale)
     _table(rescale)
@@ -122,9 +125,44 @@ def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
 
 
+def _add_quarantine(commands: argparse._SubParsersAction[_Parser]) -> None:
+    found = _leaf(commands, "list", "the bad records: where each stood in the source, and why it is bad")
+    _chosen(found)
+    _limit(found, 100, "records to list (0: all)")
+    count = _leaf(commands, "count", "how many there are, by reason")
+    _chosen(count)
+    show = _leaf(commands, "show", "one bad record as text, or its bytes to a file")
+    _checkpoint(show)
+    show.add_argument("id", metavar="ID", help="the record's id, as quarantine list has it")
+    show.add_argument("--out", metavar="FILE", help="write the value's bytes, as they were, to this new file")
+    show.add_argument("--key", action="store_true", help="with --out: the message key in place of the value")
+    replay = _leaf(commands, "replay", "write the records, each once, to a folder that a job reads")
+    _chosen(replay)
+    replay.add_argument(
+        "--to", metavar="FOLDER", required=True, help="folder of JSON lines; each replay adds files to it"
+    )
+    replay.add_argument("--again", action="store_true", help="also those that were replayed before")
+
+
+def _chosen(out: argparse.ArgumentParser) -> None:
+    _checkpoint(out)
+    out.add_argument("--batch", metavar="N", type=_count, help="only the records of this batch")
+    out.add_argument("--reason", metavar="TEXT", help="only those whose reason holds this text")
+
+
 def _leaf(commands: argparse._SubParsersAction[_Parser], name: str, text: str) -> argparse.ArgumentParser:
     out = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
     out.add_argument("--json", action="store_true", help="one JSON document in place of text")
+    out.add_argument(
+        "--vertical", action="store_true", help="each row as lines, a column a line (wide tables: by itself)"
+    )
+    out.add_argument(
+        "--width",
+        metavar="N",
+        type=_count,
+        default=100,
+        help="shorten longer values to N characters; 0: never (default: 100)",
+    )
     return out
 
 

@@ -56,7 +56,7 @@ def _admin(argv: Sequence[str], stdout: TextIO) -> int:
         return _fail(str(e), 2)
     except SystemExit as e:  # --help
         return int(e.code or 0)
-    out = open_output(stdout, json=arguments.json)
+    out = open_output(stdout, json=arguments.json, vertical=arguments.vertical, width=arguments.width)
     try:
         code = _run(arguments, out)
     except ConfigError as e:
@@ -82,13 +82,14 @@ def _admin(argv: Sequence[str], stdout: TextIO) -> int:
     return code
 
 
-def open_output(stdout: TextIO, *, json: bool) -> Output:
+def open_output(stdout: TextIO, *, json: bool, vertical: bool, width: int) -> Output:
     """JSON when asked for, framed tables on a terminal, plain columns elsewhere."""
     if json:
         return JsonOutput(stdout)
     from tagstream.admin.command.text import PlainOutput, TerminalOutput
 
-    return TerminalOutput(stdout) if stdout.isatty() else PlainOutput(stdout)
+    kind = TerminalOutput if stdout.isatty() else PlainOutput
+    return kind(stdout, vertical=vertical, width=width)
 
 
 def _run(arguments: argparse.Namespace, out: Output) -> int:
@@ -101,6 +102,10 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
         from tagstream.admin.table.table_commands import run_table
 
         return run_table(arguments, out)
+    if arguments.group == "quarantine":
+        from tagstream.admin.quarantine.commands import run_quarantine
+
+        return run_quarantine(arguments, out)
     if arguments.group == "rescale":
         from tagstream.admin.index.rescale import run_rescale
 

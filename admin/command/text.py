@@ -1,4 +1,8 @@
-"""Output for people: framed tables on a terminal, where wide values fold; plain aligned columns everywhere else."""
+"""Output for people: tables on a terminal, plain aligned columns everywhere else.
+
+A table that is wider than the terminal is shown row by row, a line a column; names, instants and numbers are never cut. Long
+values are shortened, by ``width`` characters at most; JSON has them whole.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any, TextIO
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +21,8 @@ from rich.text import Text
 from tagstream.admin.output import Column, Fact, Kind, plain
 from tagstream.streaming.progress.report import size
 
+SHOWN_CHARS = 100
+_FOLDED = 20  # a text may be folded to so many columns; a table that needs less is shown row by row
 _CHUNK_ROWS = 1000
 _GAP = "  "
 _NOTHING = "-"
@@ -27,8 +33,10 @@ _CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), 127)}
 class TerminalOutput:
     """Tables by rich; long listings come in tables of a thousand rows, each with its head."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, vertical: bool = False, width: int = SHOWN_CHARS) -> None:
         self._console = Console(file=stream, highlight=False)
+        self._vertical = vertical
+        self._width = width
         self._status: Status | None = None
 
     def facts(self, facts: Sequence[Fact]) -> None:
@@ -42,24 +50,27 @@ class TerminalOutput:
         self._console.print(grid)
 
     def listing(self, name: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> int:
-        """A table with a head; ``name`` is for machines."""
+        """A table with a head, or the rows one below the other; ``name`` is for machines."""
         del name
         wanted = [i for i, column in enumerate(columns) if not column.json_only]
         count = 0
         for chunk in _chunks(rows):
-            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-            for i in wanted:
-                table.add_column(
-                    columns[i].title,
-                    justify="right" if columns[i].kind in _NUMBERS else "left",
-                    overflow="fold",
-                    no_wrap=columns[i].kind != "text",
-                )
-            for row in chunk:
-                table.add_row(*(Text(shown(row[i], columns[i].kind)) for i in wanted))
-            self._console.print(table)
+            cells = [[shortened(shown(row[i], columns[i].kind), self._width) for i in wanted] for row in chunk]
+            of = [columns[i] for i in wanted]
+            if self._vertical or self._too_wide(of, cells):
+                self._console.print(_below_one_another(of, cells, count), end="")
+            else:
+                self._console.print(_table(of, cells))
             count += len(chunk)
         return count
+
+    def _too_wide(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> bool:
+        needed = 0
+        for place, column in enumerate(columns):
+            widest = max(cell_len(row[place]) for row in cells)
+            may_fold = column.kind == "text"
+            needed += max(cell_len(column.title), min(widest, _FOLDED) if may_fold else widest) + 1
+        return needed - 1 > self._console.width
 
     def note(self, text: str) -> None:
         """A dim line."""
@@ -82,8 +93,10 @@ class TerminalOutput:
 class PlainOutput:
     """Aligned columns without colour or folding; numbers without separators, so that other programs can sort them."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, vertical: bool = False, width: int = SHOWN_CHARS) -> None:
         self._stream = stream
+        self._vertical = vertical
+        self._width = width
 
     def facts(self, facts: Sequence[Fact]) -> None:
         """``title  value`` lines."""
@@ -99,7 +112,11 @@ class PlainOutput:
         widths = [0] * len(wanted)
         count = 0
         for chunk in _chunks(rows):
-            lines = [[_bare(row[i]) for i in wanted] for row in chunk]
+            lines = [[shortened(_bare(row[i]), self._width) for i in wanted] for row in chunk]
+            if self._vertical:
+                self._stream.write(_below_one_another([columns[i] for i in wanted], lines, count).plain)
+                count += len(chunk)
+                continue
             if count == 0:
                 lines.insert(0, [columns[i].title for i in wanted])
             for place in range(len(wanted)):
@@ -124,6 +141,38 @@ class PlainOutput:
         """Write out what is buffered; an error is said on standard error."""
         del error
         self._stream.flush()
+
+
+def shortened(text: str, width: int) -> str:
+    """A value cut to ``width`` characters, with the number of those that are left out; whole when ``width`` is 0."""
+    if not width or len(text) <= width:
+        return text
+    rest = f"… +{len(text) - width:,}"
+    return text[: max(1, width - len(rest))] + f"… +{len(text) - max(1, width - len(rest)):,}"
+
+
+def _table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for column in columns:
+        justify: JustifyMethod = "right" if column.kind in _NUMBERS else "left"
+        whole = column.kind != "text"
+        table.add_column(Text(column.title.translate(_CONTROL)), justify=justify, overflow="fold", no_wrap=whole)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _below_one_another(columns: Sequence[Column], cells: Sequence[Sequence[str]], before: int) -> Text:
+    """Each row as lines of title and value, below its number; ``before``: rows that were shown already."""
+    titles = [column.title.translate(_CONTROL) for column in columns]
+    width = max(map(cell_len, titles))
+    out = Text(overflow="fold")
+    for number, row in enumerate(cells, before + 1):
+        out.append(f"-- {number:,} --\n", style="dim")
+        for title, cell in zip(titles, row, strict=True):
+            out.append(_pad(title, width), style="bold")
+            out.append(f"{_GAP}{cell}".rstrip() + "\n")
+    return out
 
 
 def shown(value: Any, kind: Kind) -> str:

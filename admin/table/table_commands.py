@@ -25,7 +25,7 @@ _COMMITS = (
     Column("instant", "instant", "name"),
     Column("action", "action", "name"),
     Column("operation", "operation", "name"),
-    Column("partitions", "partitions", "count"),
+    Column("partitions", "parts", "count"),
     Column("files", "files", "count"),
     Column("inserts", "inserts", "count"),
     Column("updates", "updates", "count"),

@@ -52,6 +52,11 @@ def current_root(checkpoint: Storage) -> Root:
     return Root(number, checkpoint.below(f"{_ROOTS}/{number}"), register.version)
 
 
+def root_numbers(checkpoint: Storage) -> list[int]:
+    """The roots that the checkpoint has or had, in the order of their queries; 0 is the checkpoint itself."""
+    return [0, *sorted(int(name) for name in checkpoint.names(_ROOTS) if name.isdigit())]
+
+
 def next_root(checkpoint: Storage, root: Root, why: str) -> Root:
     """Retire the query of ``root``: a new, empty root takes its place. StateError when it is not the current one any more.
 

@@ -29,6 +29,7 @@ from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.create import create
+from tagstream.table.storage.opening import private
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
@@ -120,8 +121,8 @@ class JobContext:
 
     @property
     def quarantine(self) -> Storage:
-        """Where bad records go."""
-        return self.root.files.below(QUARANTINE)
+        """Where bad records go, for the job's user alone."""
+        return private(self.root.files.below(QUARANTINE))
 
     def begun_by(self, batch_id: int) -> CommitMetadata:
         """What the inflight file of a batch says, so that a later run knows it for a leftover of this project."""

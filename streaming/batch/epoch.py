@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tagstream.streaming.errors import CheckpointError
+from tagstream.streaming.source.files.plan_log import plan_number, read_plan
 from tagstream.table.storage.storage import Storage
 
 
@@ -69,7 +70,7 @@ def read_epoch(root: Storage, batch_id: int, *, files: bool) -> Epoch:
     first = -1 if before is None else int(before["logOffset"])
     last = int(after["logOffset"])
     seen = file_log(root, first + 1, last)
-    return Epoch(ident, batch_id, {"log": first}, _newest_files(seen, last))
+    return Epoch(ident, batch_id, {"log": first}, _newest_files(root, seen, last))
 
 
 def file_log(root: Storage, first: int, last: int) -> list[dict[str, Any]]:
@@ -92,9 +93,30 @@ def file_log(root: Storage, first: int, last: int) -> list[dict[str, Any]]:
     return out
 
 
-def _newest_files(seen: list[dict[str, Any]], last: int) -> dict[str, Any]:
-    newest = max((int(r["timestamp"]) for r in seen), default=0)
-    return {"log": last, "mtime_ms": newest, "paths": sorted(r["path"] for r in seen if int(r["timestamp"]) == newest)}
+def whole_file_log(root: Storage) -> list[dict[str, Any]]:
+    """All entries of the file source's log, oldest first; its newest compaction has those before it."""
+    names = [
+        (int(at), kind) for at, _, kind in (name.partition(".") for name in root.names("sources/0")) if at.isdigit()
+    ]
+    fold = max((at for at, kind in names if kind == "compact"), default=-1)
+    wanted = [f"{fold}.compact"] if fold >= 0 else []
+    wanted += [str(at) for at, kind in sorted(names) if at > fold and not kind]
+    lines = (line for name in wanted for line in root.read(f"sources/0/{name}").decode().splitlines()[1:] if line)
+    return [json.loads(line) for line in lines]
+
+
+def _newest_files(root: Storage, seen: list[dict[str, Any]], last: int) -> dict[str, Any]:
+    """What a commit keeps of a batch of files: a plan names itself, and the time of the newest file in it."""
+    times = []
+    for entry in seen:
+        number = plan_number(entry["path"])
+        times.append(int(entry["timestamp"]) if number is None else read_plan(root, number).mtime_ms)
+    newest = max(times, default=0)
+    return {
+        "log": last,
+        "mtime_ms": newest,
+        "paths": sorted(e["path"] for e, t in zip(seen, times, strict=True) if t == newest),
+    }
 
 
 def streamer_checkpoint(epoch: Epoch, *, files: bool) -> str:

@@ -37,12 +37,13 @@ from tagstream.state.durable.manifest import BatchManifest
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
+from tagstream.streaming.batch.old_plans import forget_old_plans
 from tagstream.streaming.commit.partition_depth import settle_depth
 from tagstream.streaming.commit.pull import located_rows, replaced_groups
 from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.progress.report import BatchReport
-from tagstream.streaming.write.quarantine import batch_folder
+from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
 from tagstream.streaming.write.write import (
     INDEX_STATUS,
     QUARANTINE_STATUS,
@@ -57,6 +58,7 @@ from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
 
 LOG = logging.getLogger("tagstream")
+DAY_MS = 86_400_000
 
 
 @dataclass
@@ -73,8 +75,14 @@ class Outcome:
 class BatchSink:
     """Called by Spark with every micro-batch, in the driver, one at a time."""
 
-    def __init__(self, job: JobContext, on_report: Callable[[BatchReport], None]) -> None:
+    def __init__(
+        self,
+        job: JobContext,
+        on_report: Callable[[BatchReport], None],
+        on_begin: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._job = job
+        self._on_begin = on_begin
         self._guard = TimelineGuard(job)
         self._on_report = on_report
         self._bad_records = 0
@@ -90,6 +98,8 @@ class BatchSink:
         Every error fails the query; ``failure`` keeps it, since what Spark raises for it has lost its text.
         """
         self._running.set()
+        self._job.stop.batch = batch_id
+        self._on_begin(batch_id)
         try:
             self._batch(rows, batch_id)
         except Exception as e:
@@ -97,6 +107,7 @@ class BatchSink:
             raise
         finally:
             self._last_batch = batch_id
+            self._job.stop.batch = None
             self._running.clear()
 
     def pause_between_batches(self) -> bool:
@@ -105,6 +116,16 @@ class BatchSink:
             return False
         done = newest_batch(self._job.root.files, "commits")
         return self._last_batch is None or (done is not None and done >= self._last_batch)
+
+    def tell_quarantined(self) -> None:
+        """Say at the end where the bad records are that the run went on without."""
+        if self._bad_records and not isinstance(self.failure, BadRecordsError):
+            LOG.warning(
+                "%s bad records were left out; they are in %s: `tagstream quarantine list --checkpoint-dir %s` shows them",
+                f"{self._bad_records:,}",
+                self._job.quarantine.root,
+                self._job.checkpoint.root,
+            )
 
     def _batch(self, rows: DataFrame, batch_id: int) -> None:
         job = self._job
@@ -141,6 +162,10 @@ class BatchSink:
         job.last_records, job.last_file_groups = report.records, report.files
         self._on_report(report)
         job.collect_garbage(batch_id)
+        if job.decode.files:
+            forget_old_plans(job.root.files, batch_id, job.retain_batches)
+        if job.options.quarantine_days and batch_id % max(1, job.retain_batches // 10) == 0:
+            forget_old(job.quarantine, job.clock_ms() - int(job.options.quarantine_days * DAY_MS))
 
     def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:
         job, crash, batch = self._job, self._job.crash, epoch.batch_id
@@ -157,6 +182,7 @@ class BatchSink:
         job.lease.beat(instant)
         crash.reach("inflight", batch)
         job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
+        forget_batch(job.quarantine, batch)  # what an earlier attempt found bad need not be so any more
         clock.append(time.monotonic())
         job.step("reading, tagging and writing", batch)
         outcome = self._run(rows, epoch, instant, replay=False)
@@ -276,7 +302,8 @@ class BatchSink:
         raise BadRecordsError(
             f"{outcome.counts['quarantined']} bad records in batch {epoch.batch_id} "
             f"({self._bad_records} in this run, {job.options.max_bad_records} allowed); nothing of the batch was "
-            f"committed. They are in {job.quarantine.where(batch_folder(epoch.batch_id))} with the reason of each. "
+            f"committed. `tagstream quarantine list --checkpoint-dir {job.checkpoint.root}` shows them (they are in "
+            f"{job.quarantine.where(batch_folder(epoch.batch_id))}, with the reason of each). "
             "Mend the source, or pass --commit-on-errors or a greater --max-bad-records to go on without them"
         )
 

@@ -28,6 +28,7 @@ from tagstream.streaming.job.query import run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, restart_after
 from tagstream.streaming.job.runs import claim_run
 from tagstream.streaming.job.session import fix_state_settings, spark_conf, spark_needs, start_session
+from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.monitor import Monitor
@@ -62,7 +63,7 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
     with Progress.open(options) as progress, Watch(options, clock_ms) as watch:
         for warning in options.warnings:
             LOG.warning(warning)
-        LOG.info("options:\n  %s", "\n  ".join(options.describe()))
+        LOG.info("options:\n  %s", "\n  ".join(options.describe(given_only=not options.log_all_options)))
         needs = spark_needs(options, env)
         ready = look(options, env, clock_ms(), needs)
         check_stream(ready.table, options.index.type)
@@ -132,11 +133,12 @@ def stream(
             job.small_files.load(job.table.view())
             find_depth(job)
             start_index(job, spark)
-            sink = BatchSink(job, monitor.on_report)
+            sink = BatchSink(job, monitor.on_report, progress.begin)
+            files = SourceFiles.open(spark, job)
             watch.ready(spark)
-            query = start_query(spark, job, sink)
+            query = start_query(spark, job, sink, files)
             try:
-                run_to_end(query, job, sink, monitor)
+                run_to_end(query, job, sink, monitor, files)
                 return job
             except Exception as e:
                 restart = restart_after(e, sink, restart)
@@ -149,6 +151,9 @@ def stream(
                 job.lease.beat(None)
             finally:
                 query.stop()
+                sink.tell_quarantined()
+                if files is not None:
+                    files.close()
             job.run_owner = _run_owner(clock_ms())
             job.run = claim_run(job.checkpoint, job.run_owner)
             job.table = job.table.reload()

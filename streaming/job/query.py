@@ -15,8 +15,9 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import newest_batch, raw_offset
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.errors import StopRequested
+from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.progress.monitor import Monitor
-from tagstream.streaming.source.source import keyed_records, raw_records
+from tagstream.streaming.source.source import PartitionDepth, keyed_records, raw_records
 from tagstream.streaming.tag.located import LOCATED_SQL
 from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function, read_profile
 from tagstream.table.storage.storage import Storage
@@ -24,17 +25,19 @@ from tagstream.table.storage.storage import Storage
 POLL_S = 0.5
 
 
-def start_query(spark: SparkSession, job: JobContext, sink: BatchSink) -> StreamingQuery:
+def start_query(
+    spark: SparkSession, job: JobContext, sink: BatchSink, files: SourceFiles | None = None
+) -> StreamingQuery:
     """Build the plan (source, keys, stateful tag) and start it; the sink is called with every batch.
 
-    With a pull-type index the plan ends with the keys, and the sink tags them.
+    With a pull-type index the plan ends with the keys, and the sink tags them. ``files``: the source is a folder whose
+    files are planned by this job.
     """
-    raw = raw_records(spark, job.options, job.starting_offsets, _reached(job))
-    depth = job.partition_depth
+    raw = raw_records(spark, job.options, job.starting_offsets, _reached(job), None if files is None else files.folder)
+    depth: PartitionDepth = job.partition_depth
     if depth is None and job.decode.depth_is_open:
-        keyed = keyed_records(raw, job.decode, job.meta.labels, DepthOfBatch(job.profiles, job.run, job.run_owner))
-    else:
-        keyed = keyed_records(raw, job.decode, job.meta.labels, depth)
+        depth = DepthOfBatch(job.profiles, job.run, job.run_owner)
+    keyed = keyed_records(raw, job.decode, job.meta.labels, depth, None if files is None else files.spec)
     if job.index is not None:
         return _start(keyed, job, sink)
     spec = TagSpec(
@@ -92,9 +95,13 @@ def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:
     return writer.start()
 
 
-def run_to_end(query: StreamingQuery, job: JobContext, sink: BatchSink, monitor: Monitor) -> None:
+def run_to_end(
+    query: StreamingQuery, job: JobContext, sink: BatchSink, monitor: Monitor, files: SourceFiles | None = None
+) -> None:
     """Wait until the stream has ended or a signal asked for it; raises what made it fail."""
     while True:
+        if files is not None:
+            files.check()
         try:
             ended = query.awaitTermination(POLL_S)  # type: ignore[arg-type] # Spark takes fractions of a second, too
         except PySparkException:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import tagstream
 from tagstream.streaming.errors import EnvironmentProblemError
 from tagstream.streaming.job.checkpoint_files import QUICK_CHECKPOINT_FILES
+from tagstream.streaming.job.quiet import quiet_jvm, quiet_python
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.connector import brings_connector
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
@@ -68,6 +69,10 @@ def start_session(
     """
     submitted = under_spark_submit(env) or SparkContext._active_spark_context is not None  # noqa: SLF001
     prepare_environment(env, conf)
+    log4j = PACKAGE / "conf" / "log4j2.properties"
+    quiet_python()
+    if under_spark_submit(env) and log4j.exists():
+        quiet_jvm(log4j)
     builder = SparkSession.builder.appName(app_name)
     defaults = {
         "spark.sql.session.timeZone": "UTC",
@@ -83,13 +88,15 @@ def start_session(
     if not submitted:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         env.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
-        log4j = PACKAGE / "conf" / "log4j2.properties"
+        terminal = str(sys.stderr.isatty()).lower()
         defaults |= {
             "spark.master": DEFAULT_MASTER,
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.memory": "2g",
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j}" if log4j.exists() else "",
+            "spark.driver.extraJavaOptions": (
+                f"-Dlog4j2.configurationFile=file:{log4j} -Dtagstream.terminal={terminal}" if log4j.exists() else ""
+            ),
         }
         if jars:
             defaults["spark.jars"] = ",".join(jars)

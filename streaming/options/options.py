@@ -67,6 +67,8 @@ class Options:
     status_host: str
     status_stuck_after: float
     status_behind_after: float
+    quarantine_days: float
+    log_all_options: bool
     spark_master: str | None
     spark_conf: Mapping[str, str]
     shuffle_partitions: int | None
@@ -79,7 +81,9 @@ class Options:
     fail_on_data_loss: bool
     min_partitions: int
     dfs_root: str | None
+    changed_files: Literal["fail", "again", "ignore"]
     schema_file: str | None
+    decode_rules: Mapping[str, bool]
 
     index: IndexOptions
     index_bootstrap_enabled: bool
@@ -128,9 +132,14 @@ class Options:
         """Where ``key`` came from: file and line, flag, or 'default'."""
         return next((origin for name, _, origin in self.described if name == key), "default")
 
-    def describe(self) -> list[str]:
-        """The effective options, one ``key = value  (origin)`` a line, secrets masked; fit for a log."""
-        return [f"{name} = {value}  ({origin})" for name, value, origin in self.described]
+    def describe(self, *, given_only: bool = False) -> list[str]:
+        """The effective options, one ``key = value  (origin)`` a line, secrets masked; fit for a log.
+
+        ``given_only``: those that are not at their defaults.
+        """
+        told = [x for x in self.described if not given_only or x[2] != "default"]
+        more = [] if len(told) == len(self.described) else [f"and {len(self.described) - len(told)} at their defaults"]
+        return [*(f"{name} = {value}  ({origin})" for name, value, origin in told), *more]
 
 
 def build_options(entries: Sequence[Entry]) -> Options:
@@ -187,6 +196,8 @@ def build_options(entries: Sequence[Entry]) -> Options:
         status_host=host or "127.0.0.1",
         status_stuck_after=r.real("tagstream.status.stuck.after.seconds"),
         status_behind_after=r.real("tagstream.status.behind.after.seconds"),
+        quarantine_days=r.real("tagstream.quarantine.retention.days"),
+        log_all_options=r.text("tagstream.log.options") == "all",
         spark_master=r.opt_text("--spark-master"),
         spark_conf={name: entry.value for name, entry in r.spark_conf.items()},
         shuffle_partitions=r.opt_number("spark.sql.shuffle.partitions"),
@@ -198,7 +209,15 @@ def build_options(entries: Sequence[Entry]) -> Options:
         fail_on_data_loss=r.flag("hoodie.streamer.source.kafka.enable.failOnDataLoss"),
         min_partitions=r.number("hoodie.streamer.source.kafka.minPartitions"),
         dfs_root=dfs_root,
+        changed_files=cast('Literal["fail", "again", "ignore"]', r.text("tagstream.source.dfs.changed.files")),
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
+        decode_rules={
+            "round_numbers": r.text("tagstream.decode.numbers") == "round",
+            "truncate_times": r.text("tagstream.decode.times") == "truncate",
+            "bare_nan": r.text("tagstream.decode.nan") == "bare",
+            "latin1_bytes": r.text("tagstream.decode.bytes") == "iso-8859-1",
+            "check_texts": r.text("tagstream.decode.texts") == "strict",
+        },
         index=index,
         index_bootstrap_enabled=r.flag("index.bootstrap.enabled"),
         index_bootstrap_corrupt=cast("Literal['fail', 'skip']", r.text("index.bootstrap.corrupt.files")),

@@ -38,6 +38,7 @@ class Progress:
         self._clock = clock
         self._started = clock()
         self._committed: float | None = None
+        self._batch: tuple[int, float] | None = None
         self._lag: int | None = None
         self._load: BootstrapProgress | None = None
         self._load_log = LoadLog()
@@ -78,8 +79,13 @@ class Progress:
         LOG.setLevel(self._level)
         self._handler.close()
 
+    def begin(self, batch_id: int) -> None:
+        """A batch has begun."""
+        self._batch = batch_id, self._clock()
+
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
+        self._batch = None
         self.totals.add(report)
         if report.lag is not None:
             self._lag = report.lag
@@ -106,19 +112,23 @@ class Progress:
         return self._line() if self._load is None else bar(self._title, self._load)
 
     def _line(self) -> Text:
-        last = self.totals.last
-        if last is None:
-            what = "first batch, " if self._ends_with_summary else ""
-            return Text(f"{self._title}: {what}{self._clock() - self._started:.0f} s")
-        parts = [
-            f"batch {last.batch_id}",
-            f"{last.rate:,.0f} records/s",
-            *([] if self._lag is None else [f"lag {self._lag:,}"]),  # files do not tell theirs
-            *([f"index {last.index_keys:,} keys {size(last.index_bytes)}"] if last.index_bytes else []),
-        ]
+        """What the job is at, in one line of the terminal: what does not fit is left out, and nothing is cut."""
+        last, now = self.totals.last, self._clock()
+        if self._batch is not None:
+            parts = [f"batch {self._batch[0]}, {now - self._batch[1]:.0f} s"]
+        elif not self._ends_with_summary:
+            parts = [f"{now - self._started:.0f} s"]
+        else:
+            parts = ["starting" if self._lag is None and last is None else "waiting for records"]
         if self._committed is not None:
-            parts.append(f"last commit {last.instant} {self._clock() - self._committed:.0f} s ago")
-        return Text(f"{self._title}: " + " · ".join(parts), no_wrap=True, overflow="ellipsis")
+            parts.append(f"last commit {now - self._committed:.0f} s ago")
+        if self._lag is not None:  # files do not tell theirs
+            parts.append(f"lag {self._lag:,}")
+        if last is not None:
+            parts.append(f"{last.rate:,.0f} records/s")
+            parts += [f"index {last.index_keys:,} keys {size(last.index_bytes)}"] if last.index_bytes else []
+        assert self._console is not None
+        return Text(fitting(self._title, parts, self._console.width), no_wrap=True, overflow="ellipsis")
 
     def _summarise(self) -> None:
         rows = summary(self.totals)
@@ -131,3 +141,14 @@ class Progress:
         for name, value in rows:
             table.add_row(name, value)
         self._console.print(table)
+
+
+def fitting(title: str, parts: list[str], width: int) -> str:
+    """``title: part · part``, without the last parts where the line would be longer than ``width``."""
+    room = max(8, width - len(parts[0]) - 2)
+    line = f"{title if len(title) <= room else title[: room - 1] + '…'}: {parts[0]}"
+    for part in parts[1:]:
+        if len(line) + len(part) + 3 > width:
+            break
+        line += f" · {part}"
+    return line

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from tagstream.state.layout import OrderingKind
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.decode.defaults import avro_defaults
+from tagstream.streaming.source.decode.facts import avro_facts
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
+from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.log.ordering_wrapper import greatest_decimal
 from tagstream.table.keys.keys import KeyGenerator
@@ -43,6 +44,7 @@ class DecodeSpec:
     name_single_key: bool
     merge_on_read: bool
     refuse_collisions: bool = False
+    rules: DecodeRules = STRICT
 
     @classmethod
     def for_table(cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
@@ -58,7 +60,9 @@ class DecodeSpec:
                 "the newer event)"
             )
         spec = cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
-        return replace(spec, refuse_collisions=options.key_collisions == "quarantine")
+        return replace(
+            spec, refuse_collisions=options.key_collisions == "quarantine", rules=DecodeRules(**options.decode_rules)
+        )
 
     @classmethod
     def of(
@@ -141,7 +145,8 @@ def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
         spec.key_generator_rules,
         spec.ordering_field,
         spec.global_index,
-        avro_defaults(spec.defaults_json),
+        avro_facts(spec.defaults_json),
+        rules=spec.rules,
         merge_on_read=spec.merge_on_read,
         refuse_collisions=spec.refuse_collisions,
     )

@@ -13,27 +13,33 @@ from tagstream.state.key_group import state_key_groups
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
+from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.packed import empty_rows, pack, split
 from tagstream.streaming.source.position import LinePositions
 from tagstream.streaming.source.record_size import events_a_batch
 
-RAW_COLUMNS = ("key", "value", "src", "pos_hi", "pos_lo")
+RAW_COLUMNS = tuple(RAW_SCHEMA.names)
 PartitionDepth = int | None | Callable[[], int | None]
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 64 << 20
 
 
 def raw_records(
-    spark: SparkSession, options: Options, starting_offsets: str | None, reached: Mapping[int, int]
+    spark: SparkSession,
+    options: Options,
+    starting_offsets: str | None,
+    reached: Mapping[int, int],
+    plans: str | None = None,
 ) -> DataFrame:
     """Streaming frame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo`` and, for files, ``block_start``.
 
     ``starting_offsets``: Spark's, for a new query; ``reached``: offset by Kafka partition where the stream goes on.
+    ``plans``: the folder of the plans (``streaming.source.files.plan``) that are read in place of the files themselves.
 
     Kafka: position = (partition, offset), ``src`` null. Files: (modification time in us, path, byte of the line).
     """
     if options.source_class != "kafka":
-        return _files(spark, options)
+        return _files(spark, options) if plans is None else _plans(spark, plans)
     return _kafka(spark, options, starting_offsets, events_a_batch(spark, options, reached))
 
 
@@ -65,7 +71,23 @@ def _files(spark: SparkSession, options: Options) -> DataFrame:
         .option("maxFileAge", "36500d")  # the default silently skips files a week older than the newest
         .option("maxBytesPerTrigger", options.source_limit)
     )
-    return reader.load(options.dfs_root).select(
+    return _text_rows(reader.load(options.dfs_root))
+
+
+def _plans(spark: SparkSession, folder: str) -> DataFrame:
+    """Plans as rows: one plan is one batch. Files of data can be among them, of a batch that an earlier version planned."""
+    spark.conf.set("spark.sql.files.openCostInBytes", "1")  # so that a plan of some hundred bytes is cut for the tasks
+    reader = (
+        spark.readStream.format("text")
+        .option("lineSep", "\n")
+        .option("maxFileAge", "36500d")
+        .option("maxFilesPerTrigger", 1)
+    )
+    return _text_rows(reader.load(folder))
+
+
+def _text_rows(lines: DataFrame) -> DataFrame:
+    return lines.select(
         F.lit(None).cast("binary").alias("key"),
         F.col("value").cast("binary").alias("value"),
         F.col("_metadata.file_path").alias("src"),
@@ -76,13 +98,17 @@ def _files(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def keyed_records(
-    raw: DataFrame, spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
+    raw: DataFrame,
+    spec: DecodeSpec,
+    labels: tuple[int, ...],
+    partition_depth: PartitionDepth,
+    files: FilesSpec | None = None,
 ) -> DataFrame:
     """The records decoded, good or bad, packed by key group: ``kg`` (its label) and ``rows`` (``KeyDecoder.keys``).
 
     The group is crc32 of the key modulo the number of groups; bad records, which have no key, are spread by position.
     """
-    return raw.mapInArrow(make_key_function(spec, labels, partition_depth), "kg int, rows binary")
+    return raw.mapInArrow(make_key_function(spec, labels, partition_depth, files), "kg int, rows binary")
 
 
 def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
@@ -92,26 +118,40 @@ def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
 
 
 def make_key_function(
-    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
+    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth, files: FilesSpec | None = None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The ``mapInArrow`` function that decodes records; files get their line positions here.
 
-    ``partition_depth``: of the table's partitions, or a function that tells it for the batch a task is at.
+    ``partition_depth``: of the table's partitions, or a function that tells it for the batch a task is at. ``files``: the
+    rows are plans, whose files are read here.
     """
 
     def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = cached_decoder(spec)
-        lines = LinePositions()
         depth = partition_depth() if callable(partition_depth) else partition_depth
-        for rows in in_blocks(batches):
+        for rows in in_blocks(_records(batches, spec, files)):
             columns = {name: rows.column(name).combine_chunks() for name in RAW_COLUMNS}
-            if spec.files:
-                start = rows.column("block_start").combine_chunks()
-                columns["pos_lo"] = lines.assign(columns["src"], start, columns["value"])
             keyed = decoder.keys(pa.RecordBatch.from_pydict(columns), depth)
             yield pack_by_group(pa.Table.from_batches([keyed]), labels)
 
     return keys
+
+
+def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None) -> Iterator[pa.RecordBatch]:
+    """The records of a task with their positions: as they are from Kafka, counted through a file, or read for a plan."""
+    if not spec.files:
+        yield from batches
+        return
+    lines = LinePositions()
+    for rows in (rows for block in in_blocks(batches) for rows in block.combine_chunks().to_batches()):
+        planned = plan_rows(rows.column("src")) if files is not None else np.zeros(rows.num_rows, np.bool_)
+        if files is not None and planned.any():
+            yield from planned_lines(files, rows.column("value").filter(pa.array(planned)).to_pylist())
+        if not planned.all():
+            data = rows.filter(pa.array(~planned)) if planned.any() else rows
+            columns = {name: data.column(name) for name in RAW_COLUMNS}
+            columns["pos_lo"] = lines.assign(columns["src"], data.column("block_start"), columns["value"])
+            yield pa.RecordBatch.from_pydict(columns)
 
 
 def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

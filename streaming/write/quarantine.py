@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tagstream.table.storage.storage import Storage
 
+_BATCH = "batch="
+
 
 def batch_folder(batch_id: int) -> str:
     """Folder of one batch's bad records, in the quarantine."""
-    return f"batch={batch_id:020d}"
+    return f"{_BATCH}{batch_id:020d}"
 
 
 def write_quarantine(quarantine: Storage, batch_id: int, part: int, records: Iterable[Mapping[str, Any]]) -> str:
@@ -32,6 +34,44 @@ def write_quarantine(quarantine: Storage, batch_id: int, part: int, records: Ite
         for record in records:  # a row loop: bad records are few, and each is its own line
             out.write((json.dumps(_line(record), ensure_ascii=False) + "\n").encode())
     return quarantine.where(target)
+
+
+def read_quarantine(quarantine: Storage, batch_id: int) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """(part, line from 1 on, record) of one batch's bad records; ``key`` and ``value`` are bytes or None again."""
+    folder = batch_folder(batch_id)
+    for name in quarantine.names(folder):
+        part = name.removeprefix("part-").removesuffix(".jsonl")
+        if not part.isdigit():
+            continue
+        for number, text in enumerate(quarantine.read(f"{folder}/{name}").splitlines(), 1):
+            record = json.loads(text)
+            for field in ("key", "value"):
+                raw = record.pop(f"{field}_base64")
+                record[field] = None if raw is None else base64.b64decode(raw)
+            yield int(part), number, record
+
+
+def quarantined_batches(quarantine: Storage) -> list[int]:
+    """Numbers of the batches that have bad records, rising."""
+    found = (name.removeprefix(_BATCH) for name in quarantine.names("") if name.startswith(_BATCH))
+    return sorted(int(number) for number in found if number.isdigit())
+
+
+def forget_batch(quarantine: Storage, batch_id: int) -> None:
+    """Remove what an attempt of the batch has left that did not end in a commit: another one may have other bad records."""
+    quarantine.delete_tree(batch_folder(batch_id))
+
+
+def forget_old(quarantine: Storage, before_ms: int) -> list[int]:
+    """Remove the batches whose files are all older; which these were."""
+    old = [b for b in quarantined_batches(quarantine) if _newest(quarantine, b) < before_ms]
+    for batch_id in old:
+        forget_batch(quarantine, batch_id)
+    return old
+
+
+def _newest(quarantine: Storage, batch_id: int) -> int:
+    return max((entry.mtime_ms for entry in quarantine.list(batch_folder(batch_id))), default=0)
 
 
 def _line(record: Mapping[str, Any]) -> dict[str, Any]:

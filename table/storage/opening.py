@@ -28,6 +28,11 @@ def unsynced(storage: Storage) -> Storage:
     return replace(storage, sync=False) if isinstance(storage, PosixStorage) else storage
 
 
+def private(storage: Storage) -> Storage:
+    """The same files, and those written from now on for their owner alone, where the store has owners."""
+    return replace(storage, mode=0o600) if isinstance(storage, PosixStorage) else storage
+
+
 def same_place(one: str, other: str) -> bool:
     """Whether two URLs are of one folder, by links and second mounts, too."""
     first, second = open_storage(one), open_storage(other)

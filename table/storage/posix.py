@@ -28,14 +28,17 @@ _THREADS = 16
 
 @dataclass(frozen=True)
 class PosixStorage:
-    """The files below ``root``, an absolute local path. ``sync``: whether a written file is forced to the disk."""
+    """The files below ``root``, an absolute local path. ``sync``: whether a written file is forced to the disk; ``mode``:
+    who may read it.
+    """
 
     root: str
     sync: bool = True
+    mode: int = 0o644
 
     def below(self, rel: str) -> PosixStorage:
         """The storage of a folder."""
-        return PosixStorage(self.where(rel), self.sync)
+        return PosixStorage(self.where(rel), self.sync, self.mode)
 
     def where(self, rel: str) -> str:
         """The absolute path of ``rel``; InvalidPartitionPathError when it would leave the root."""
@@ -251,7 +254,7 @@ class PosixStorage:
 
     def _finish(self, f: BinaryIO) -> None:
         f.flush()
-        os.fchmod(f.fileno(), 0o644)
+        os.fchmod(f.fileno(), self.mode)
         if self.sync:
             os.fsync(f.fileno())
 

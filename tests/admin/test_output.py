@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tagstream.admin.command.text import PlainOutput
+from tagstream.admin.command.text import PlainOutput, TerminalOutput, shortened
 from tagstream.admin.output import Column, Fact, JsonOutput
 from tagstream.table.errors import TableError
 from tests.support.paths import ROOT
@@ -123,13 +123,56 @@ def on_a_terminal(argv: list[str], columns: int) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", data.decode()).replace("\r\n", "\n")
 
 
-def test_wide_values_fold_on_a_terminal(tmp_path: Path) -> None:
+def test_a_table_that_is_too_wide_is_shown_row_by_row(tmp_path: Path) -> None:
     base = unpack("mor_v6_compacted", tmp_path)
     argv = ["table", "files", "--target-base-path", str(base)]
     wide, narrow = on_a_terminal(argv, 120), on_a_terminal(argv, 70)
     assert max(map(len, wide.splitlines())) <= 120 and max(map(len, narrow.splitlines())) <= 70
     ids = re.findall(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}-0", wide)
     assert len(ids) == 12
-    assert narrow.count(ids[0][:8]) and ids[0] not in narrow, "a wide value is folded, not cut"
+    assert all(found in narrow for found in ids)
+    assert "-- 12 --" in narrow and "-- 12 --" not in wide
     instants = re.findall(r"\b\d{17}\b", wide)
     assert re.findall(r"\b\d{17}\b", narrow) == instants, "an instant is never folded"
+
+
+def test_commits_at_80_columns_cut_no_instant_and_no_title(tmp_path: Path) -> None:
+    base = unpack("cow_v6_global_bloom_moves", tmp_path)
+    shown = on_a_terminal(["table", "commits", "--target-base-path", str(base)], 80)
+    assert max(map(len, shown.splitlines())) <= 80
+    instants = {path.name[:17] for path in (base / ".hoodie").glob("*.commit")}
+    assert set(re.findall(r"\b\d{17}\b", shown)) == instants
+    for title in ("instant", "action", "operation", "parts", "files", "inserts", "updates", "deletes", "written"):
+        assert re.search(rf"\b{title}\b", shown), title
+
+
+def wide_row(make: type[PlainOutput], **options: Any) -> str:
+    out = io.StringIO()
+    columns = [Column(f"column_{n}", f"column {n}") for n in range(30)]
+    make(out, **options).listing("rows", columns, [["x" * 10_000, *range(29)], ["y", *range(29)]])
+    return out.getvalue()
+
+
+def test_a_long_value_does_not_make_every_row_long() -> None:
+    plain = wide_row(PlainOutput)
+    assert max(map(len, plain.splitlines())) < 500
+    assert "… +9,9" in plain
+    assert "x" * 10_000 in wide_row(PlainOutput, width=0)
+    assert shortened("x" * 100, 100) == "x" * 100
+    assert shortened("x" * 101, 100).startswith("x" * 90)
+
+
+def test_rows_one_below_the_other_in_a_pipe() -> None:
+    lines = wide_row(PlainOutput, vertical=True).splitlines()
+    assert (lines[0], lines[31]) == ("-- 1 --", "-- 2 --")
+    assert lines[2] == "column 1   0"
+
+
+def test_a_wide_table_on_a_terminal_has_its_titles_whole(tmp_path: Path) -> None:
+    out = io.StringIO()
+    shown = TerminalOutput(out)
+    shown._console.width = 80
+    shown.listing(
+        "rows", [Column(f"a_rather_long_name_{n}", f"a_rather_long_name_{n}") for n in range(12)], [range(12)]
+    )
+    assert out.getvalue().splitlines()[1].split() == ["a_rather_long_name_0", "0"]

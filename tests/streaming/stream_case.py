@@ -41,6 +41,9 @@ class Reports(list[BatchReport]):
         self.append(report)
         self._on_batch(report)
 
+    def begin(self, batch_id: int) -> None:
+        """Shown by the real one."""
+
     def lag(self, lag: int | None) -> None:
         """Shown by the real one."""
 

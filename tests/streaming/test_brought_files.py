@@ -14,6 +14,7 @@ from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.status.watch import Watch
 from tagstream.table.errors import ConfigError
 from tests.streaming.options.test_brought import DEMO, DOCS, DOCS_FLAGS, PRODUCTION
 from tests.streaming.stream_case import Reports, now_ms
@@ -70,7 +71,9 @@ def test_starts_until_it_streams(
             argv += way_out.partition(": ")[2].split()
     assert count == starts
     reports = Reports(lambda _: None)
-    stream(spark, options, open_table(options, now_ms()), reports, StopFlag(), CrashPlan(), now_ms)  # type: ignore[arg-type]
+    table = open_table(options, now_ms())
+    with Watch(options, now_ms) as watch:
+        stream(spark, options, table, reports, StopFlag(), CrashPlan(), now_ms, watch)  # type: ignore[arg-type]
     assert [r.inserts for r in reports] == [1]
     (row,) = read_table(tmp_path / "t").to_pylist()
     assert {name: row[name] for name in record} == record

@@ -100,6 +100,23 @@ JOB_KEYS = (
         section=_JOB,
     ),
     ConfigKey(
+        "tagstream.quarantine.retention.days",
+        Kind.FLOAT,
+        "Bad records in the quarantine are removed when they are older than so many days, if their batch is committed. 0: "
+        "they are kept (docs/data.md, Quarantine).",
+        default=0.0,
+        minimum=0,
+        section=_JOB,
+    ),
+    ConfigKey(
+        "tagstream.log.options",
+        Kind.CHOICE,
+        "Which options are logged at the start: those that are not at their defaults (`given`), or `all`.",
+        default="given",
+        values={"GIVEN": "given", "ALL": "all"},
+        section=_JOB,
+    ),
+    ConfigKey(
         "--metrics-port",
         Kind.INT,
         "The older name of `--status-port`.",
@@ -118,17 +135,6 @@ JOB_KEYS = (
         section=_JOB,
     ),
     ConfigKey(
-        "tagstream.unsupported",
-        Kind.CHOICE,
-        "What becomes of keys that ask for what this job does not do, and without which the rows are the same (table "
-        "services, catalogue sync, metrics reporters): `warn` lists them at the start, `ignore` passes over them, `fail` "
-        "ends the job. HoodieStreamer's files name such keys as a matter of course, so the default is `warn`. Keys by which "
-        "rows or files would differ end the job in any case.",
-        default="warn",
-        section=_JOB,
-        values={"FAIL": "fail", "WARN": "warn", "IGNORE": "ignore"},
-    ),
-    ConfigKey(
         "tagstream.status.stuck.after.seconds",
         Kind.FLOAT,
         "A job that is longer than this in one batch is shown as stuck, and `/healthz` answers 503.",
@@ -143,6 +149,17 @@ JOB_KEYS = (
         default=600.0,
         minimum=1,
         section=_JOB,
+    ),
+    ConfigKey(
+        "tagstream.unsupported",
+        Kind.CHOICE,
+        "What becomes of keys that ask for what this job does not do, and without which the rows are the same (table "
+        "services, catalogue sync, metrics reporters): `warn` lists them at the start, `ignore` passes over them, `fail` "
+        "ends the job. HoodieStreamer's files name such keys as a matter of course, so the default is `warn`. Keys by which "
+        "rows or files would differ end the job in any case.",
+        default="warn",
+        section=_JOB,
+        values={"FAIL": "fail", "WARN": "warn", "IGNORE": "ignore"},
     ),
     ConfigKey(
         "--spark-master",

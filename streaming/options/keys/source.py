@@ -113,8 +113,20 @@ SOURCE_KEYS = (
     ConfigKey(
         "hoodie.streamer.source.dfs.root",
         Kind.PATH,
-        "Folder to read JSON lines files from.",
+        "Folder to read JSON lines files from, with the folders in it. Producers write a file elsewhere and rename it in, "
+        "or append whole lines to one that is there; names that begin with `_` or `.` or end in `._COPYING_` are passed "
+        "over (docs/data.md, Files).",
         default_note="required with JsonDFSSource",
+        section=_SOURCE,
+    ),
+    ConfigKey(
+        "tagstream.source.dfs.changed.files",
+        Kind.CHOICE,
+        "What happens when a file that was read has become shorter or was written over: the job ends and names it (`fail`), "
+        "it is read from its beginning (`again`), or what it holds now counts as read (`ignore`). A file that has only "
+        "grown is no such file: its new lines are read.",
+        default="fail",
+        values={"FAIL": "fail", "AGAIN": "again", "IGNORE": "ignore"},
         section=_SOURCE,
     ),
     ConfigKey(

@@ -6,15 +6,20 @@ Lenient where nothing is lost: a number in quotes for a number, a number or a bo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from tagstream.streaming.source.decode import temporal
+from tagstream.streaming.source.decode.facts import ITEM, NO_FACTS, Facts
 from tagstream.streaming.source.decode.number import Misfit, shown, to_decimal, to_double, to_float, to_int
+from tagstream.streaming.source.decode.rules import DecodeRules
 
 Coerce = Callable[[Any], Any]
+UUID_PATTERN = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+_UUID = re.compile(UUID_PATTERN)
 _KINDS = {dict: "an object", list: "an array", bool: "true or false", str: "a text"}
 
 
@@ -31,62 +36,82 @@ class JsonObject(dict[str, Any]):
     twice: frozenset[str]
 
 
-def coercer(kind: pa.DataType) -> Coerce:
+def literal(value: Any) -> Any:
+    """A plain JSON value (an Avro default) in the form the parser gives: numbers as text, objects with their names."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)):
+        return Number(repr(value))
+    if isinstance(value, list):
+        return [literal(item) for item in value]
+    out = JsonObject((k, literal(v)) for k, v in value.items())
+    out.twice = frozenset()
+    return out
+
+
+def coercer(kind: pa.DataType, rules: DecodeRules, facts: Facts = NO_FACTS) -> Coerce:
     """The function that makes a column's value from a JSON value that is not null; it raises Misfit."""
     t = pa.types
+    rounding, truncate = rules.round_numbers, rules.truncate_times
     if t.is_string(kind):
-        return _text
+        return _checked_text(facts) if rules.check_texts and facts.restricts else _text
     if t.is_integer(kind):
         return _from_text(lambda text: to_int(text, kind.bit_width), "a whole number")
     if t.is_float64(kind):
-        return _from_text(to_double, "a number")
+        return _from_text(lambda text: to_double(text, rounding=rounding), "a number")
     if t.is_float32(kind):
-        return _from_text(to_float, "a number")
+        return _from_text(lambda text: to_float(text, rounding=rounding), "a number")
     if t.is_decimal(kind):
-        return _from_text(lambda text: to_decimal(text, kind.precision, kind.scale), "a number")
+        return _from_text(lambda text: to_decimal(text, kind.precision, kind.scale, rounding=rounding), "a number")
     if t.is_timestamp(kind):
-        return _from_text(lambda text: temporal.to_ticks(text, kind), "a timestamp")
+        return _from_text(lambda text: temporal.to_ticks(text, kind, truncate=truncate), "a timestamp")
     if t.is_date32(kind):
-        return _from_text(temporal.to_days, "a date")
+        return _from_text(lambda text: temporal.to_days(text, truncate=truncate), "a date")
     if t.is_time(kind):
-        return _from_text(lambda text: temporal.to_time(text, kind.unit), "a time")
-    return _other(kind)
+        return _from_text(lambda text: temporal.to_time(text, kind.unit, truncate=truncate), "a time")
+    return _other(kind, rules, facts)
 
 
-def _other(kind: pa.DataType) -> Coerce:
+def _other(kind: pa.DataType, rules: DecodeRules, facts: Facts) -> Coerce:
     t = pa.types
     if t.is_boolean(kind):
         return _boolean
     if t.is_fixed_size_binary(kind):
-        return lambda value: _bytes(value, kind.byte_width)
+        return lambda value: _bytes(value, kind.byte_width, rules)
     if t.is_binary(kind):
-        return lambda value: _bytes(value, None)
+        return lambda value: _bytes(value, None, rules)
     if t.is_struct(kind):
-        return struct_coercer(list(kind), {})
+        return struct_coercer(list(kind), rules, facts.children)
     if t.is_list(kind):
-        return _list(kind.value_field)
+        return _list(kind.value_field, rules, facts.children.get(ITEM, NO_FACTS))
     if t.is_map(kind):
-        return _map(kind.item_field)
+        return _map(kind.item_field, rules, facts.children.get(ITEM, NO_FACTS))
     if t.is_null(kind):
         return _nothing
     raise ValueError(f"no JSON form is known for the Arrow type {kind}")
 
 
-def struct_coercer(fields: list[pa.Field], defaults: Mapping[str, Any]) -> Coerce:
-    """The function for an object with ``fields``; ``defaults`` are JSON values of fields that may be missing."""
-    members = [(f.name, f.nullable, coercer(f.type)) for f in fields]
+def struct_coercer(fields: list[pa.Field], rules: DecodeRules, facts: Mapping[str, Facts]) -> Coerce:
+    """The function for an object with ``fields``; ``facts`` has the defaults of those that may be missing."""
+    of = [(f, facts.get(f.name, NO_FACTS)) for f in fields]
+    members = [(f.name, f.nullable, literal(known.default), coercer(f.type, rules, known)) for f, known in of]
 
     def struct(value: Any) -> dict[str, Any]:
         if not isinstance(value, JsonObject):
             raise Misfit(f"{_name(value)} where an object is expected")
         out: dict[str, Any] = {}
-        for name, nullable, coerce in members:
+        for name, nullable, default, coerce in members:
             if name in value.twice:
                 raise Misfit(f"field {name} is given twice")
-            item = value[name] if name in value else defaults.get(name)
+            item = value.get(name, default)
             if item is None:
                 if not nullable:
-                    raise Misfit(f"field {name} is {'null' if name in value else 'missing'}, which the schema forbids")
+                    why = (
+                        "is null, which the schema forbids"
+                        if name in value
+                        else "is missing, and the schema has no default"
+                    )
+                    raise Misfit(f"field {name} {why}")
                 out[name] = None
                 continue
             try:
@@ -133,10 +158,26 @@ def _boolean(value: Any) -> bool:
     raise Misfit(f"{_name(value)} where true or false is expected")
 
 
-def _bytes(value: Any, width: int | None) -> bytes:
+def _checked_text(facts: Facts) -> Coerce:
+    def convert(value: Any) -> str:
+        text = _text(value)
+        if facts.symbols is not None and text not in facts.symbols:
+            raise Misfit(f"{shown(text)!r} is no symbol of the enum ({shown(', '.join(facts.symbols))})")
+        if facts.is_uuid and not _UUID.fullmatch(text):
+            raise Misfit(f"{shown(text)!r} is no uuid")
+        return text
+
+    return convert
+
+
+def _bytes(value: Any, width: int | None, rules: DecodeRules) -> bytes:
     if not isinstance(value, str) or isinstance(value, Number):
         raise Misfit(f"{_name(value)} where bytes (as a text) are expected")
-    raw = _text(value).encode()
+    text = _text(value)
+    try:
+        raw = text.encode("latin-1" if rules.latin1_bytes else "utf-8")
+    except UnicodeEncodeError as e:
+        raise Misfit(f"character U+{ord(text[e.start]):04X} of {shown(text)!r} is no byte") from None
     if width is not None and len(raw) != width:
         raise Misfit(f"{len(raw)} bytes where {width} are expected")
     return raw
@@ -146,8 +187,8 @@ def _nothing(value: Any) -> None:
     raise Misfit(f"{_name(value)} where only null is allowed")
 
 
-def _list(field: pa.Field) -> Coerce:
-    coerce = coercer(field.type)
+def _list(field: pa.Field, rules: DecodeRules, facts: Facts) -> Coerce:
+    coerce = coercer(field.type, rules, facts)
 
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -157,8 +198,8 @@ def _list(field: pa.Field) -> Coerce:
     return convert
 
 
-def _map(field: pa.Field) -> Coerce:
-    coerce = coercer(field.type)
+def _map(field: pa.Field, rules: DecodeRules, facts: Facts) -> Coerce:
+    coerce = coercer(field.type, rules, facts)
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, JsonObject):

@@ -12,8 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode import temporal
+from tagstream.streaming.source.decode.coerce import UUID_PATTERN
+from tagstream.streaming.source.decode.facts import ITEM, NO_FACTS, Facts
 from tagstream.streaming.source.decode.modes import Mode
 from tagstream.streaming.source.decode.number import EXACT_DOUBLE, EXACT_FLOAT, SMALLEST_FLOAT
+from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 
 Mask = npt.NDArray[np.bool_]
 
@@ -25,55 +28,115 @@ class Doubt(Exception):
     """Some row of the block needs the strict path."""
 
 
-def convert(column: pa.Array, field: pa.Field, mode: Mode) -> tuple[pa.Array, Mask | None]:
+def convert(
+    column: pa.Array, field: pa.Field, mode: Mode, rules: DecodeRules = STRICT, facts: Facts = NO_FACTS
+) -> tuple[pa.Array, Mask | None]:
     """A top-level column in its own type, and the mask of its doubtful rows (None: no doubt)."""
     if mode is Mode.TEXT:
-        array, doubt = _from_text(column, field.type)
+        array, doubt = _from_text(column, field.type, rules)
     elif mode is Mode.POINT:
         array, doubt = column.cast(field.type), None  # safe: a fraction or an overflow raises
     else:
-        array, doubt = _native(column, field.type)
-    if not field.nullable and array.null_count:
+        array, doubt = _native(column, field.type, rules, facts)
+    if array.null_count and (not field.nullable or facts.default is not None):
         doubt = _either(doubt, _nulls(array))
     return array, doubt
 
 
-def _native(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask | None]:
+def _native(column: pa.Array, kind: pa.DataType, rules: DecodeRules, facts: Facts) -> tuple[pa.Array, Mask | None]:
     t = pa.types
     if t.is_float64(kind):
-        return column, _some(np.abs(_doubles(column)) >= EXACT_DOUBLE)
+        values = np.abs(_doubles(column))
+        return column, _some(np.isinf(values) if rules.round_numbers else values >= EXACT_DOUBLE)
     if t.is_float32(kind):
-        return column.cast(kind, safe=False), _some(_doubtful_floats(_doubles(column)))
+        array, values = column.cast(kind, safe=False), _doubles(column)
+        return array, _some(np.isinf(_doubles(array)) if rules.round_numbers else _doubtful_floats(values))
+    if t.is_decimal(kind):
+        if rules.round_numbers:
+            column = pc.round(column, ndigits=kind.scale, round_mode="half_towards_infinity")
+        return column.cast(kind), None
     if t.is_time(kind):
         ticks = pc.fill_null(column, 0).to_numpy()
         return column.cast(kind), _some((ticks < 0) | (ticks >= temporal.ticks_of_day(kind.unit)))
+    if t.is_string(kind):
+        return column, _wrong_texts(column, facts) if rules.check_texts and facts.restricts else None
+    if t.is_binary(kind) or t.is_fixed_size_binary(kind):
+        column, doubt = latin1_bytes(column) if rules.latin1_bytes else (column, None)
+        return column.cast(kind), doubt
     if t.is_struct(kind):
-        children = [_inner(column.field(i), kind.field(i)) for i in range(kind.num_fields)]
-        for i, child in enumerate(column.flatten()):
-            if not kind.field(i).nullable and child.null_count > column.null_count:
-                raise Doubt
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null()), None
+        return _struct(column, kind, rules, facts)
     if t.is_list(kind):
-        inner = _inner(column.values, kind.value_field)
+        inner = _inner(column.values, kind.value_field, rules, facts.children.get(ITEM, NO_FACTS))
         if not kind.value_field.nullable and inner.null_count:
             raise Doubt
         return pa.ListArray.from_arrays(column.offsets, inner, type=kind, mask=column.is_null()), None
     return (column if column.type.equals(kind) else column.cast(kind)), None
 
 
-def _inner(column: pa.Array, field: pa.Field) -> pa.Array:
-    array, doubt = _native(column, field.type)
+def _struct(column: pa.Array, kind: pa.DataType, rules: DecodeRules, facts: Facts) -> tuple[pa.Array, Mask | None]:
+    """A struct; rows where a field is null that may not be, or that has a default, are in doubt."""
+    of = [facts.children.get(kind.field(i).name, NO_FACTS) for i in range(kind.num_fields)]
+    children = [_inner(column.field(i), kind.field(i), rules, of[i]) for i in range(kind.num_fields)]
+    absent = _nulls(column)
+    doubt: Mask | None = None
+    for i, child in enumerate(column.flatten()):
+        if (not kind.field(i).nullable or of[i].default is not None) and child.null_count > column.null_count:
+            doubt = _either(doubt, _nulls(child) & ~absent)
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null()), doubt
+
+
+def _inner(column: pa.Array, field: pa.Field, rules: DecodeRules, facts: Facts) -> pa.Array:
+    array, doubt = _native(column, field.type, rules, facts)
     if doubt is not None:
         raise Doubt
     return array
 
 
-def _from_text(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask | None]:
+def _wrong_texts(column: pa.Array, facts: Facts) -> Mask | None:
+    """Texts that are no symbol of their enum, or no uuid."""
+    if facts.symbols is not None:
+        good = pc.is_in(column, value_set=pa.array(facts.symbols, pa.string()))
+    else:
+        good = pc.match_substring_regex(column, f"^{UUID_PATTERN}$")
+    return _some(~pc.or_(pc.fill_null(good, False), column.is_null()).to_numpy(zero_copy_only=False))
+
+
+def latin1_bytes(column: pa.Array) -> tuple[pa.Array, Mask | None]:
+    """Texts (as their UTF-8) with a byte a character, and the mask of those with a character that is none.
+
+    In UTF-8 a character from U+0080 to U+00FF is a byte C2 or C3 and one more; without the first, and with 40 added behind
+    a C3, the second is the character's number.
+    """
+    length = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
+    ends = np.cumsum(length)
+    flat = pc.fill_null(column.cast(pa.binary()), b"")
+    data = np.frombuffer(pc.binary_join(_as_one(flat), b"")[0].as_buffer(), np.uint8)
+    lead = (data == 0xC2) | (data == 0xC3)
+    more = np.concatenate(([0], np.cumsum(data >= 0xC4)))
+    doubt = _some(more[ends] > more[ends - length])
+    if not lead.any():
+        return column, doubt
+    shifted = data + np.concatenate(([0], np.where(data[:-1] == 0xC3, 0x40, 0))).astype(np.uint8)
+    dropped = np.concatenate(([0], np.cumsum(lead)))
+    offsets = np.concatenate(([0], ends - dropped[ends])).astype(np.int32)
+    out = pa.Array.from_buffers(
+        pa.binary(), len(column), [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(shifted[~lead].tobytes())]
+    )
+    return pc.if_else(column.is_valid(), out, pa.scalar(None, pa.binary())), doubt
+
+
+def _as_one(values: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+
+
+def _from_text(column: pa.Array, kind: pa.DataType, rules: DecodeRules) -> tuple[pa.Array, Mask | None]:
     t = pa.types
+    if rules.truncate_times and t.is_timestamp(kind):
+        column = pc.replace_substring_regex(column, *temporal.surplus_digits(kind.unit))
     if t.is_integer(kind):
         pattern = _INTEGER
     elif t.is_date32(kind):
-        pattern = temporal.DATE_PATTERN
+        pattern = temporal.DATED_PATTERN if rules.truncate_times else temporal.DATE_PATTERN
     else:
         pattern = temporal.stamp_pattern(kind.unit, kind.tz is not None)
     good = pc.fill_null(pc.match_substring_regex(column, pattern), True)
@@ -81,6 +144,8 @@ def _from_text(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask | No
         # Arrow has a year 0, Python's calendar has not: the strict path refuses it.
         good = pc.and_(good, pc.invert(pc.fill_null(pc.starts_with(column, "0000"), False)))
     texts = pc.if_else(good, column, pa.scalar(None, pa.string()))
+    if t.is_date32(kind) and rules.truncate_times:
+        texts = pc.utf8_slice_codeunits(texts, 0, 10)
     if t.is_timestamp(kind) and kind.tz is not None:
         zoned = pc.fill_null(pc.match_substring_regex(texts, temporal.ZONED_PATTERN), False)
         dated = pc.equal(pc.binary_length(texts), 10)  # Arrow wants no zone on a date alone

@@ -17,9 +17,11 @@ import pyarrow.json as pj
 
 from tagstream.streaming.source.decode import guard
 from tagstream.streaming.source.decode.convert import Doubt, convert
+from tagstream.streaming.source.decode.facts import NO_FACTS, Facts
 from tagstream.streaming.source.decode.modes import SAMPLE, Mode, can_read, contains, learn, read_type
 from tagstream.streaming.source.decode.number import Misfit
 from tagstream.streaming.source.decode.record import RecordDecoder, TooDeep
+from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 
 Rows = npt.NDArray[np.int64]
 
@@ -29,14 +31,18 @@ _REFUSALS = (Doubt, pa.ArrowInvalid, pa.ArrowNotImplementedError)
 
 
 class JsonDecoder:
-    """Decodes records of one schema; ``defaults``: Avro defaults (JSON values) of fields that records may lack."""
+    """Decodes records of one schema; ``facts``: what its Avro form says beyond the types; ``rules``: how strictly."""
 
-    def __init__(self, schema: pa.Schema, defaults: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, schema: pa.Schema, facts: Mapping[str, Facts] | None = None, rules: DecodeRules = STRICT
+    ) -> None:
         self.schema = schema
-        self._defaults = {k: v for k, v in (defaults or {}).items() if v is not None}
-        self._records = RecordDecoder(schema, self._defaults)
+        self._facts = facts or {}
+        self._rules = rules
+        self._records = RecordDecoder(schema, self._facts, rules)
         self._arrow_can = len(schema) > 0 and all(can_read(f.type) for f in schema)
-        self._unwanted = guard.patterns(any(contains(f.type, pa.types.is_floating) for f in schema))
+        has_floats = any(contains(f.type, pa.types.is_floating) for f in schema)
+        self._unwanted = guard.patterns(has_floats and not rules.round_numbers)
         self._set_modes({})
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.StringArray]:
@@ -110,10 +116,8 @@ class JsonDecoder:
         for field in self.schema:
             column = table.column(field.name)
             flat = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-            array, unsure = convert(flat, field, self._modes.get(field.name, Mode.NATIVE))
-            if field.name in self._defaults and array.null_count:
-                missing = array.is_null().to_numpy(zero_copy_only=False)
-                unsure = missing if unsure is None else unsure | missing
+            mode, facts = self._modes.get(field.name, Mode.NATIVE), self._facts.get(field.name, NO_FACTS)
+            array, unsure = convert(flat, field, mode, self._rules, facts)
             if unsure is not None:
                 doubt = unsure if doubt is None else doubt | unsure
             columns.append(array)
@@ -155,7 +159,7 @@ class JsonDecoder:
     def _set_modes(self, modes: dict[str, Mode]) -> None:
         self._modes = modes
         self._read_schema = pa.schema(
-            [pa.field(f.name, read_type(f.type, modes.get(f.name, Mode.NATIVE))) for f in self.schema]
+            [pa.field(f.name, read_type(f.type, modes.get(f.name, Mode.NATIVE), self._rules)) for f in self.schema]
         )
         self._reads_decimals = any(contains(f.type, pa.types.is_decimal) for f in self._read_schema)
         self._nullable = pa.schema([f.with_nullable(True) for f in self.schema])

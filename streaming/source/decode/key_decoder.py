@@ -6,7 +6,6 @@ After the tag step no record may be dropped, so everything that makes one bad is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,9 @@ import pyarrow.compute as pc
 
 from tagstream.state.ordering import encode_ordering, ordering_kind
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
+from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
+from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.state_keys import state_keys
 from tagstream.table.errors import ConfigError, InvalidKeyError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS, greatest_decimal
@@ -29,7 +30,7 @@ _TEXT = pa.string()
 
 
 class KeyDecoder:
-    """Decodes records of one schema; ``defaults`` are its Avro defaults.
+    """Decodes records of one schema; ``facts``: what its Avro form says beyond the types; ``rules``: how strictly.
 
     ``merge_on_read``: deletes go to log files, whose blocks do not hold every decimal. ``refuse_collisions``: a composite
     key that other values would make, too, is bad.
@@ -41,8 +42,9 @@ class KeyDecoder:
         key_generator: KeyGenerator,
         ordering_field: str | None,
         global_index: bool,
-        defaults: Mapping[str, Any] | None = None,
+        facts: Mapping[str, Facts] | None = None,
         *,
+        rules: DecodeRules = STRICT,
         merge_on_read: bool = False,
         refuse_collisions: bool = False,
     ) -> None:
@@ -63,9 +65,10 @@ class KeyDecoder:
         self._global = global_index
         self._refuse_collisions = refuse_collisions
         self._key_types = [_type_at(schema, name) for name in key_generator.record_key_fields]
-        self._keys = JsonDecoder(with_delete, defaults)
+        self._keys = JsonDecoder(with_delete, facts, rules)
         self._names = schema.names
         ordering_type = None if ordering_field is None else schema.field(ordering_field).type
+        self._float_ordering = ordering_type is not None and pa.types.is_floating(ordering_type)
         self._text_ordering = ordering_kind(ordering_type) == "bytes"
         self._greatest = greatest_decimal(ordering_type) if merge_on_read and ordering_type is not None else None
 
@@ -94,6 +97,8 @@ class KeyDecoder:
                 pa.array(no_order & ~deleted), f"ordering field {self._ordering} is null", pa.scalar(None, _TEXT)
             )
             reason = pc.coalesce(reason, missing)
+            if self._float_ordering:
+                reason = pc.coalesce(reason, self._no_number(rows))
         if self._greatest is not None:
             reason = pc.coalesce(reason, self._too_great(ordering))
         tombstone = batch.column("value").is_null().to_numpy(zero_copy_only=False)
@@ -137,6 +142,11 @@ class KeyDecoder:
         if self._text_ordering:
             return unknown, pc.fill_null(column.cast(pa.binary()), b"")
         return unknown, pa.array(encode_ordering(column), pa.int64())
+
+    def _no_number(self, rows: pa.Table) -> pa.Array:
+        """Why a NaN could not order anything; null where the value is a number."""
+        nan = pc.fill_null(pc.is_nan(_flat(rows.column(self._ordering))), False)
+        return pc.if_else(nan, f"ordering field {self._ordering} is NaN, which has no order", pa.scalar(None, _TEXT))
 
     def _too_great(self, ordering: pa.Array) -> pa.Array:
         """Why an ordering value could not be written to a delete block; null where it can be."""

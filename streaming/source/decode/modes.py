@@ -15,8 +15,10 @@ import pyarrow as pa
 from tagstream.streaming.source.decode.coerce import Number
 from tagstream.streaming.source.decode.number import Misfit
 from tagstream.streaming.source.decode.record import RecordDecoder, TooDeep
+from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 
 SAMPLE = 16
+_MORE_DIGITS = 20
 # Exact for every literal: 20 digits before the point hold an int64; a fraction that is not zero stays one.
 # 256 bits, because Arrow checks a literal's digits before it adds the scale's zeros, and 128 bits would then wrap round.
 WHOLE = pa.decimal256(38, 18)
@@ -30,8 +32,11 @@ class Mode(Enum):
     POINT = "point"
 
 
-def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE) -> pa.DataType:
-    """The type Arrow's JSON reader is asked for; ``streaming.source.decode.convert`` makes the column's own type of it."""
+def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE, rules: DecodeRules = STRICT) -> pa.DataType:
+    """The type Arrow's JSON reader is asked for; ``streaming.source.decode.convert`` makes the column's own type of it.
+
+    Decimals that are to be rounded are read with more digits after the point than the column has.
+    """
     t = pa.types
     if mode is Mode.TEXT:
         return pa.string()
@@ -44,13 +49,14 @@ def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE) -> pa.DataType:
     if t.is_float32(kind):
         return pa.float64()
     if t.is_decimal(kind):
-        return pa.decimal256(kind.precision, kind.scale)
+        more = min(_MORE_DIGITS, 76 - kind.precision) if rules.round_numbers else 0
+        return pa.decimal256(kind.precision + more, kind.scale + more)
     if t.is_fixed_size_binary(kind) and not t.is_decimal(kind):
         return pa.binary()
     if t.is_struct(kind):
-        return pa.struct([pa.field(f.name, read_type(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, read_type(f.type, rules=rules)) for f in kind])
     if t.is_list(kind):
-        return pa.list_(read_type(kind.value_type))
+        return pa.list_(read_type(kind.value_type, rules=rules))
     return kind
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 import struct
-from decimal import Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
-_EXACT = Context(prec=100)
+_ROUNDED = Context(prec=100, rounding=ROUND_HALF_UP)
+NOT_NUMBERS = ("NaN", "Infinity", "-Infinity")  # as Jackson and Spark write them
 _MAX_DIGITS = 40  # nothing a column can hold has more digits before or after the point
 
 EXACT_DOUBLE = 2.0**53
@@ -55,16 +56,19 @@ def to_int(text: str, bits: int) -> int:
     return number
 
 
-def to_double(text: str) -> float:
+def to_double(text: str, *, rounding: bool = False) -> float:
     """The double nearest to ``text``; up to 17 significant digits, the most a double has, count as no loss.
 
-    From 2**53 on, and below the smallest normal double, the double's own decimal form must give ``text`` back.
+    From 2**53 on, and below the smallest normal double, the double's own decimal form must give ``text`` back. With
+    ``rounding`` any digits may be lost.
     """
+    if text in NOT_NUMBERS:
+        return float(text)
     value = exact(text)
     number = float(text)
     if not math.isfinite(number):
         raise Misfit(f"{shown(text)} is out of a double's range")
-    if not value:
+    if not value or rounding:
         return number
     if abs(number) < EXACT_DOUBLE and abs(number) >= _SMALLEST_DOUBLE and _digits(value) <= 17:
         return number
@@ -73,16 +77,16 @@ def to_double(text: str) -> float:
     raise Misfit(f"{shown(text)} would lose digits in a double")
 
 
-def to_float(text: str) -> float:
+def to_float(text: str, *, rounding: bool = False) -> float:
     """The single-precision number nearest to ``text``; up to 9 significant digits count as no loss."""
-    number = to_double(text)
-    if not number:
+    number = to_double(text, rounding=rounding)
+    if not number or not math.isfinite(number):
         return number
     try:
         single = struct.unpack("<f", struct.pack("<f", number))[0]
     except OverflowError:
         raise Misfit(f"{shown(text)} is out of a float's range") from None
-    if single == number:
+    if single == number or rounding:
         return float(single)
     value = Decimal(repr(number))
     if SMALLEST_FLOAT <= abs(single) < EXACT_FLOAT and _digits(value) <= 9:
@@ -92,16 +96,22 @@ def to_float(text: str) -> float:
     raise Misfit(f"{shown(text)} would lose digits in a float")
 
 
-def to_decimal(text: str, precision: int, scale: int) -> Decimal:
-    """The value of ``text`` with exactly ``scale`` digits after the point."""
+def to_decimal(text: str, precision: int, scale: int, *, rounding: bool = False) -> Decimal:
+    """The value of ``text`` with exactly ``scale`` digits after the point; ``rounding``: halves away from zero."""
     value = exact(text)
-    if value and (value.adjusted() + 1 > precision - scale or value.adjusted() < -_MAX_DIGITS):
+    tiny = bool(value) and value.adjusted() < -_MAX_DIGITS
+    if value and (value.adjusted() + 1 > precision - scale or (tiny and not rounding)):
         raise Misfit(f"{shown(text)} does not fit decimal({precision},{scale})")
+    if tiny:
+        value = Decimal(0)
     try:
-        scaled = _EXACT.quantize(value, Decimal(1).scaleb(-scale)) if value else Decimal(0).scaleb(-scale)
+        unit = Decimal(1).scaleb(-scale)
+        scaled = _ROUNDED.quantize(value, unit) if value else Decimal(0).scaleb(-scale)
     except InvalidOperation:
         raise Misfit(f"{shown(text)} does not fit decimal({precision},{scale})") from None
-    if scaled != value:
+    if scaled and scaled.adjusted() + 1 > precision - scale:
+        raise Misfit(f"{shown(text)} does not fit decimal({precision},{scale})")
+    if scaled != value and not rounding:
         raise Misfit(f"{shown(text)} has more than {scale} digits after the point")
     return scaled
 

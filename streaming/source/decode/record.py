@@ -14,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from tagstream.streaming.source.decode.coerce import JsonObject, Number, struct_coercer
+from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.number import Misfit, shown
+from tagstream.streaming.source.decode.rules import DecodeRules
 
 
 class TooDeep(Exception):
@@ -22,12 +24,13 @@ class TooDeep(Exception):
 
 
 class RecordDecoder:
-    """Decodes single records; ``defaults`` are the Avro defaults (JSON values) of top-level fields."""
+    """Decodes single records; ``facts``: what their Avro schema says of the fields beyond their types."""
 
-    def __init__(self, schema: pa.Schema, defaults: Mapping[str, Any]) -> None:
-        self._coerce = struct_coercer(list(schema), {k: literal(v) for k, v in defaults.items()})
+    def __init__(self, schema: pa.Schema, facts: Mapping[str, Facts], rules: DecodeRules) -> None:
+        self._coerce = struct_coercer(list(schema), rules, facts)
+        constant = Number if rules.bare_nan else _no_constant
         self._json = json.JSONDecoder(
-            parse_float=Number, parse_int=Number, parse_constant=_no_constant, object_pairs_hook=_pairs
+            parse_float=Number, parse_int=Number, parse_constant=constant, object_pairs_hook=_pairs
         )
 
     def decode(self, text: str) -> dict[str, Any]:
@@ -45,19 +48,6 @@ class RecordDecoder:
         if not isinstance(value, JsonObject):
             raise Misfit("not a JSON object")
         return value
-
-
-def literal(value: Any) -> Any:
-    """A plain JSON value (an Avro default) in the form the parser gives: numbers as text, objects with their names."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return value
-    if isinstance(value, (int, float)):
-        return Number(repr(value))
-    if isinstance(value, list):
-        return [literal(item) for item in value]
-    out = JsonObject((k, literal(v)) for k, v in value.items())
-    out.twice = frozenset()
-    return out
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> JsonObject:

@@ -26,8 +26,19 @@ _STAMP = re.compile(
 )
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?", re.ASCII)
 
+# A date with a time of day, which is cut off where that is asked for; hours and minutes are looked at nevertheless.
+_CLOCK_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_DATED = rf"{_DATE}(?:[T ]{_CLOCK_TIME}(?::[0-5][0-9](?:\.[0-9]+)?)?(?:Z|[+-]{_CLOCK_TIME})?)?"
+DATED_PATTERN = f"^{_DATED}$"
+
 ZONED_PATTERN = f"{_ZONE}$"
 DATE_PATTERN = f"^{_DATE}$"
+
+
+def surplus_digits(unit: str) -> tuple[str, str]:
+    """RE2 pattern, and what it is replaced by, that cuts a fraction of a second to the digits that a unit has."""
+    digits = _FRACTION_DIGITS[unit]
+    return (rf"(\.[0-9]{{{digits}}})[0-9]+", r"\1") if digits else (r"\.[0-9]+", "")
 
 
 def stamp_pattern(unit: str, zoned: bool) -> str:
@@ -37,8 +48,8 @@ def stamp_pattern(unit: str, zoned: bool) -> str:
     return f"^{_DATE}(?:[T ]{_CLOCK % fraction}{_ZONE + '?' if zoned else ''})?$"
 
 
-def to_ticks(text: str, kind: pa.TimestampType) -> int:
-    """Ticks since the epoch of an ISO text, or of a number's text."""
+def to_ticks(text: str, kind: pa.TimestampType, *, truncate: bool = False) -> int:
+    """Ticks since the epoch of an ISO text, or of a number's text; ``truncate``: without the digits the unit lacks."""
     match = _STAMP.fullmatch(text)
     if match is None:
         return _number(text, 64, "an ISO timestamp")
@@ -52,11 +63,13 @@ def to_ticks(text: str, kind: pa.TimestampType) -> int:
         raise Misfit(f"{shown(text)!r} is no date and time: {e}") from None
     delta = moment - _EPOCH
     seconds = delta.days * _DAY_S + delta.seconds - _offset_seconds(zone, text)
-    return seconds * _PER_SECOND[kind.unit] + _fraction(fraction, kind.unit, text)
+    return seconds * _PER_SECOND[kind.unit] + _fraction(fraction, kind.unit, text, truncate=truncate)
 
 
-def to_days(text: str) -> int:
-    """Days since the epoch of ``yyyy-mm-dd``, or of a number's text."""
+def to_days(text: str, *, truncate: bool = False) -> int:
+    """Days since the epoch of ``yyyy-mm-dd``, or of a number's text; ``truncate``: a time of day may follow."""
+    if truncate and re.fullmatch(_DATED, text, re.ASCII):
+        text = text[:10]
     if not re.fullmatch(_DATE, text, re.ASCII):
         return _number(text, 32, "an ISO date")
     try:
@@ -65,7 +78,7 @@ def to_days(text: str) -> int:
         raise Misfit(f"{shown(text)!r} is no date: {e}") from None
 
 
-def to_time(text: str, unit: str) -> int:
+def to_time(text: str, unit: str, *, truncate: bool = False) -> int:
     """Ticks since midnight of ``hh:mm[:ss[.fraction]]``, or of a number's text."""
     match = _TIME.fullmatch(text)
     if match is None:
@@ -74,7 +87,8 @@ def to_time(text: str, unit: str) -> int:
         hour, minute, second = (int(part or 0) for part in match.groups()[:3])
         if hour > 23 or minute > 59 or second > 59:
             raise Misfit(f"{shown(text)!r} is no time of day")
-        ticks = (hour * 3600 + minute * 60 + second) * _PER_SECOND[unit] + _fraction(match.group(4), unit, text)
+        ticks = (hour * 3600 + minute * 60 + second) * _PER_SECOND[unit]
+        ticks += _fraction(match.group(4), unit, text, truncate=truncate)
     if not 0 <= ticks < _DAY_S * _PER_SECOND[unit]:
         raise Misfit(f"{shown(text)} is not within a day")
     return ticks
@@ -101,9 +115,9 @@ def _offset_seconds(zone: str | None, text: str) -> int:
     return (hours * 3600 + minutes * 60) * (-1 if zone[0] == "-" else 1)
 
 
-def _fraction(digits: str | None, unit: str, text: str) -> int:
+def _fraction(digits: str | None, unit: str, text: str, *, truncate: bool) -> int:
     keep = _FRACTION_DIGITS[unit]
     digits = digits or ""
-    if digits[keep:].strip("0"):
+    if digits[keep:].strip("0") and not truncate:
         raise Misfit(f"{shown(text)!r} has more digits than {unit}")
     return int(digits[:keep].ljust(keep, "0") or 0)

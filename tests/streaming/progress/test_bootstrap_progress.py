@@ -47,4 +47,4 @@ def test_a_terminal_gets_a_bar_and_then_the_batches() -> None:
     assert "orders: loading the index, reading files" in told
     assert "12/40 files · 300,000 keys · 1,000 keys/s · 28 min 20 s left" in told
     assert "30%" in told and "━" in told
-    assert "first batch, 0 s" in told  # once it is loaded the line of the batches is back
+    assert "orders: starting" in told  # once it is loaded the line of the batches is back

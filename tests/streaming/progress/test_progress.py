@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tagstream.streaming.progress.progress import LOG, Progress
+from tagstream.streaming.progress.progress import LOG, Progress, fitting
 from tagstream.streaming.progress.report import COUNTS, KINDS, BatchReport, RunTotals, line, size, summary
 
 REPORT = BatchReport(
@@ -71,19 +71,38 @@ def test_a_log_gets_one_line_a_batch_and_the_summary() -> None:
 def test_a_terminal_gets_a_live_line_and_a_table() -> None:
     out, now = io.StringIO(), [0.0]
     with Progress(out, "orders", lambda: now[0], live=True) as progress:
-        assert "first batch, 0 s" in progress._line().plain
+        assert progress._line().plain == "orders: starting"
+        progress.lag(12)
+        now[0] = 100.0
+        assert progress._line().plain == "orders: waiting for records · lag 12"
+        progress.begin(7)
+        now[0] = 138.0
+        assert progress._line().plain == "orders: batch 7, 38 s · lag 12"  # from the batch's begin, not the query's
         progress.batch(REPORT)
         progress.lag(99)
-        now[0] = 5.0
-        assert progress._line().plain == (
-            "orders: batch 7 · 6,000 records/s · lag 99 · index 1,234,567 keys 25.0 MiB · "
-            "last commit 20240102030405006 5 s ago"
-        )
+        progress.begin(8)
+        now[0] = 145.0
+        assert progress._line().plain == "orders: batch 8, 7 s · last commit 7 s ago · lag 99 · 6,000 records/s"
         progress.lag(None)
         assert "lag" not in progress._line().plain
     told = " ".join(out.getvalue().split())
     assert "7,000" in told
     assert "quarantined;" in told  # a batch with bad records is worth a line of its own
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+def test_the_live_line_fits_and_cuts_nothing_but_a_long_title(width: int) -> None:
+    parts = [
+        "batch 12345, 38 s",
+        "last commit 12 s ago",
+        "lag 1,234,567",
+        "6,000 records/s",
+        "index 1,234,567 keys 25.0 MiB",
+    ]
+    for title in ("orders", "a table of a very long name, longer than a line of any terminal is " * 3):
+        line_ = fitting(title, parts, width)
+        assert len(line_) <= max(width, 8 + 2 + len(parts[0]))
+        assert all(part in parts for part in line_.partition(": ")[2].split(" · "))
 
 
 def test_what_was_done_is_said_when_the_run_fails_too() -> None:

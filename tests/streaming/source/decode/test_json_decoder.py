@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.streaming.source.decode import json_decoder
+from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 
 LONG = "12345678901234567890.123456789012345678"
@@ -154,7 +155,7 @@ def test_takes_pretty_printed_and_crlf_records() -> None:
 
 def test_a_default_fills_a_missing_field_but_not_a_null() -> None:
     schema = pa.schema([pa.field("a", pa.string(), nullable=False), pa.field("b", pa.int32())])
-    decoder = JsonDecoder(schema, {"a": "dflt", "b": 7})
+    decoder = JsonDecoder(schema, {"a": Facts("dflt"), "b": Facts(7)})
     records = [b'{"a":"x","b":1}', b'{"b":2}', b'{"a":"y"}', b'{"a":null}', b'{"a":"z","b":null}']
     rows, errors = decoder.decode(pa.array(records))
     assert rows["a"].to_pylist() == ["x", "dflt", "y", None, "z"]

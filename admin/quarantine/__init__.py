@@ -1,0 +1,1 @@
+"""Commands on the quarantine: what is in it, and its records once more."""

@@ -1,0 +1,35 @@
+"""Spark's own log lines kept to warnings, also where spark-submit has started the JVM with Spark's defaults."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+_SPARKS_DEFAULTS = "log4j2-defaults.properties"
+
+
+def quiet_python() -> None:
+    """py4j logs the trace of what a batch raises, which the job itself says in one line."""
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+
+
+def quiet_jvm(log4j: Path) -> None:
+    """Give a JVM that runs on Spark's default log4j settings those of ``log4j``; a user's own settings stay.
+
+    Called before the context is made, which alone would log some 50 lines.
+    """
+    SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit)
+    jvm: Any = SparkContext._jvm  # noqa: SLF001
+    if jvm is None:
+        return
+    try:
+        core = jvm.org.apache.logging.log4j
+        used = core.LogManager.getContext(False).getConfiguration().getConfigurationSource().getLocation()
+        if used is None or used.endswith(_SPARKS_DEFAULTS):
+            core.core.config.Configurator.reconfigure(jvm.java.net.URI(log4j.absolute().as_uri()))
+    except (Py4JError, TypeError):  # another log library is behind Spark: its lines stay as they are
+        return

@@ -1,0 +1,122 @@
+"""The folder of files that a job reads: looked at before its query starts, and while it runs if it is to go on."""
+
+from __future__ import annotations
+
+import logging
+import os
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import SparkSession
+
+from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.epoch import newest_batch, raw_offset, read_epoch, whole_file_log
+from tagstream.streaming.source.files.background import ListerThread
+from tagstream.streaming.source.files.lister import FileLister, ListerOptions, list_files
+from tagstream.streaming.source.files.plan_log import PlanLog, Positions, plan_number, read_plan
+from tagstream.streaming.source.files.position import position_of
+from tagstream.streaming.source.files.read import FilesSpec
+from tagstream.table.storage.opening import OPENERS, open_storage
+from tagstream.table.storage.storage import Storage
+
+LOG = logging.getLogger("tagstream")
+
+
+class SourceFiles:
+    """The plans of a query's folder: made once, or in the background until :meth:`close`."""
+
+    def __init__(self, lister: FileLister, folder: str, spec: FilesSpec) -> None:
+        self.folder = folder
+        self.spec = spec
+        self._lister = lister
+        self._thread = ListerThread(lister)
+
+    @classmethod
+    def open(cls, spark: SparkSession, job: JobContext) -> SourceFiles | None:
+        """Look at the folder, plan what is new, and go on looking with ``--continuous``.
+
+        None for Kafka, and for a folder on a store that only Spark reads: there it lists and reads the files itself.
+        """
+        options = job.options
+        if options.source_class != "dfs" or not is_ours(options.dfs_root or ""):
+            return None
+        source = open_storage(options.dfs_root or "")
+        log = PlanLog(job.root.files)
+        lister = FileLister(
+            source,
+            log,
+            ListerOptions(options.source_limit, spark.sparkContext.defaultParallelism, options.changed_files),
+            job.clock_ms,
+            job.lease.check,
+            positions_before(job.root.files, source) if log.is_new else None,
+            unfinished_files(job.root.files, log),
+        )
+        lister.look()
+        folder = log.folder if not names_data(job.root.files) else log.folder[:-1] + "[s]"
+        files = cls(lister, folder, FilesSpec(source, options.changed_files, frozenset(lister.redone)))
+        if options.continuous:
+            files._thread.start()
+        else:
+            lister.tell_waiting()
+        return files
+
+    def check(self) -> None:
+        """Raise what looking at the folder has failed with."""
+        self._thread.check()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._thread.close()
+
+
+def is_ours(root: str) -> bool:
+    """Whether the folder is on a store that this program reads itself."""
+    scheme = urlsplit(root).scheme if "://" in root or root.startswith("file:") else "file"
+    return scheme in OPENERS
+
+
+def names_data(root: Storage) -> bool:
+    """Whether Spark's newest batch has files of data in it: an earlier version of this program planned it.
+
+    It may run again. Spark refuses files that are not below the folder it is given, but not where that is a pattern.
+    """
+    planned = newest_batch(root, "offsets")
+    return planned is not None and any(
+        plan_number(path) is None for path in read_epoch(root, planned, files=True).end_offsets["paths"]
+    )
+
+
+def unfinished_files(root: Storage, log: PlanLog) -> frozenset[str]:
+    """The files that only plans of unfinished batches have, from their beginning on."""
+    finished = newest_batch(root, "commits")
+    offset = None if finished is None else raw_offset(root, finished)
+    last = -1 if offset is None else int(offset["logOffset"])
+    numbers = log.numbers
+    taken = {plan_number(e["path"]) for e in whole_file_log(root) if int(e["batchId"]) <= last} if numbers else set()
+    splits = (split for n in numbers if n not in taken for split in read_plan(root, n).splits)
+    return frozenset(split.path for split in splits if split.start == 0)
+
+
+def positions_before(root: Storage, source: Storage) -> Positions:
+    """What a query has read that an earlier version of this program began: whole files, by Spark's own log.
+
+    A file that has another time now was changed behind that version's back: it is read again from its beginning, since
+    nobody knows how far it was read.
+    """
+    taken = {e["path"]: int(e["timestamp"]) for e in whole_file_log(root) if plan_number(e["path"]) is None}
+    if not taken:
+        return {}
+    there = {file.path: file for file in list_files(source)}
+    found: Positions = {}
+    for uri, mtime_ms in taken.items():
+        file = there.get(os.path.relpath(unquote(urlsplit(uri).path), source.root))
+        if file is None:
+            continue
+        if file.mtime_ms == mtime_ms:
+            found[file.path] = position_of(source, file, file.size)
+            continue
+        LOG.warning(
+            "source file %s has changed since it was read; it is read again from its beginning, and what the table has of "
+            "it already is late or the same",
+            source.where(file.path),
+        )
+    return found

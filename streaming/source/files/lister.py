@@ -1,0 +1,194 @@
+"""Looks at the source folder and plans what is new in it.
+
+Every file is compared with its position (``look``): a new one is planned as far as its whole lines go, one that has grown
+from where it was read up to, and one that is another file now ends the job, or is treated as the job's option says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tagstream.streaming.errors import SourceError
+from tagstream.streaming.source.files.look import Look, look_at
+from tagstream.streaming.source.files.names import is_read
+from tagstream.streaming.source.files.plan import Split, batches, make_plan
+from tagstream.streaming.source.files.plan_log import PlanLog, Positions, positions_after
+from tagstream.streaming.source.files.position import FilePosition, SourceFile
+from tagstream.table.storage.storage import Storage
+
+LOG = logging.getLogger("tagstream")
+CHANGED_KEY = "tagstream.source.dfs.changed.files"
+Changed = Literal["fail", "again", "ignore"]
+
+_GONE_MS = 7 * 86_400_000  # a file that is gone and was older than this is forgotten
+_PLANS, _MANY_PLANS = 100, 1000
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class ListerOptions:
+    """``limit``: bytes of a batch. ``tasks``: that share one. ``changed``: what to do with a file that was written over."""
+
+    limit: int
+    tasks: int
+    changed: Changed = "fail"
+
+
+class FileLister:
+    """What is new in ``source``, planned in ``log``. ``check`` raises when this run is not the stream's one writer any more.
+
+    ``taken``: positions of a query that an earlier version of this program planned; they count where the log has none.
+    ``unfinished``: files of which nothing is in the table yet. One that was written over, to mend a bad record, say, is read
+    from its beginning; ``redone`` has them then.
+    """
+
+    def __init__(
+        self,
+        source: Storage,
+        log: PlanLog,
+        options: ListerOptions,
+        clock_ms: Callable[[], int],
+        check: Callable[[], None] = lambda: None,
+        taken: Positions | None = None,
+        unfinished: Collection[str] = (),
+    ) -> None:
+        self._source = source
+        self._log = log
+        self._options = options
+        self._clock_ms = clock_ms
+        self._check = check
+        if taken and log.is_new:
+            log.keep_positions(taken, 0)
+        self._positions, self._newest = log.positions()
+        self._looked: dict[str, tuple[SourceFile, int]] = {}
+        self._notes: Positions = {}
+        self._plans_since = self._files_since = 0
+        self._unfinished = frozenset(unfinished)
+        self.redone: set[str] = set()
+        self.waiting: dict[str, int] = {}
+
+    def look(self) -> int:
+        """Plan what is new; how many batches that is. SourceError when a file can't be used as it is."""
+        found = []
+        present = set()
+        self.waiting.clear()
+        for file in list_files(self._source):
+            present.add(file.path)
+            split = self._look_at(file)
+            if split is not None:
+                found.append(split)
+        found.sort(key=lambda s: (s.mtime_ms, s.path))
+        made = 0
+        for batch in batches(found, self._options.limit):
+            self._plan(batch)
+            made += 1
+        if made:
+            self._tidy(present)
+        return made
+
+    def tell_waiting(self) -> None:
+        """A warning for the lines that are not whole yet."""
+        if not self.waiting:
+            return
+        named = [f"{self._source.where(p)} ({n:,} bytes)" for p, n in sorted(self.waiting.items())[:_NAMED]]
+        more = len(self.waiting) - len(named)
+        LOG.warning(
+            "not read, because the last line is not whole yet (it has no end of line, or its compressed stream no end): "
+            "%s%s. They are read when they are",
+            ", ".join(named),
+            f" and {more:,} more files" if more else "",
+        )
+
+    def _look_at(self, file: SourceFile) -> Split | None:
+        known = self._positions.get(file.path)
+        if known is not None and (known.size, known.mtime_ms, known.end) == (file.size, file.mtime_ms, file.size):
+            return None
+        before, waiting = self._looked.get(file.path, (None, 0))
+        if before == file:
+            if waiting:
+                self.waiting[file.path] = waiting
+            return None
+        try:
+            look = look_at(self._source, file, known, self._clock_ms())
+            if look.kind == "changed":
+                look = self._changed(file, look)
+        except FileNotFoundError:  # it went since it was listed
+            return None
+        except OSError as e:
+            raise SourceError(f"source file {self._source.where(file.path)} can't be read: {e.strerror or e}") from e
+        self._looked[file.path] = file, look.waiting
+        if look.waiting:
+            self.waiting[file.path] = look.waiting
+        if look.kind == "touched":
+            LOG.warning(
+                "source file %s has a new time, and the size and the ends it had: nothing of it is read again",
+                self._source.where(file.path),
+            )
+            assert look.position is not None
+            self._notes[file.path] = self._positions[file.path] = look.position
+        if look.kind != "new":
+            return None
+        assert look.position is not None
+        return Split(file.path, look.start, look.position.end, file.mtime_ms, look.codec, look.position)
+
+    def _changed(self, file: SourceFile, look: Look) -> Look:
+        what = f"source file {self._source.where(file.path)} was written over: {look.why}"
+        if file.path in self._unfinished and file.path not in self.redone:
+            LOG.warning("%s. Nothing of it is in the table yet: it is read from its beginning", what)
+            self.redone.add(file.path)
+            return look_at(self._source, file, None, self._clock_ms())
+        if self._options.changed == "fail":
+            raise SourceError(
+                f"{what}. A file of the source may only grow, or appear whole under a new name (write it elsewhere, rename "
+                f"it in). To go on, start with {CHANGED_KEY}=again (it is read from its beginning: what the table has of it "
+                "already is late or the same) or =ignore (what it holds now counts as read)"
+            )
+        if self._options.changed == "again":
+            LOG.warning("%s. It is read from its beginning (%s=again)", what, CHANGED_KEY)
+            return look_at(self._source, file, None, self._clock_ms())
+        LOG.warning("%s. What it holds now counts as read (%s=ignore)", what, CHANGED_KEY)
+        now = look_at(self._source, file, None, self._clock_ms())
+        at = now.position or FilePosition(0, file.size, file.mtime_ms, 0, 0)
+        self._notes[file.path] = self._positions[file.path] = at
+        return replace(now, kind="same")
+
+    def _plan(self, files: list[Split]) -> None:
+        """Keep the plan of one batch; what else was noticed of files goes with it."""
+        number = self._newest + 1
+        notes = [Split(path, at.end, at.end, at.mtime_ms, None, at) for path, at in self._notes.items()]
+        plan = make_plan(self._source, number, files, self._options.tasks, notes)
+        self._check()
+        self._log.add(plan)
+        self._notes.clear()
+        self._positions |= positions_after(plan)
+        self._newest = number
+        self._plans_since += 1
+        self._files_since += len(files)
+
+    def _tidy(self, present: set[str]) -> None:
+        """Keep the positions now and then, so that old plans can go; files that are long gone are forgotten."""
+        many = self._files_since * 4 >= len(self._positions) or self._plans_since >= _MANY_PLANS
+        if self._plans_since < _PLANS or not many:
+            return
+        old = self._clock_ms() - _GONE_MS
+        self._positions = {p: at for p, at in self._positions.items() if p in present or at.mtime_ms >= old}
+        self._looked = {p: seen for p, seen in self._looked.items() if p in present}
+        self._log.keep_positions(self._positions, self._newest)
+        self._plans_since = self._files_since = 0
+
+
+def list_files(source: Storage, folder: str = "") -> Iterator[SourceFile]:
+    """The files of the source and of the folders in it, by the rule for names. SourceError when there is no source."""
+    if not folder and not source.exists(""):
+        raise SourceError(f"source folder {source.root} does not exist; correct hoodie.streamer.source.dfs.root")
+    for entry in source.list(folder):
+        if not is_read(entry.name):
+            continue
+        path = f"{folder}/{entry.name}" if folder else entry.name
+        if entry.is_dir:
+            yield from list_files(source, path)
+        else:
+            yield SourceFile(path, entry.size, entry.mtime_ms)
