@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from tagstream.streaming.errors import CheckpointError
-from tagstream.streaming.source.files.plan_log import plan_number, read_plan
+from tagstream.streaming.source.files.plan_log import plan_name, plan_number, read_plan
 from tagstream.table.storage.storage import Storage
 
 
@@ -105,18 +106,44 @@ def whole_file_log(root: Storage) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def follow_moved_plans(root: Storage) -> None:
+    """Let Spark's log name the plans where they are now: it has full paths, and the checkpoint may have been moved.
+
+    Only what Spark may still read: the batches that are not finished.
+    """
+    finished = newest_batch(root, "commits")
+    offset = None if finished is None else raw_offset(root, finished)
+    last = -1 if offset is None else int(offset["logOffset"])
+    for name in root.names("sources/0"):
+        at, _, _ = name.partition(".")
+        if not at.isdigit() or int(at) <= last:
+            continue
+        version, *lines = root.read(f"sources/0/{name}").decode().splitlines()
+        moved = [_moved(root, line, last) for line in lines]
+        if moved != lines:
+            root.replace(f"sources/0/{name}", "\n".join([version, *moved]).encode())
+
+
+def _moved(root: Storage, line: str, last: int) -> str:
+    entry = json.loads(line)
+    number = plan_number(entry["path"])
+    if number is None or int(entry["batchId"]) <= last:
+        return line
+    here = PurePosixPath(root.where(plan_name(number))).as_uri()
+    return line if entry["path"] == here else json.dumps({**entry, "path": here}, separators=(",", ":"))
+
+
 def _newest_files(root: Storage, seen: list[dict[str, Any]], last: int) -> dict[str, Any]:
-    """What a commit keeps of a batch of files: a plan names itself, and the time of the newest file in it."""
-    times = []
+    """What a commit keeps of a batch of files: a plan by its name below the root, and the time of the newest file in it."""
+    found = []
     for entry in seen:
         number = plan_number(entry["path"])
-        times.append(int(entry["timestamp"]) if number is None else read_plan(root, number).mtime_ms)
-    newest = max(times, default=0)
-    return {
-        "log": last,
-        "mtime_ms": newest,
-        "paths": sorted(e["path"] for e, t in zip(seen, times, strict=True) if t == newest),
-    }
+        if number is None:
+            found.append((int(entry["timestamp"]), entry["path"]))
+        else:
+            found.append((read_plan(root, number).mtime_ms, plan_name(number)))
+    newest = max((time for time, _ in found), default=0)
+    return {"log": last, "mtime_ms": newest, "paths": sorted(path for time, path in found if time == newest)}
 
 
 def streamer_checkpoint(epoch: Epoch, *, files: bool) -> str:

@@ -23,5 +23,9 @@ def forget_old_plans(root: Storage, batch_id: int, retain_batches: int) -> None:
     if len(there) <= _KEPT or offset is None:
         return
     last = int(offset["logOffset"])
-    taken = {plan_number(e["path"]) for e in whole_file_log(root) if int(e["batchId"]) <= last}
+    try:
+        entries = whole_file_log(root)
+    except FileNotFoundError:  # Spark has folded its log just now; the next time will do
+        return
+    taken = {plan_number(e["path"]) for e in entries if int(e["batchId"]) <= last}
     log.forget_plans([n for n in there if n in taken])

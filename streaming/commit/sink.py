@@ -89,6 +89,7 @@ class BatchSink:
         self._groups: dict[int, dict[str, int]] = {}
         self._running = threading.Event()
         self._last_batch: int | None = None
+        self.begun = 0
         self.committed = 0
         self.failure: Exception | None = None
 
@@ -98,6 +99,7 @@ class BatchSink:
         Every error fails the query; ``failure`` keeps it, since what Spark raises for it has lost its text.
         """
         self._running.set()
+        self.begun += 1
         self._job.stop.batch = batch_id
         self._on_begin(batch_id)
         try:
@@ -109,6 +111,11 @@ class BatchSink:
             self._last_batch = batch_id
             self._job.stop.batch = None
             self._running.clear()
+
+    @property
+    def running(self) -> bool:
+        """Whether a batch is under way."""
+        return self._running.is_set()
 
     def pause_between_batches(self) -> bool:
         """True when no batch runs and Spark has logged the last one: the query can be stopped without a replay."""

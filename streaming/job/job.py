@@ -137,6 +137,8 @@ def stream(
             files = SourceFiles.open(spark, job)
             watch.ready(spark)
             query = start_query(spark, job, sink, files)
+            if files is not None:
+                files.start(lambda: (sink.begun, sink.running))  # noqa: B023
             try:
                 run_to_end(query, job, sink, monitor, files)
                 return job

@@ -9,6 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+LOG = logging.getLogger("tagstream")
 _SPARKS_DEFAULTS = "log4j2-defaults.properties"
 
 
@@ -27,9 +28,11 @@ def quiet_jvm(log4j: Path) -> None:
     if jvm is None:
         return
     try:
-        core = jvm.org.apache.logging.log4j
-        used = core.LogManager.getContext(False).getConfiguration().getConfigurationSource().getLocation()
+        log4j2 = jvm.org.apache.logging.log4j
+        loader = jvm.java.lang.ClassLoader.getSystemClassLoader()  # Spark's own: each loader has its settings
+        context = log4j2.LogManager.getContext(loader, False)
+        used = context.getConfiguration().getConfigurationSource().getLocation()
         if used is None or used.endswith(_SPARKS_DEFAULTS):
-            core.core.config.Configurator.reconfigure(jvm.java.net.URI(log4j.absolute().as_uri()))
-    except (Py4JError, TypeError):  # another log library is behind Spark: its lines stay as they are
-        return
+            context.setConfigLocation(jvm.java.net.URI(log4j.absolute().as_uri()))
+    except (Py4JError, TypeError) as e:  # another log library is behind Spark: its lines stay as they are
+        LOG.debug("Spark's log settings stay as they are: %s", e)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import newest_batch, raw_offset, read_epoch, whole_file_log
+from tagstream.streaming.batch.epoch import file_log, follow_moved_plans, newest_batch, raw_offset, whole_file_log
 from tagstream.streaming.source.files.background import ListerThread
 from tagstream.streaming.source.files.lister import FileLister, ListerOptions, list_files
 from tagstream.streaming.source.files.plan_log import PlanLog, Positions, plan_number, read_plan
@@ -24,11 +25,10 @@ LOG = logging.getLogger("tagstream")
 class SourceFiles:
     """The plans of a query's folder: made once, or in the background until :meth:`close`."""
 
-    def __init__(self, lister: FileLister, folder: str, spec: FilesSpec) -> None:
+    def __init__(self, folder: str, spec: FilesSpec, thread: ListerThread | None) -> None:
         self.folder = folder
         self.spec = spec
-        self._lister = lister
-        self._thread = ListerThread(lister)
+        self._thread = thread
 
     @classmethod
     def open(cls, spark: SparkSession, job: JobContext) -> SourceFiles | None:
@@ -40,6 +40,7 @@ class SourceFiles:
         if options.source_class != "dfs" or not is_ours(options.dfs_root or ""):
             return None
         source = open_storage(options.dfs_root or "")
+        follow_moved_plans(job.root.files)
         log = PlanLog(job.root.files)
         lister = FileLister(
             source,
@@ -52,20 +53,33 @@ class SourceFiles:
         )
         lister.look()
         folder = log.folder if not names_data(job.root.files) else log.folder[:-1] + "[s]"
-        files = cls(lister, folder, FilesSpec(source, options.changed_files, frozenset(lister.redone)))
-        if options.continuous:
-            files._thread.start()
-        else:
+        spec = FilesSpec(source, options.changed_files, frozenset(lister.redone))
+        if not options.continuous:
             lister.tell_waiting()
-        return files
+            return cls(folder, spec, None)
+        return cls(folder, spec, ListerThread(lister, to_come(job.root.files, log), options.min_sync_interval_seconds))
+
+    def start(self, batches: Callable[[], tuple[int, bool]]) -> None:
+        """Go on looking, with ``--continuous``. ``batches``: how many the query has begun, and whether one is running."""
+        if self._thread is not None:
+            self._thread.start(batches)
 
     def check(self) -> None:
         """Raise what looking at the folder has failed with."""
-        self._thread.check()
+        if self._thread is not None:
+            self._thread.check()
 
     def close(self) -> None:
         """Look no more."""
-        self._thread.close()
+        if self._thread is not None:
+            self._thread.close()
+
+
+def to_come(root: Storage, log: PlanLog) -> int:
+    """How many batches the query will begin without a new plan: one of each plan not taken yet, and one that is repeated."""
+    taken = {plan_number(e["path"]) for e in whole_file_log(root)}
+    repeated = newest_batch(root, "offsets") != newest_batch(root, "commits")
+    return sum(number not in taken for number in log.numbers) + repeated
 
 
 def is_ours(root: str) -> bool:
@@ -80,8 +94,9 @@ def names_data(root: Storage) -> bool:
     It may run again. Spark refuses files that are not below the folder it is given, but not where that is a pattern.
     """
     planned = newest_batch(root, "offsets")
-    return planned is not None and any(
-        plan_number(path) is None for path in read_epoch(root, planned, files=True).end_offsets["paths"]
+    offset = None if planned is None else raw_offset(root, planned)
+    return offset is not None and any(
+        plan_number(e["path"]) is None for e in file_log(root, int(offset["logOffset"]), int(offset["logOffset"]))
     )
 
 

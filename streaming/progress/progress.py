@@ -39,6 +39,7 @@ class Progress:
         self._started = clock()
         self._committed: float | None = None
         self._batch: tuple[int, float] | None = None
+        self._begun = False
         self._lag: int | None = None
         self._load: BootstrapProgress | None = None
         self._load_log = LoadLog()
@@ -81,11 +82,12 @@ class Progress:
 
     def begin(self, batch_id: int) -> None:
         """A batch has begun."""
+        self._begun = True
         self._batch = batch_id, self._clock()
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
-        self._batch = None
+        self._begun, self._batch = True, None
         self.totals.add(report)
         if report.lag is not None:
             self._lag = report.lag
@@ -96,7 +98,7 @@ class Progress:
 
     def lag(self, records: int | None) -> None:
         """Records the source holds that no batch has taken; None: unknown."""
-        self._lag = records
+        self._begun, self._lag = True, records
 
     def loading(self, at: BootstrapProgress) -> None:
         """How far the loading of the index is, before the first batch or between two."""
@@ -109,7 +111,10 @@ class Progress:
         self._ends_with_summary = False
 
     def _shown(self) -> RenderableType:
-        return self._line() if self._load is None else bar(self._title, self._load)
+        if self._load is not None:
+            return bar(self._title, self._load)
+        # Nothing before the query runs: the JVM writes to the terminal while it starts.
+        return self._line() if self._begun or not self._ends_with_summary else Text()
 
     def _line(self) -> Text:
         """What the job is at, in one line of the terminal: what does not fit is left out, and nothing is cut."""
@@ -119,7 +124,7 @@ class Progress:
         elif not self._ends_with_summary:
             parts = [f"{now - self._started:.0f} s"]
         else:
-            parts = ["starting" if self._lag is None and last is None else "waiting for records"]
+            parts = ["waiting for records"]
         if self._committed is not None:
             parts.append(f"last commit {now - self._committed:.0f} s ago")
         if self._lag is not None:  # files do not tell theirs

@@ -82,6 +82,7 @@ def _plans(spark: SparkSession, folder: str) -> DataFrame:
         .option("lineSep", "\n")
         .option("maxFileAge", "36500d")
         .option("maxFilesPerTrigger", 1)
+        .option("fileNameOnly", "true")  # the checkpoint may be moved, and the plans in it with it
     )
     return _text_rows(reader.load(folder))
 

@@ -70,6 +70,7 @@ class StreamCase:
     """``conf`` is passed as ``--hoodie-conf``; the source is a folder of files unless ``conf`` names a topic.
 
     ``existing`` is a table that is there: its key, partition and ordering fields, type and schema are then its own.
+    ``place``: where the checkpoint is, if it was moved.
     """
 
     folder: Path
@@ -78,6 +79,7 @@ class StreamCase:
     conf: Mapping[str, str] = field(default_factory=dict)
     schema: Mapping[str, object] = field(default_factory=lambda: ev.AVRO_SCHEMA)
     existing: Path | None = None
+    place: Path | None = None
 
     @property
     def table(self) -> Path:
@@ -85,7 +87,7 @@ class StreamCase:
 
     @property
     def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
+        return self.place or self.folder / "checkpoint"
 
     @property
     def root(self) -> Path:

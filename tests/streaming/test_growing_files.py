@@ -126,6 +126,27 @@ def test_a_compressed_file_and_one_that_only_looks_plain(tmp_path: Path, spark: 
     assert keys(case) == ["a", "b", "c"]
 
 
+def test_a_checkpoint_that_is_moved_with_a_batch_unfinished_goes_on(tmp_path: Path, spark: SparkSession) -> None:
+    events = [e for e in ev.generate(600, seed=4) if not e.is_tombstone]
+    case = StreamCase(tmp_path, spark)
+    ev.write_files(events, case.source, 200)
+
+    def stop(point: str, batch: int) -> None:
+        if (point, batch) == ("files_written", 1):
+            raise KeyError("killed")
+
+    with pytest.raises(KeyError, match="killed"):
+        case.run(at=stop)
+    case.checkpoint.rename(tmp_path / "elsewhere")
+    moved = StreamCase(tmp_path, spark)
+    moved.place = tmp_path / "elsewhere"
+    assert [(r.batch_id, r.records) for r in moved.run()] == [(1, 200), (2, 200)]
+    assert not (
+        wrong := compare(ev.rows(ev.oracle(events).values()), read_table(case.table, meta_columns=False), ["id"])
+    ), wrong
+    assert moved.run() == []
+
+
 def test_a_checkpoint_of_an_earlier_version_goes_on(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

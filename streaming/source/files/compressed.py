@@ -46,7 +46,7 @@ class _FirstBytes(io.RawIOBase):
 class _Zlib:
     """Reads a zlib stream; EOFError when it is cut."""
 
-    def __init__(self, source: io.BufferedIOBase) -> None:
+    def __init__(self, source: _Readable) -> None:
         self._source = source
         self._stream = zlib.decompressobj()
 

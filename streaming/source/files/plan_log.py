@@ -1,6 +1,6 @@
 """The plans of a query and what they add up to: how far every file was read.
 
-    R/tagstream/source/plans/<number>.jsonl      one batch each (``streaming.source.files.plan``)
+    R/tagstream/source/plans/plan-<number>.jsonl one batch each (``streaming.source.files.plan``)
     R/tagstream/source/positions/<number>.jsonl  every file's position after that plan
 
 Positions are what the newest file of positions says and the plans after it add. A plan is created exclusively, so two
@@ -10,7 +10,7 @@ runs never plan the same bytes twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 
 from tagstream.streaming.errors import CheckpointError
@@ -24,7 +24,7 @@ SOURCE = "tagstream/source"
 PLANS, POSITIONS = f"{SOURCE}/plans", f"{SOURCE}/positions"
 _MARK = f"{PLANS}/_version"
 _TICK, _TICKS = f"{SOURCE}/tick", 10_000
-_END = ".jsonl"
+_BEGIN, _END = "plan-", ".jsonl"
 
 Positions = dict[str, FilePosition]
 
@@ -43,7 +43,7 @@ class PlanLog:
     @property
     def numbers(self) -> list[int]:
         """Numbers of the plans that are kept, rising."""
-        return _numbers(self._root.names(PLANS))
+        return _numbers(name.removeprefix(_BEGIN) for name in self._root.names(PLANS) if name.startswith(_BEGIN))
 
     @property
     def is_new(self) -> bool:
@@ -116,7 +116,7 @@ class PlanLog:
 
 def plan_name(number: int) -> str:
     """A plan's name below the root."""
-    return f"{PLANS}/{number:020d}{_END}"
+    return f"{PLANS}/{_BEGIN}{number:020d}{_END}"
 
 
 def read_plan(root: Storage, number: int) -> Plan:
@@ -133,8 +133,8 @@ def read_plan(root: Storage, number: int) -> Plan:
 def plan_number(uri: str) -> int | None:
     """The number of the plan that a path of Spark's log of files names; None for a file of data."""
     folder, _, name = uri.rpartition("/")
-    stem = name.removesuffix(_END)
-    return int(stem) if folder.endswith(f"/{PLANS}") and stem.isdigit() and len(stem) == 20 else None
+    stem = name.removeprefix(_BEGIN).removesuffix(_END)
+    return int(stem) if folder.endswith(f"/{PLANS}") and name == f"{_BEGIN}{stem}{_END}" and stem.isdigit() else None
 
 
 def positions_after(plan: Plan) -> Positions:
@@ -142,5 +142,5 @@ def positions_after(plan: Plan) -> Positions:
     return {split.path: split.position for split in plan.splits if split.position is not None}
 
 
-def _numbers(names: Collection[str]) -> list[int]:
+def _numbers(names: Iterable[str]) -> list[int]:
     return sorted(int(stem) for name in names if (stem := name.removesuffix(_END)).isdigit())

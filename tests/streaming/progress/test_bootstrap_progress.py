@@ -42,9 +42,10 @@ def test_a_terminal_gets_a_bar_and_then_the_batches() -> None:
         assert progress._live is not None
         progress._live.refresh()
         progress.loading(LOAD)
+        progress.lag(None)
         progress._live.refresh()
     told = " ".join(out.getvalue().split())
     assert "orders: loading the index, reading files" in told
     assert "12/40 files · 300,000 keys · 1,000 keys/s · 28 min 20 s left" in told
     assert "30%" in told and "━" in told
-    assert "orders: starting" in told  # once it is loaded the line of the batches is back
+    assert "orders: waiting for records" in told  # once it is loaded the line of the batches is back

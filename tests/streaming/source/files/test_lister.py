@@ -208,7 +208,7 @@ def test_a_damaged_file_is_told_by_name(tmp_path: Path) -> None:
     case = Case(tmp_path)
     case.write("a", '{"n": 1}\n')
     case.lister.look()
-    path = tmp_path / "checkpoint" / "tagstream" / "source" / "plans" / f"{1:020d}.jsonl"
+    path = tmp_path / "checkpoint" / "tagstream" / "source" / "plans" / f"plan-{1:020d}.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(CheckpointError, match="is damaged"):
         case.restart()
@@ -224,8 +224,8 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "number"),
     [
-        (f"file:///c/tagstream/source/plans/{12:020d}.jsonl", 12),
-        (f"file:///c/tagstream/roots/1/tagstream/source/plans/{3:020d}.jsonl", 3),
+        (f"file:///c/tagstream/source/plans/plan-{12:020d}.jsonl", 12),
+        (f"file:///c/tagstream/roots/1/tagstream/source/plans/plan-{3:020d}.jsonl", 3),
         ("file:///in/1.json", None),
         ("file:///in/plans/12.jsonl", None),
     ],
