@@ -64,8 +64,8 @@ class HbaseIndex(HoodieIndex):
         """Row keys in HBase of record keys, as bytes."""
         return plain_row_keys(keys)
 
-    def start(self, look: TableAsOf) -> None:
-        """See that the HBase table is there and fit; learn how many may share its capacity.
+    def check(self) -> int | None:
+        """See that the HBase table is there and fit; how many versions of a row it keeps, where HBase says it.
 
         Raises HbaseTableError or HbaseUnavailableError.
         """
@@ -73,6 +73,11 @@ class HbaseIndex(HoodieIndex):
             versions = client.run("look at its column families", HbaseTable.max_versions)
             self._check_family(client.where, versions)
             self._region_servers = client.run("ask for its regions", HbaseTable.region_servers)
+        return versions
+
+    def start(self, look: TableAsOf) -> None:
+        """As :meth:`check`, and learn how many may share its capacity."""
+        versions = self.check()
         self._tasks = look.spark.sparkContext.defaultParallelism
         self._commits = Commits.of(look)
         log.info(

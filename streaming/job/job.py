@@ -40,6 +40,7 @@ from tagstream.streaming.recovery.settle import settle, wait_for_clustering
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
+from tagstream.streaming.source.topic import topic_offsets
 from tagstream.streaming.start.preflight import check_query, check_stream, look
 from tagstream.streaming.start.schema_match import columns_left_null, stream_schema
 from tagstream.streaming.start.table_match import open_or_create
@@ -68,6 +69,8 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         check_stream(ready.table, options.index.type)
         for warning in ready.warnings:
             LOG.warning(warning)
+        if not ready.new:
+            watch.table_opened(ready.table)
         jars = [str(jar) for jar in connector_jars(env=env)] if needs.connector else []
         if not ready.new:
             watch.table_opened(ready.table)  # the age of its last commit is known while Spark starts
@@ -76,8 +79,11 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         stop = StopFlag()
         stop.install()
         try:
+            if options.kafka_topic is not None and options.source_class == "kafka":
+                topic_offsets(spark, options.kafka_topic, options.kafka_options)  # it is there, and may be read
             table = open_table(options, clock_ms())  # nothing was made before
-            watch.table_opened(table)
+            if ready.new:
+                watch.table_opened(table)
             crash = CrashPlan.from_env(env, os.getpgrp())
             stream(spark, options, table, progress, stop, crash, clock_ms, watch)
         finally:

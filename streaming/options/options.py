@@ -164,6 +164,8 @@ def build_options(entries: Sequence[Entry]) -> Options:
         check_metadata_table(r)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
+    port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
+    host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
     told = refuse_or_tell(r)
     assert index is not None  # else that was a problem
     return Options(
@@ -190,8 +192,8 @@ def build_options(entries: Sequence[Entry]) -> Options:
         kafka_batch_bytes=r.number("tagstream.kafka.max.batch.bytes"),
         commit_on_errors=r.flag("--commit-on-errors"),
         max_bad_records=r.number("--max-bad-records"),
-        status_port=_either(r, "--status-port", "--metrics-port", r.opt_number),
-        status_host=_either(r, "--status-host", "--metrics-host", r.opt_text) or "127.0.0.1",
+        status_port=port,
+        status_host=host or "127.0.0.1",
         status_stuck_after=r.real("tagstream.status.stuck.after.seconds"),
         status_behind_after=r.real("tagstream.status.behind.after.seconds"),
         quarantine_days=r.real("tagstream.quarantine.retention.days"),

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tagstream.index.family.registry import STATE
+from tagstream.index.family.registry import STATE, make_index
+from tagstream.index.hbase.index import HbaseIndex
 from tagstream.state.durable.building import is_unfinished
 from tagstream.state.durable.meta import META_FILE, STATE_INDEX, TABLE_INDEX, check_fixed, read_meta
 from tagstream.streaming.batch.epoch import query_id
@@ -80,6 +81,9 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
     check_free(table.storage, LeaseOwner.this_process(), now_ms)
     if options.bootstrap_only and table.timeline().newest_completed is None:
         return Ready(table, planned.new, planned.changes, taken_over, ())
+    index = make_index(options.index, table.config.record_key_fields)
+    if isinstance(index, HbaseIndex):
+        index.check()
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     _check_checkpoint(options, checkpoint, decode)

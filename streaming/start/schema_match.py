@@ -59,7 +59,9 @@ def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
     path = Path((options.schema_file or "").removeprefix("file://"))
     try:
         text = path.read_text(encoding="utf-8")
-        return avro_to_arrow(text), text
+        schema = avro_to_arrow(text)
+        arrow_to_avro(schema, "t")  # what it reads may have no form in a table
+        return schema, text
     except OSError as e:
         raise ConfigError(
             f"schema file {path}: {e.strerror}; check hoodie.streamer.schemaprovider.source.schema.file"

@@ -166,6 +166,21 @@ def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path
 
 
 @pytest.mark.spark
+def test_a_spark_that_does_not_start_leaves_nothing(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, **{"spark.driver.memory": "nonsense"})
+    before = sorted(p.name for p in tmp_path.iterdir())
+    log = tmp_path.with_suffix(".log")
+    with Process([sys.executable, PROJECT / "run_stream.py", *argv], log, cwd=tmp_path) as process:
+        assert process.wait(DEADLINE_S) == 1, process.output()[-3000:]
+    last = process.output().splitlines()[-1]
+    assert last.startswith(
+        "tagstream: error: Spark's JVM ended before it was ready, and said why above; check JAVA_HOME"
+    )
+    assert "-Xmxnonsense" in process.output()
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+@pytest.mark.spark
 def test_spark_submit_runs_the_same_job(tmp_path: Path) -> None:
     job = StreamJob(tmp_path, "MERGE_ON_READ", chunks_of(list(ev.generate(300, ev.Mix(keys=60), seed=6)), 150))
     job.write_input()

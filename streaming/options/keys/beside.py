@@ -66,7 +66,6 @@ BESIDE_FAMILIES = (
             "log.compaction",
             "datasource.compaction",
             "datasource.clustering",
-            "partition.ttl",
         )
     ),
     *(

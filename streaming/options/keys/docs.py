@@ -31,8 +31,8 @@ read as `hoodie.streamer.*`. The effective options are logged at the start with 
   such a job has made, and nobody described by a schema, takes the job's settings instead, and says so.
 - Paths are made absolute at the start. A source folder is the same stream however it is spelled. Table, checkpoint and
   source must not lie in one another.
-- `--dry-run` looks at all that a start looks at, with the same refusals, warnings and exit codes (0 done, 1 failed, 2 wrong
-  use), and changes nothing.
+- `--dry-run` looks at all that a start looks at before it starts Spark, with the same refusals, warnings and exit codes
+  (0 done, 1 failed, 2 wrong use), and changes nothing. Whether a topic exists only Spark's client can tell.
 
 A properties file has one `key=value` a line, `#` begins a comment, `include=other.properties` takes another file in. A
 backslash is an ordinary character, as it is for HoodieStreamer; only at the end of a line it continues the value on the

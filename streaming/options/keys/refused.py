@@ -146,6 +146,10 @@ REFUSED_KEYS = (
 
 REFUSED_FAMILIES = (
     *(Family(prefix, _BUCKETS) for prefix in BUCKET_FAMILIES),
+    Family(
+        "hoodie.partition.ttl.",
+        "no partition is taken out for its age; let Hudi's own TTL service do it beside the job, and remove it here",
+    ),
     Family("hoodie.streamer.transformer.", "this version transforms nothing; let the producer do it, and remove it"),
     Family(
         REGISTRY_FAMILY,

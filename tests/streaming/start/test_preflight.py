@@ -119,11 +119,31 @@ def test_a_master_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFix
     assert f"the Spark master {master} does not answer: 127.0.0.1:" in line
 
 
+def test_what_is_no_master(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(tmp_path, [*arguments(tmp_path), "--spark-master", "host:7077"], capsys, 2)
+    assert "--spark-master host:7077 is no Spark master; it is local[N,retries], spark://HOST:PORT" in line
+
+
 def test_a_column_that_can_hold_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fields = [*ev.AVRO_SCHEMA["fields"], {"name": "nothing", "type": "null"}]
     (tmp_path / "event.avsc").write_text(json.dumps({**ev.AVRO_SCHEMA, "fields": fields}))
-    line = refused(tmp_path, arguments(tmp_path), capsys, 1)
-    assert "column 'nothing' has the type null alone, which holds nothing; remove it, or give it one" in line
+    line = refused(tmp_path, arguments(tmp_path), capsys, 2)
+    assert f"schema file {tmp_path}/event.avsc can't be used: column 'nothing' has the type null alone, which" in line
+    assert "remove it, or give it one" in line
+
+
+def test_an_hbase_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        conf = {
+            "hoodie.index.type": "HBASE",
+            "hoodie.index.hbase.table": "keys",
+            "tagstream.hbase.thrift.host": "127.0.0.1",
+            "tagstream.hbase.thrift.port": str(taken.getsockname()[1]),
+            "tagstream.hbase.thrift.retries": "0",
+        }
+        line = refused(tmp_path, arguments(tmp_path, **conf), capsys, 1)
+    assert "127.0.0.1" in line
 
 
 def test_a_table_that_is_being_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
