@@ -74,6 +74,12 @@ def test_only_the_package_is_installed(dist: tuple[Path, Path]) -> None:
         "__main__.py",
     }
     assert "tagstream/conf/poms/kafka-connector.xml" in names
+    pages = [
+        f for room in ("streaming", "admin") for kind in ("j2", "css", "js") for f in (ROOT / room).rglob(f"*.{kind}")
+    ]
+    files = [*pages, *(ROOT / "conf" / "monitoring").iterdir()]
+    assert {f"tagstream/{f.relative_to(ROOT).as_posix()}" for f in files} - set(names) == set()
+    assert len(pages) >= 5
 
 
 def arguments(folder: Path, source: str) -> list[str | Path]:
@@ -97,7 +103,11 @@ def test_files_are_streamed_and_looked_at(python: Path, tmp_path: Path) -> None:
     run([console, "stream", *given, "--hoodie-conf", f"hoodie.streamer.source.dfs.root={source}"], tmp_path / "cwd")
     expected = ev.rows(ev.oracle(EVENTS).values())
     assert not compare(expected, read_table(tmp_path / "out" / "t", meta_columns=False), ["id"])
-    for command in (["index", "verify", "--checkpoint-dir", tmp_path / "out" / "c"], ["table", "validate"]):
+    for command in (
+        ["index", "verify", "--checkpoint-dir", tmp_path / "out" / "c"],
+        ["table", "validate"],
+        ["table", "page", "--out", tmp_path / "page.html"],
+    ):
         run([console, *command, "--target-base-path", tmp_path / "out" / "t"], tmp_path / "cwd")
 
 

@@ -72,7 +72,8 @@ def _state(s: Signs, limits: Thresholds) -> tuple[str, str]:
     if s.catch_up_s is not None and s.catch_up_s > limits.behind_after_s:
         return BEHIND, f"what waits takes about {span(s.catch_up_s)} at the rate of the last batches"
     if not s.query_started:
-        return STARTING, f"{s.doing.step}, before the first batch"
+        detail = f" ({s.doing.detail})" if s.doing.detail else ""
+        return STARTING, f"{s.doing.step}{detail}, before the first batch"
     if s.doing.batch_id is None:
         return OK, s.doing.step
     if not s.committed:

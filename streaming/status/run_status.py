@@ -113,6 +113,10 @@ class RunStatus:
         done = at.stage == "load" and at.done == at.total
         if done or self._s.doing.step != health.LOADING:
             self.step("comparing index and table" if done else health.LOADING)
+        if not done:
+            detail = f"{'reading files' if at.stage == 'scan' else 'key groups'} {at.share:.0%}, {at.keys:,} keys"
+            with self._lock:
+                self._s = replace(self._s, doing=replace(self._s.doing, detail=detail))
 
     def warned(self, level: str, text: str) -> None:
         """A warning of the log."""

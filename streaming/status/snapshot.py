@@ -27,12 +27,13 @@ class About:
 
 @dataclass(frozen=True)
 class Doing:
-    """What the job does now. ``batch_id`` None: between batches, or before the first."""
+    """What the job does now. ``batch_id`` None: between batches, or before the first. ``detail``: how far the step is."""
 
     step: str
     since_ms: int
     batch_id: int | None = None
     batch_since_ms: int | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True)

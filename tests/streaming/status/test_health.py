@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.status import health
 from tagstream.streaming.status.health import Thresholds, answer
 from tagstream.streaming.status.run_status import RunStatus
@@ -39,9 +42,17 @@ def test_a_start_is_a_start_until_it_takes_too_long(status: RunStatus, clock: Cl
 
 
 def test_the_loading_of_an_index_may_take_as_long_as_it_takes(status: RunStatus, clock: Clock) -> None:
-    status.step(health.LOADING)
+    at = BootstrapProgress(
+        stage="scan", done=3, total=10, keys=300_000, share=0.3, seconds=3.0, files=12, total_files=40
+    )
+    status.loading(at)
     clock.after(100_000)
-    assert state(status) == "starting"
+    status.loading(replace(at, share=0.31))
+    found = status.snapshot().health
+    assert found.state == "starting"
+    assert found.why == "loading the index (reading files 31%, 300,000 keys), before the first batch"
+    status.loading(replace(at, stage="load", done=10))
+    assert status.snapshot().doing.step == "comparing index and table"
 
 
 def test_a_source_without_records_is_no_trouble(status: RunStatus, clock: Clock) -> None:
