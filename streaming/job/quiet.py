@@ -21,7 +21,7 @@ def quiet_python() -> None:
 def quiet_jvm(log4j: Path) -> None:
     """Give a JVM that runs on Spark's default log4j settings those of ``log4j``; a user's own settings stay.
 
-    Called before the context is made, which alone would log some 50 lines.
+    Called when the context is there: while it is made, Spark puts its own settings back.
     """
     SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit)
     jvm: Any = SparkContext._jvm  # noqa: SLF001

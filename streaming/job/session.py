@@ -71,8 +71,6 @@ def start_session(
     prepare_environment(env, conf)
     log4j = PACKAGE / "conf" / "log4j2.properties"
     quiet_python()
-    if under_spark_submit(env) and log4j.exists():
-        quiet_jvm(log4j)
     builder = SparkSession.builder.appName(app_name)
     defaults = {
         "spark.sql.session.timeZone": "UTC",
@@ -112,6 +110,8 @@ def start_session(
             f"the Spark master {master} did not answer, or did not take the job; check that it runs, its address and port, "
             f"and that it is Spark {pyspark.__version__} as here"
         ) from e
+    if under_spark_submit(env) and log4j.exists():
+        quiet_jvm(log4j)
     if submitted and jars:
         have = spark.sparkContext.getConf().get("spark.jars", "") or ""
         for jar in jars:

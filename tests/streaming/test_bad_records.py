@@ -108,7 +108,7 @@ def test_a_damaged_delta_stops_the_job_with_its_name_and_what_to_do(tmp_path: Pa
     # By default the index would be loaded from the table again.
     with pytest.raises(IndexCoverageError) as caught:
         replace(case, conf={"index.bootstrap.enabled": "false"}).run()
-    words = explain(caught.value, load_options(case.arguments()))
+    words = explain(caught.value, load_options(case.arguments())).line
     assert str(delta) in words
     assert f"key group {delta.parent.name}" in words
     assert len(list((case.table / ".hoodie").glob("*.commit"))) == 1

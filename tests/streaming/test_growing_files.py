@@ -105,7 +105,7 @@ def test_a_file_that_goes_between_its_listing_and_its_batch(tmp_path: Path, spar
 
     with pytest.raises(Exception) as caught:
         case.run(at=go)
-    text = explain(caught.value, load_options(case.arguments()))
+    text = explain(caught.value, load_options(case.arguments())).line
     assert f"source file {case.source}/b.json is gone" in text
     assert "put it back" in text
     append(case, "b.json", line("b"), tick=2)

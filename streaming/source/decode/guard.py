@@ -32,7 +32,7 @@ _LONG_FRACTION = "|".join(
     ]
 )
 # Arrow's decimals look a power of ten up outside of their table for such a scale and may read any digits there.
-_TINY_DECIMAL = r"[0-9][eE]-[0-9]{2,}[ \t\r\n,}\]\"]|\.[0-9]{39}"
+_FAR_DECIMAL = r"[0-9][eE][+-]?[0-9]{2,}[ \t\r\n,}\]\"]|\.[0-9]{39}"
 
 
 def patterns(long_fractions: bool) -> tuple[str, ...]:
@@ -61,9 +61,9 @@ def unfit(texts: pa.StringArray, unwanted: tuple[str, ...]) -> npt.NDArray[np.bo
     return mask
 
 
-def has_tiny_decimal(texts: pa.StringArray) -> bool:
+def has_far_decimal(texts: pa.StringArray) -> bool:
     """True when a record must not be read into a decimal column by Arrow."""
-    return bool(pc.any(pc.match_substring_regex(texts, _TINY_DECIMAL), min_count=0).as_py())
+    return bool(pc.any(pc.match_substring_regex(texts, _FAR_DECIMAL), min_count=0).as_py())
 
 
 def _whole(texts: pa.StringArray) -> pa.BooleanArray:

@@ -101,7 +101,7 @@ class JsonDecoder:
 
     def _parse(self, block: pa.StringArray) -> tuple[list[pa.Array], npt.NDArray[np.bool_] | None]:
         """Columns of a block of fit records, and the mask of doubtful rows. Raises one of ``_REFUSALS``."""
-        if self._reads_decimals and guard.has_tiny_decimal(block):
+        if self._reads_decimals and guard.has_far_decimal(block):
             raise Doubt
         joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(block)], pa.int32()), block), "\n")[0]
         data = joined.as_buffer()

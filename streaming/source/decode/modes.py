@@ -49,7 +49,9 @@ def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE, rules: DecodeRules = 
     if t.is_float32(kind):
         return pa.float64()
     if t.is_decimal(kind):
-        more = min(_MORE_DIGITS, 76 - kind.precision) if rules.round_numbers else 0
+        # A literal of that many digits and an exponent of one digit must fit 256 bits: Arrow does not see it wrap round.
+        room = (76 - 9 - kind.precision - kind.scale) // 2
+        more = max(0, min(_MORE_DIGITS, room)) if rules.round_numbers else 0
         return pa.decimal256(kind.precision + more, kind.scale + more)
     if t.is_fixed_size_binary(kind) and not t.is_decimal(kind):
         return pa.binary()
