@@ -24,10 +24,17 @@ from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.job.failure import explain, note_batch, own_errors
-from tagstream.streaming.job.query import run_to_end, start_query
+from tagstream.streaming.job.query import end_query, run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, restart_after
 from tagstream.streaming.job.runs import claim_run
-from tagstream.streaming.job.session import fix_state_settings, spark_conf, spark_needs, start_session
+from tagstream.streaming.job.session import (
+    end_session,
+    fix_state_settings,
+    has_ended,
+    spark_conf,
+    spark_needs,
+    start_session,
+)
 from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
@@ -69,8 +76,6 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         check_stream(ready.table, options.index.type)
         for warning in ready.warnings:
             LOG.warning(warning)
-        if not ready.new:
-            watch.table_opened(ready.table)
         jars = [str(jar) for jar in connector_jars(env=env)] if needs.connector else []
         if not ready.new:
             watch.table_opened(ready.table)  # the age of its last commit is known while Spark starts
@@ -87,7 +92,7 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
             crash = CrashPlan.from_env(env, os.getpgrp())
             stream(spark, options, table, progress, stop, crash, clock_ms, watch)
         finally:
-            spark.stop()
+            end_session(spark)
 
 
 def open_table(options: Options, now_ms: int) -> HoodieTable:
@@ -145,6 +150,11 @@ def stream(
                 run_to_end(query, job, sink, monitor, files)
                 return job
             except Exception as e:
+                if stop.requested and has_ended(spark):
+                    raise StopRequested(
+                        f"{stop.signal_name} has ended Spark as well as this job; a batch that was not finished is done "
+                        "again by the next start"
+                    ) from e
                 restart = restart_after(e, sink, restart)
                 if restart is None:
                     note_batch(e, job.root.files)
@@ -154,7 +164,7 @@ def stream(
                 watch.status.restarted(restart.error, restart.why)
                 job.lease.beat(None)
             finally:
-                query.stop()
+                end_query(query)
                 sink.tell_quarantined()
                 if files is not None:
                     files.close()

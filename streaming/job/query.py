@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JNetworkError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +25,7 @@ from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function
 from tagstream.table.storage.storage import Storage
 
 POLL_S = 0.5
+JVM_GONE = (Py4JNetworkError, ConnectionError)
 
 
 def start_query(
@@ -93,6 +96,12 @@ def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:
     else:
         writer = writer.trigger(availableNow=True)
     return writer.start()
+
+
+def end_query(query: StreamingQuery) -> None:
+    """Stop the query; one whose JVM was ended by the signal that ends this job has stopped already."""
+    with suppress(*JVM_GONE):
+        query.stop()
 
 
 def run_to_end(

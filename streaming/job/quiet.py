@@ -14,7 +14,11 @@ _SPARKS_DEFAULTS = "log4j2-defaults.properties"
 
 
 def quiet_python() -> None:
-    """py4j logs the trace of what a batch raises, which the job itself says in one line."""
+    """py4j logs the trace of what a batch raises, which the job itself says in one line.
+
+    With a handler of its own the root logger gets none from libraries, which would say every line twice.
+    """
+    logging.getLogger().addHandler(logging.NullHandler())
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
 
 

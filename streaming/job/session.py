@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -150,6 +151,20 @@ def spark_needs(options: Options, env: Mapping[str, str]) -> SparkNeeds:
 def _ships_files(env: Mapping[str, str]) -> bool:
     """True when ``--py-files`` brings the packages: a worker finds them, the daemon that forks it does not."""
     return under_spark_submit(env) and bool(given_settings({}, env).get("spark.submit.pyFiles", ""))
+
+
+def has_ended(spark: SparkSession) -> bool:
+    """True when Spark was stopped, or its JVM is gone."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001
+    except (Py4JError, ConnectionError):
+        return True
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark; a JVM that was ended by the signal that ends this job (sent to all of its processes) is no failure."""
+    with suppress(Py4JError, ConnectionError):
+        spark.stop()
 
 
 def fix_state_settings(spark: SparkSession, shuffle_partitions: int) -> None:

@@ -132,6 +132,20 @@ def health(port: int) -> str:
 
 
 @pytest.mark.spark
+def test_sigterm_to_all_processes_at_once_is_no_failure(tmp_path: Path) -> None:
+    """As a terminal, `timeout` and some supervisors send it: the JVM ends before the driver does."""
+    job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(200, ev.Mix(keys=60), seed=2)), 200))
+    job.write_input(0, 1)
+    with job.start("--continuous") as process:
+        process.wait_for(lambda: len(job.commits()) == 1, DEADLINE_S, "a commit")
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0, process.output()[-3000:]
+        assert "tagstream: error" not in process.output()
+        assert process.output().count("end of run: batches 1, records 200") == 1
+    assert job.check() == 1
+
+
+@pytest.mark.spark
 def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path: Path) -> None:
     job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(600, ev.Mix(keys=60), seed=2)), 200))
     job.write_input(0, 2)
