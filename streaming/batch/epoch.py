@@ -109,14 +109,14 @@ def whole_file_log(root: Storage) -> list[dict[str, Any]]:
 def follow_moved_plans(root: Storage) -> None:
     """Let Spark's log name the plans where they are now: it has full paths, and the checkpoint may have been moved.
 
-    Only what Spark may still read: the batches that are not finished.
+    Only what Spark may still read: the batches that are not finished, and the last one that is, with which a query begins.
     """
     finished = newest_batch(root, "commits")
     offset = None if finished is None else raw_offset(root, finished)
     last = -1 if offset is None else int(offset["logOffset"])
     for name in root.names("sources/0"):
         at, _, _ = name.partition(".")
-        if not at.isdigit() or int(at) <= last:
+        if not at.isdigit() or int(at) < last:
             continue
         version, *lines = root.read(f"sources/0/{name}").decode().splitlines()
         moved = [_moved(root, line, last) for line in lines]
@@ -127,7 +127,7 @@ def follow_moved_plans(root: Storage) -> None:
 def _moved(root: Storage, line: str, last: int) -> str:
     entry = json.loads(line)
     number = plan_number(entry["path"])
-    if number is None or int(entry["batchId"]) <= last:
+    if number is None or int(entry["batchId"]) < last:
         return line
     here = PurePosixPath(root.where(plan_name(number))).as_uri()
     return line if entry["path"] == here else json.dumps({**entry, "path": here}, separators=(",", ":"))

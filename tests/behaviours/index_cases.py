@@ -102,6 +102,8 @@ class Case:
     layouts: bool = False
 
 
+BLANKS = 100_000
+
 CASES = (
     Case("empty table", tuple(row(f"k{n}", f"p{n % 3}", 10, "new") for n in range(9)), layouts=True),
     Case("update", tuple(row(f"k{n}", f"p{n % 3}", 20, "updated") for n in (0, 1, 2)), layouts=True),
@@ -142,10 +144,10 @@ def cases_for(layout: Layout, *, is_global: bool) -> list[Case]:
 
 
 def write_case(folder: Path, number: int, case: Case) -> None:
-    """One file a case, a second younger than the one before; an empty batch is a file of blank lines."""
+    """One file a case, a second younger than the one before; an empty batch: more blank lines than are looked at first."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{number:03d}.json"
-    path.write_text("".join(json.dumps(e) + "\n" for e in case.events) or "\n\n")
+    path.write_text("".join(json.dumps(e) + "\n" for e in case.events) or "\n" * BLANKS)
     os.utime(path, (1_700_000_000 + number,) * 2)
 
 
