@@ -30,6 +30,7 @@ from tagstream.streaming.job.session import start_session
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.status.watch import Watch
 
 _LISTENER_S = 60.0
 
@@ -47,6 +48,9 @@ class Told(StreamingQueryListener):
     def begins(self) -> None:
         """The session is there, the job begins: from now on the index is loaded."""
         self._began = time.monotonic()
+
+    def begin(self, batch_id: int) -> None:
+        """Not asked for."""
 
     def batch(self, report: BatchReport) -> None:
         """Keep a batch's report, which comes before Spark's progress of it."""
@@ -139,7 +143,8 @@ def main() -> None:
     options = load_options(command_line(order))
     now = lambda: time.time_ns() // 1_000_000  # noqa: E731
     told.begins()
-    stream(spark, options, open_table(options, now()), told, StopFlag(), CrashPlan(), now)  # type: ignore[arg-type]
+    with Watch(options, now) as watch:
+        stream(spark, options, open_table(options, now()), told, StopFlag(), CrashPlan(), now, watch)  # type: ignore[arg-type]
     told.wait()
     told.end()
     spark.stop()
