@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tagstream.streaming.options.keys.refused import OTHER
-from tagstream.table.config import Concern, ConfigKey, Family, Kind, Status
+from tagstream.streaming.options.keys.refused import unsupported
+from tagstream.table.config import Concern, ConfigKey, Family
 
 _SERVICES = "table services (clean, archive, compact, cluster): run them with Hudi beside the job"
 _SYNC = "registering the table in a catalogue: run Hudi's sync tool beside the job"
@@ -15,18 +15,8 @@ _ERROR_TABLE = (
 
 
 def _beside(name: str, reason: str, *harmless: str, aliases: tuple[str, ...] = (), flag: bool = False) -> ConfigKey:
-    return ConfigKey(
-        name,
-        Kind.STRING,
-        reason,
-        section=OTHER,
-        status=Status.UNSUPPORTED,
-        reason=reason,
-        harmless=harmless,
-        aliases=aliases,
-        flag=name if flag else None,
-        concern=Concern.BESIDE,
-    )
+    flag_name = name if flag else None
+    return unsupported(name, reason, *harmless, aliases=aliases, flag=flag_name, concern=Concern.BESIDE)
 
 
 def _family(prefix: str, reason: str) -> Family:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tagstream.table.config import ConfigKey, Family, Kind, Status
+from tagstream.table.config import Concern, ConfigKey, Family, Kind, Status
 
 OTHER = "Known, not supported"
 PAYLOAD_KEY = "hoodie.datasource.write.payload.class"
@@ -22,14 +22,16 @@ _OPERATION = "a record whose key is there is an update (upsert), not dropped; re
 _MODEL = "org.apache.hudi.common.model."
 
 
-def _refused(
+def unsupported(
     name: str,
     reason: str,
     *harmless: str,
     aliases: tuple[str, ...] = (),
     flag: str | None = None,
     anyway: Mapping[str, str] | None = None,
+    concern: Concern = Concern.CONTRADICTS,
 ) -> ConfigKey:
+    """A key of text that is known and not supported; ``harmless``: values that ask for nothing."""
     return ConfigKey(
         name,
         Kind.STRING,
@@ -41,11 +43,12 @@ def _refused(
         aliases=aliases,
         flag=flag,
         anyway=anyway or {},
+        concern=concern,
     )
 
 
 REFUSED_KEYS = (
-    _refused(
+    unsupported(
         PAYLOAD_KEY,
         "with an ordering field the record with the greater value wins (as with DefaultHoodieRecordPayload), without one "
         "the later record (as with OverwriteWithLatestAvroPayload); remove it, or the ordering field",
@@ -54,7 +57,7 @@ REFUSED_KEYS = (
         aliases=("hoodie.compaction.payload.class", "hoodie.table.payload.class"),
         flag="--payload-class",
     ),
-    _refused(
+    unsupported(
         "hoodie.datasource.write.record.merger.impls",
         "records are merged by the ordering field; remove it",
         f"{_MODEL}HoodieAvroRecordMerger",
@@ -62,86 +65,86 @@ REFUSED_KEYS = (
         "org.apache.hudi.DefaultSparkRecordMerger",
         aliases=("hoodie.write.record.merge.custom.implementation.classes",),
     ),
-    _refused("hoodie.write.record.merge.strategy.id", "records are merged by the ordering field; remove it"),
-    _refused(
+    unsupported("hoodie.write.record.merge.strategy.id", "records are merged by the ordering field; remove it"),
+    unsupported(
         "hoodie.populate.meta.fields",
         "the index and every reader of the table need the meta columns; remove it",
         "true",
     ),
-    _refused(
+    unsupported(
         "hoodie.write.concurrency.mode",
         "this job takes none of Hudi's locks (a lease in .hoodie keeps a second one out); remove it here and leave it with "
         "the table's other writers: docs/concurrency.md",
         "single_writer",
     ),
-    _refused(
+    unsupported(
         "hoodie.allow.operation.metadata.field", "the column _hoodie_operation is not written; remove it", "false"
     ),
-    _refused("hoodie.table.cdc.enabled", "this version writes no change log; remove it", "false"),
-    _refused(
+    unsupported("hoodie.table.cdc.enabled", "this version writes no change log; remove it", "false"),
+    unsupported(
         "hoodie.datasource.write.drop.partition.columns", "partition columns stay in the rows; remove it", "false"
     ),
-    _refused(
+    unsupported(
         "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
         "a column that records lack stays in the table, and is null; remove it",
         "false",
     ),
-    _refused("hoodie.datasource.write.insert.drop.duplicates", _OPERATION, "false"),
-    _refused(
+    unsupported("hoodie.datasource.write.insert.drop.duplicates", _OPERATION, "false"),
+    unsupported(
         "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled",
         "timestamps in keys are the raw number; remove it",
         "false",
     ),
-    _refused(
+    unsupported(
         "hoodie.write.complex.keygen.new.encoding",
         "how a complex key of one field is written follows from the table; remove it (a new table: give one key and one "
         "partition field, whose simple key every release writes alike)",
     ),
-    _refused("hoodie.table.base.file.format", "base files are Parquet; remove it", "parquet"),
-    _refused(
+    unsupported("hoodie.table.base.file.format", "base files are Parquet; remove it", "parquet"),
+    unsupported(
         TARGET_SCHEMA_KEY,
         "records are written with the source schema, as nothing transforms them, and this file has another one; name the "
         "same file, or remove it",
     ),
-    _refused(
+    unsupported(
         DESERIALIZER_KEY,
         "values are JSON and are decoded as such; a topic of another format can't be read, for JSON remove it",
     ),
-    _refused(
+    unsupported(
         "hoodie.streamer.source.kafka.checkpoint.type",
         "where to begin is kept in the checkpoint as offsets; remove it",
         "string",
     ),
-    _refused(
+    unsupported(
         "hoodie.streamer.source.dfs.path.regex",
         "all files of the source folder are read; move those that are meant to a folder of their own, and remove it",
         ".*",
     ),
-    _refused("changelog.enabled", "the index needs deletes to be deletes; remove it", "false"),
-    _refused(
+    unsupported("changelog.enabled", "the index needs deletes to be deletes; remove it", "false"),
+    unsupported(
         "--checkpoint",
         "the position in the source is kept in --checkpoint-dir; a job whose checkpoint is lost "
         "takes it from the table's newest commit; remove it",
         flag="--checkpoint",
     ),
-    _refused("--filter-dupes", _OPERATION, "false", flag="--filter-dupes"),
-    _refused(
+    unsupported("--filter-dupes", _OPERATION, "false", flag="--filter-dupes"),
+    unsupported(
         "--transformer-class",
         "this version transforms nothing; let the producer do it, and remove it",
         flag="--transformer-class",
     ),
-    _refused(
+    unsupported(
         "--initial-checkpoint-provider",
         "the position in the source is kept in --checkpoint-dir; remove it",
         flag="--initial-checkpoint-provider",
     ),
-    _refused(
+    unsupported(
         "--run-bootstrap",
         "a table is made of Parquet files with Hudi; the index's own bootstrap is index.bootstrap.enabled; remove it",
         "false",
         flag="--run-bootstrap",
     ),
-    _refused("--base-file-format", "base files are Parquet; remove it", "parquet", flag="--base-file-format"),
+    unsupported("--base-file-format", "base files are Parquet; remove it", "parquet", flag="--base-file-format"),
 )
 
 REFUSED_FAMILIES = (
