@@ -1,6 +1,6 @@
 """The content of a commit file: write stats by partition, replaced file groups and extra metadata.
 
-JSON up to table version 7, an Avro container file from 8 on; both are read, JSON is written.
+JSON up to table version 7, an Avro container file from 8 on; both are read and written.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.timeline.avro_timeline import MAGIC, read_record
+from tagstream.table.timeline.avro_schemas import COMMIT_METADATA, REPLACE_COMMIT_METADATA, parsed_schema
+from tagstream.table.timeline.avro_timeline import MAGIC, read_record, write_parsed
 from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 
 SCHEMA_KEY = "schema"
+AVRO_VERSION = 8  # from this table version on commits are Avro
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,14 @@ class CommitMetadata:
         """The stats of all partitions."""
         return [stat for found in self.stats.values() for stat in found]
 
-    def to_bytes(self) -> bytes:
-        """The JSON text of a commit file."""
+    def to_bytes(self, version: int, *, replaces: bool = False) -> bytes:
+        """The content of a commit file of this table version. ``replaces``: it is that of a replace commit."""
+        if version >= AVRO_VERSION:
+            name = REPLACE_COMMIT_METADATA if replaces or self.replaced else COMMIT_METADATA
+            return write_parsed(parsed_schema(name), self._content())
+        return json.dumps(self._content()).encode()
+
+    def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = {
             "partitionToWriteStats": {p: [stat.to_json() for stat in found] for p, found in self.stats.items()},
             "compacted": self.compacted,
@@ -59,7 +67,7 @@ class CommitMetadata:
         }
         if self.replaced:
             content["partitionToReplaceFileIds"] = {p: list(ids) for p, ids in self.replaced.items()}
-        return json.dumps(content).encode()
+        return content
 
     @staticmethod
     def from_bytes(data: bytes, where: str) -> CommitMetadata:
