@@ -1,7 +1,7 @@
 """The table version that the tests' own tables get: one place, so that the same tests run on every version.
 
-The environment variable ``TAGSTREAM_TEST_TABLE_VERSION`` sets it for a whole run. A test with the mark ``table_versions`` runs
-once on each of those that it names.
+The environment variable ``TAGSTREAM_TEST_TABLE_VERSION`` sets it for a whole run. A test with the mark ``table_versions``
+runs once on each of those that it names.
 """
 
 from __future__ import annotations
