@@ -10,12 +10,29 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.kafka_listeners import LISTENERS
+from tests.support.table_version import using
 
 if TYPE_CHECKING:  # a test run that needs neither pays for neither
     from pyspark.sql import SparkSession
 
     from tests.support.hbase import HbaseServer
     from tests.support.kafka_broker import KafkaBroker
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with the mark ``table_versions`` runs on tables of each version that it names."""
+    mark = metafunc.definition.get_closest_marker("table_versions")
+    if mark is not None:
+        if "version" not in metafunc.fixturenames:
+            metafunc.fixturenames.append("version")
+        metafunc.parametrize("version", mark.args, indirect=True, ids=[f"v{each}" for each in mark.args])
+
+
+@pytest.fixture
+def version(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The version of the tables that the test makes."""
+    with using(request.param) as chosen:
+        yield chosen
 
 
 @pytest.fixture(scope="session")

@@ -126,7 +126,7 @@ def touched(simulated: Simulated, count: int) -> list[WriteStatus]:
             base_file=base_file_name(group.file_id, _TOKEN, group.base_instant),
             log_files=(name,),
         )
-        statuses.append(WriteStatus(stat, FileKind.APPEND))
+        statuses.append(WriteStatus(stat, FileKind.APPEND, new_group=False))
     return statuses
 
 
@@ -219,11 +219,12 @@ def _offsets(batches: int) -> dict[str, dict[str, int]]:
 
 def _commit_files(table: HoodieTable, time: str, batch: int, follows: str, groups: list[Group]) -> None:
     stats = [
-        WriteStatus(WriteStat(g.file_id, f"{g.partition}/{g.file_id}", g.partition), FileKind.MERGE) for g in groups
+        WriteStatus(WriteStat(g.file_id, f"{g.partition}/{g.file_id}", g.partition), FileKind.MERGE, new_group=False)
+        for g in groups
     ]
     manifest = BatchManifest(QUERY_ID, max(batch, 0), 1, {}).name
     record = CommitRecord("simulated", QUERY_ID, batch, _offsets(batch), _offsets(batch + 1), manifest, follows)
-    content = CommitMetadata.build(stats, extra_metadata(record, ""), AVRO).to_bytes()
+    content = CommitMetadata.build(stats, extra_metadata(record, ""), AVRO).to_bytes(table.config.version)
     folder = Path(table.storage.where(table.config.timeline_folder))
     for state in State:
         data = content if state is State.COMPLETED else b""

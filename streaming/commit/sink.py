@@ -229,6 +229,7 @@ class BatchSink:
             job.action,
             metadata,
             guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
+            clock_ms=job.clock_ms,
         )
         crash.reach("completed", batch)
         job.lease.beat(None)

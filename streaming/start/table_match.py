@@ -9,6 +9,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.start.schema_match import check_fields, check_ordering, read_schema_file
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_properties
 from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
 from tagstream.table.storage.opening import open_storage
@@ -76,7 +77,7 @@ def open_or_create(options: Options, now_ms: int) -> HoodieTable:
     try:
         planned = planned_table(options)
         if planned.changes is not None:
-            replace_properties(storage, planned.table.config.to_properties(), now_ms)
+            replace_properties(storage, new_properties(planned.table.config), now_ms)
             LOG.warning("table %s has no commit yet and takes the job's properties: %s", storage.root, planned.changes)
     finally:
         leases.release(storage, lease)
@@ -89,7 +90,7 @@ def _may_be_made_anew(options: Options, table: HoodieTable) -> bool:
     One that was made with a schema (by Hudi's SQL) was described on purpose: the job has to fit it.
     """
     config = table.config
-    described = config.create_schema is not None or config.version != TableConfig("t").version
+    described = config.create_schema is not None or config.version != options.table_version
     if described or not (options.target_table and options.record_key_fields and options.schema_file):
         return False
     storage = table.storage
@@ -103,7 +104,7 @@ def _may_be_made_anew(options: Options, table: HoodieTable) -> bool:
 
 def _changes(have: TableConfig, wanted: TableConfig) -> str:
     """The properties that differ, in words; empty when they are the same."""
-    before, after = ({k: v for k, v in config.to_properties().items() if v} for config in (have, wanted))
+    before, after = ({k: v for k, v in new_properties(config).items() if v} for config in (have, wanted))
     before |= {name: have.raw[name] for name in after if name in have.raw}
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and name != CHECKSUM_KEY)
     return ", ".join(f"{name}={after.get(name, '(none)')} (was {before.get(name, 'none')})" for name in names)
@@ -127,6 +128,7 @@ def new_config(options: Options) -> TableConfig:
         name=options.target_table,
         database=options.database or "",
         table_type=options.table_type,
+        version=options.table_version,
         record_key_fields=options.record_key_fields,
         partition_fields=options.partition_fields,
         ordering_fields=(options.ordering_field,) if options.ordering_field else (),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tagstream.table.errors import CorruptFileError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSystemView
+from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
 from tagstream.table.meta_client.table_config import (
     COPY_ON_WRITE,
@@ -21,7 +22,7 @@ from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.timeline import Timeline
 
 READABLE_VERSIONS = (6, 8, 9)
-WRITABLE_VERSIONS = (6,)
+WRITABLE_VERSIONS = READABLE_VERSIONS
 _METADATA_TABLE = f"{META_FOLDER}/metadata"
 
 
@@ -34,11 +35,11 @@ class HoodieTable:
 
     @staticmethod
     def create(place: str | Storage, config: TableConfig, at_ms: int) -> HoodieTable:
-        """Make an empty table of version 6 at a URL or in a storage; TableConfigMismatchError when there is one already."""
+        """Make an empty table at a URL or in a storage; TableConfigMismatchError when there is one already."""
         storage = _storage(place)
         _check_new(config)
         try:
-            create_properties(storage, config.to_properties(), at_ms)
+            create_properties(storage, new_properties(config), at_ms)
         except FileExistsError:
             raise TableConfigMismatchError(f"{storage.root} is a Hudi table already: open it instead") from None
         return HoodieTable.open(storage)
@@ -132,7 +133,7 @@ _META_FIELDS = frozenset({
 
 def _check_new(config: TableConfig) -> None:
     if config.version not in WRITABLE_VERSIONS:
-        raise UnsupportedTableError(f"tables are created with version 6, not {config.version}")
+        raise UnsupportedTableError(f"tables are created with version 6, 8 or 9, not {config.version}")
     if not config.name or "/" in config.name:
         raise ValueError(f"table name {config.name!r} is empty or holds a slash")
     if not config.record_key_fields:
@@ -146,7 +147,7 @@ def _check_new(config: TableConfig) -> None:
 def _write_problem(config: TableConfig) -> str | None:
     generator = config.key_generator.rsplit(".", 1)[-1].replace("AvroKeyGenerator", "KeyGenerator")
     checks = (
-        (config.version not in WRITABLE_VERSIONS, f"it has table version {config.version}; only version 6 is written"),
+        (config.version not in WRITABLE_VERSIONS, f"it has table version {config.version}; 6, 8 and 9 are written"),
         (
             bool(config.metadata_partitions),
             f"it has a metadata table ({', '.join(config.metadata_partitions)}), which is not kept up to date: "

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tagstream.table.meta_client.properties import CHECKSUM_KEY, table_checksum
-
+LAYOUT_2_VERSION = 8  # from here on: a folder for the timeline, completion times, Avro commits
 COPY_ON_WRITE = "COPY_ON_WRITE"
 MERGE_ON_READ = "MERGE_ON_READ"
 KEYGEN_PACKAGE = "org.apache.hudi.keygen."
@@ -70,42 +69,24 @@ class TableConfig:
         return self.table_type == MERGE_ON_READ
 
     @property
+    def names_logs_by_commit(self) -> bool:
+        """True from version 8 on: a log file has the time of its delta commit, before it had that of its slice."""
+        return self.version >= LAYOUT_2_VERSION
+
+    @property
+    def has_completion_times(self) -> bool:
+        """True from version 8 on: the name of a completed action's file holds when it was completed."""
+        return self.version >= LAYOUT_2_VERSION
+
+    @property
     def timeline_folder(self) -> str:
         """Where the active timeline lies: version 8 gave it a folder of its own."""
-        return ".hoodie/timeline" if self.version >= 8 else ".hoodie"
+        return ".hoodie/timeline" if self.version >= LAYOUT_2_VERSION else ".hoodie"
 
-    def to_properties(self) -> dict[str, str]:
-        """The properties of a new version 6 table."""
-        event_time = self.merge_mode is MergeMode.EVENT_TIME and bool(self.ordering_fields)
-        properties = {
-            "hoodie.table.name": self.name,
-            "hoodie.database.name": self.database,
-            "hoodie.table.type": self.table_type,
-            "hoodie.table.version": str(self.version),
-            "hoodie.timeline.layout.version": "1",
-            CHECKSUM_KEY: table_checksum(self.database, self.name),
-            "hoodie.table.recordkey.fields": ",".join(self.record_key_fields),
-            "hoodie.table.keygenerator.class": self.key_generator
-            or default_key_generator(self.record_key_fields, self.partition_fields),
-            "hoodie.datasource.write.hive_style_partitioning": _text(self.hive_style),
-            "hoodie.datasource.write.partitionpath.urlencode": _text(self.url_encode),
-            "hoodie.datasource.write.drop.partition.columns": "false",
-            "hoodie.populate.meta.fields": "true",
-            "hoodie.compaction.payload.class": EVENT_TIME_PAYLOAD if event_time else COMMIT_TIME_PAYLOAD,
-            "hoodie.compaction.record.merger.strategy": DEFAULT_MERGE_STRATEGY,
-            "hoodie.archivelog.folder": "archived",
-            "hoodie.table.base.file.format": "PARQUET",
-            "hoodie.table.timeline.timezone": "UTC" if self.timezone_utc else "LOCAL",
-            "hoodie.table.cdc.enabled": "false",
-            "hoodie.partition.metafile.use.base.format": "false",
-        }
-        if self.partition_fields:
-            properties["hoodie.table.partition.fields"] = ",".join(self.partition_fields)
-        if self.ordering_fields:
-            properties["hoodie.table.precombine.field"] = ",".join(self.ordering_fields)
-        if self.create_schema:
-            properties["hoodie.table.create.schema"] = self.create_schema
-        return properties
+    @property
+    def is_event_time(self) -> bool:
+        """True when the greater ordering value wins."""
+        return self.merge_mode is MergeMode.EVENT_TIME and bool(self.ordering_fields)
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> TableConfig:
@@ -149,6 +130,12 @@ def default_key_generator(record_key_fields: Sequence[str], partition_fields: Se
     if len(record_key_fields) == 1 and len(partition_fields) == 1:
         return KEYGEN_PACKAGE + "SimpleKeyGenerator"
     return KEYGEN_PACKAGE + "ComplexKeyGenerator"
+
+
+def key_generator_type(name: str) -> str:
+    """The kind by which version 8 and later name a key generator; its class where it has none."""
+    simple = name.rsplit(".", 1)[-1].replace("AvroKeyGenerator", "KeyGenerator")
+    return next((kind for kind, known in _KEYGEN_BY_TYPE.items() if known == simple), name)
 
 
 def _key_generator(properties: Mapping[str, str], keys: Sequence[str], partitions: Sequence[str]) -> str:

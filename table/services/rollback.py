@@ -26,7 +26,7 @@ from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_P
 from tagstream.table.timeline.heartbeat import delete_heartbeat
 from tagstream.table.timeline.instant import COMPLETED_ACTION, ROLLBACK, Instant, State
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.write.commit import unstage
+from tagstream.table.write.commit import completed_instant, unstage
 from tagstream.table.write.markers import delete_markers
 
 _ROLLBACK_TOKEN = "1-0-1"  # what Hudi's own rollback blocks carry
@@ -44,6 +44,8 @@ class RollbackResult:
 
 def rollback(table: HoodieTable, failed_instant: str, rollback_instant: str) -> RollbackResult:
     """Take back ``failed_instant``. One that was begun before is finished under its own instant instead.
+
+    From table version 8 on it is completed at the next free millisecond of the timeline.
 
     Raises InstantConflictError when the instant is completed or unknown, or the rollback's is not the newest.
     """
@@ -144,7 +146,7 @@ def _carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Ro
         "version": 1,
         "instantsRollback": [{"commitTime": failed.time, "action": failed.action}],
     }
-    completed = _rel(table, Instant(time, ROLLBACK, State.COMPLETED))
+    completed = _rel(table, completed_instant(table, Instant(time, ROLLBACK, State.INFLIGHT), at_ms=0))
     storage.write_new(completed, write_record(ROLLBACK_METADATA, metadata))
     storage.delete_many(files)
     delete_markers(storage, failed.time)

@@ -141,14 +141,15 @@ def _file_id(marker: Marker) -> str | None:
 
 
 def plan_record(table: HoodieTable, failed: Instant, requests: Iterable[RollbackRequest]) -> dict[str, Any]:
-    """The plan as Hudi's Avro record; paths are absolute there."""
+    """The plan as Hudi's Avro record; paths are absolute there. From version 8 on only files are deleted, by their names."""
+    by_group = not table.config.names_logs_by_commit
     return {
         "instantToRollback": {"commitTime": failed.time, "action": failed.action},
         "RollbackRequests": [
             {
                 "partitionPath": r.partition_path,
-                "fileId": r.file_id,
-                "latestBaseInstant": r.base_instant,
+                "fileId": r.file_id if by_group else "",
+                "latestBaseInstant": r.base_instant if by_group else "",
                 "filesToBeDeleted": [table.storage.where(rel) for rel in r.files],
                 "logBlocksToBeDeleted": {table.storage.where(rel): size for rel, size in r.log_blocks},
             }

@@ -117,7 +117,12 @@ def read_record(data: bytes, where: str) -> dict[str, Any]:
 
 def write_record(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
     """One record as an uncompressed container file."""
+    return write_parsed(fastavro.parse_schema(dict(schema)), record)
+
+
+def write_parsed(schema: Any, record: dict[str, Any]) -> bytes:
+    """The same with a schema that fastavro has parsed."""
     buffer = io.BytesIO()
     # A fixed sync marker: the same plan gives the same bytes.
-    fastavro.writer(buffer, fastavro.parse_schema(dict(schema)), [record], codec="null", sync_marker=SYNC_MARKER)
+    fastavro.writer(buffer, schema, [record], codec="null", sync_marker=SYNC_MARKER)
     return buffer.getvalue()

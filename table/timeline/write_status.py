@@ -20,7 +20,8 @@ NO_PREVIOUS = "null"
 class WriteStat:
     """One file of a commit. ``path`` is relative to the base path, sizes are bytes, times milliseconds.
 
-    ``prev_commit`` is the base instant of the slice before, or the text ``null``. The ``log_*`` members and
+    ``prev_commit`` is the base instant of the slice before, or the text ``null``; from table version 8 on that of a log file
+    is its own delta commit. ``prev_base_file``: the base file that this one takes the place of. The ``log_*`` members and
     ``base_file`` are set for log files only. ``log_files``: Hudi names all of the slice there up to version 7, and this file
     alone from 8 on; only change data capture (which is refused) reads it. We name this file alone: a commit would else grow
     with the age of the slices it touches.
@@ -43,6 +44,7 @@ class WriteStat:
     log_offset: int = 0
     base_file: str | None = None
     log_files: tuple[str, ...] = ()
+    prev_base_file: str | None = field(default=None, compare=False)
     other: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -60,10 +62,12 @@ class WriteStat:
             "numWrites": self.num_writes,
             "numDeletes": self.num_deletes,
             "numUpdateWrites": self.num_updates,
+            "numUpdates": 0,
             "numInserts": self.num_inserts,
             "totalWriteBytes": self.total_write_bytes,
             "totalWriteErrors": self.total_write_errors,
             "tempPath": None,
+            "prevBaseFile": self.prev_base_file,
             "partitionPath": self.partition_path,
             **{name: self.other.get(name, 0) for name in _COMPACTION_COUNTERS},
             "fileSizeInBytes": self.file_size,
@@ -105,6 +109,7 @@ class WriteStat:
             log_offset=(stat.get("logOffset") or 0) if is_log else 0,
             base_file=stat.get("baseFile") if is_log else None,
             log_files=tuple(stat.get("logFiles") or ()) if is_log else (),
+            prev_base_file=stat.get("prevBaseFile"),
             other={name: stat[name] for name in _COMPACTION_COUNTERS if stat.get(name)},
         )
 
@@ -119,17 +124,22 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True)
 class WriteStatus:
-    """A task's answer about one file it staged: the stat for the commit, and the kind its marker names."""
+    """A task's answer about one file it staged: the stat for the commit, and the kind its marker names.
+
+    ``new_group``: it begins a file group, so its partition may be new, too.
+    """
 
     stat: WriteStat
     kind: FileKind
+    new_group: bool = True
 
     def to_json(self) -> str:
         """One line of JSON, for the way from the task to the driver."""
-        return json.dumps({"kind": self.kind.value, "stat": self.stat.to_json()}, separators=(",", ":"))
+        data = {"kind": self.kind.value, "new_group": self.new_group, "stat": self.stat.to_json()}
+        return json.dumps(data, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> WriteStatus:
         """The inverse of to_json."""
         data = json.loads(text)
-        return WriteStatus(WriteStat.from_json(data["stat"]), FileKind(data["kind"]))
+        return WriteStatus(WriteStat.from_json(data["stat"]), FileKind(data["kind"]), data["new_group"])

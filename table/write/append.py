@@ -29,8 +29,10 @@ def append(
     ``file_slice`` is the group's newest slice, or for a new group an empty one that begins with this instant.
     """
     storage, partition, file_id = table.storage, file_slice.partition_path, file_slice.file_id
-    version = file_slice.next_log_version
-    name = log_file_name(file_id, file_slice.base_instant, version, ctx.write_token)
+    own = table.config.names_logs_by_commit  # then no other commit has a log file of this time
+    version = 1 if own else file_slice.next_log_version
+    time = ctx.instant if own else file_slice.base_instant
+    name = log_file_name(file_id, time, version, ctx.write_token)
     path = join(partition, name)
     staged = begin_data_file(table, ctx, partition, name)
     rows = new_rows(ctx, upserts, partition, file_id, first_row)
@@ -40,7 +42,7 @@ def append(
         file_id=file_id,
         path=path,
         partition_path=partition,
-        prev_commit=file_slice.base_instant,
+        prev_commit=time,
         num_writes=upserts.num_rows,
         num_inserts=inserts,
         num_updates=updates,
@@ -48,10 +50,11 @@ def append(
         file_size=size,
         total_write_bytes=size,
         log_version=version,
-        base_file=file_slice.base_file.name if file_slice.base_file else "",
+        base_file=file_slice.base_file.name if file_slice.base_file and not own else "",
         log_files=(name,),
     )
-    return WriteStatus(stat, FileKind.APPEND)
+    begins = file_slice.base_file is None and not file_slice.log_files
+    return WriteStatus(stat, FileKind.APPEND, new_group=begins)
 
 
 def _needs_avro(table: HoodieTable, ctx: WriteContext) -> bool:

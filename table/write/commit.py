@@ -1,4 +1,4 @@
-"""The commit protocol of table version 6, step by step. A reader sees the old state until step 6 has happened.
+"""The commit protocol, step by step. A reader sees the old state until step 6 has happened.
 
 1. ``requested``: the empty file ``T.<action>.requested`` claims the instant.
 2. ``inflight``: ``T.<action>.inflight`` (``T.inflight`` of a plain commit) says that files are being written, and that
@@ -7,7 +7,8 @@
 4. ``publish_files``: the driver, which has all write statuses, writes the markers of the files they name, makes missing
    partition metafiles, and gives these files their names. No other file of the instant ever gets one.
 5. ``stage``: the commit's content is written durably under a hidden name.
-6. ``publish``: the staged file gets the name ``T.<action>``, which must not exist: the instant is completed.
+6. ``publish``: the staged file gets the name ``T.<action>``, which must not exist: the instant is completed. From table
+   version 8 on the name is ``T_C.<action>``: C, the completion time, is later than every time on the timeline.
 7. Markers and staged files are removed.
 
 A writer that was paused before 4 or 6 and has been rolled back meanwhile finds what it staged gone: a rollback removes
@@ -22,13 +23,14 @@ from dataclasses import replace
 from functools import partial
 
 from tagstream.table.errors import InstantConflictError
+from tagstream.table.file_group.names import next_instant
 from tagstream.table.file_group.partition_metadata import ensure_partition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
-from tagstream.table.timeline.write_status import NO_PREVIOUS, WriteStatus
+from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write.data_file import is_staged, staged_path
 from tagstream.table.write.markers import (
     TEMP_FOLDER,
@@ -59,7 +61,8 @@ def inflight(table: HoodieTable, instant: str, action: str, metadata: CommitMeta
     metadata = metadata or CommitMetadata()
     metadata = replace(metadata, extra={**metadata.extra, _FILES_KEY: _STAGED})
     begin_markers(table.storage, instant)
-    _create(table, Instant(instant, action, State.INFLIGHT), metadata.to_bytes())
+    content = metadata.to_bytes(table.config.version)
+    _create(table, Instant(instant, action, State.INFLIGHT), content)
 
 
 def stages_files(table: HoodieTable, instant: Instant) -> bool:
@@ -96,7 +99,7 @@ def publish_files(table: HoodieTable, instant: str, statuses: Sequence[WriteStat
 
 def _ensure_partitions(storage: Storage, instant: str, statuses: Sequence[WriteStatus]) -> None:
     """A partition that has a slice has its metafile, too: only those that get nothing but new file groups are asked."""
-    known = {status.stat.partition_path for status in statuses if status.stat.prev_commit not in (NO_PREVIOUS, instant)}
+    known = {status.stat.partition_path for status in statuses if not status.new_group}
     new = sorted({status.stat.partition_path for status in statuses} - known)
     if new:
         with ThreadPoolExecutor(min(_THREADS, len(new))) as threads:
@@ -109,22 +112,25 @@ def complete(
     action: str,
     metadata: CommitMetadata,
     guard: Callable[[], None] | None = None,
-) -> None:
-    """Steps 5-7. ``guard`` is called as the last thing before publishing; what it raises stops the commit.
+    clock_ms: Callable[[], int] = lambda: 0,
+) -> Instant:
+    """Steps 5-7; the completed instant. ``guard`` is called as the last thing before publishing; what it raises stops the
+    commit. ``clock_ms`` tells the time of completion, from version 8 on; a clock that is behind the timeline gives the next
+    free millisecond.
 
     InstantConflictError when the instant is completed already or was rolled back by someone else. One that does not know
     this protocol (Hudi) may have done so before the data files were published: they are taken away then.
     """
-    storage, name = table.storage, Instant(instant, action, State.COMPLETED).file_name()
-    folder = table.config.timeline_folder
+    storage, folder = table.storage, table.config.timeline_folder
     staged = _staged_path(instant, action)
-    storage.replace(staged, metadata.to_bytes())
+    storage.replace(staged, metadata.to_bytes(table.config.version, replaces=action == REPLACE_COMMIT))
     try:
         if guard is not None:
             guard()
+        completed = completed_instant(table, Instant(instant, action, State.INFLIGHT), clock_ms())
         if not storage.exists(f"{folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"):
             raise FileNotFoundError(instant)
-        storage.publish([(staged, f"{folder}/{name}")])
+        storage.publish([(staged, f"{folder}/{completed.file_name()}")])
     except FileExistsError:
         raise InstantConflictError(
             f"instant {instant} of {table.base_path} is completed already: another run committed it; start again"
@@ -135,6 +141,21 @@ def complete(
     finally:
         storage.delete(staged)
     delete_markers(storage, instant)
+    return completed
+
+
+def completed_instant(table: HoodieTable, pending: Instant, at_ms: int) -> Instant:
+    """What a pending action will be when it is completed now; FileExistsError when it is already.
+
+    From version 8 on the name of the file tells when, so that the name alone keeps nobody from completing it twice.
+    """
+    if not table.config.has_completion_times:
+        return Instant(pending.time, pending.action, State.COMPLETED)
+    timeline = table.timeline()
+    if any(i.is_completed and (i.time, i.action) == (pending.time, pending.action) for i in timeline.instants):
+        raise FileExistsError(pending.time)
+    at = next_instant(at_ms, max(timeline.newest or pending.time, pending.time), table.config.timezone_utc)
+    return Instant(pending.time, pending.action, State.COMPLETED, at)
 
 
 def unstage(table: HoodieTable, instant: str, action: str) -> None:

@@ -51,7 +51,7 @@ def _goes_to_base_file(ctx: WriteContext, file_slice: FileSlice | None, upserts:
     if file_slice is None:
         return True
     has_logs = bool(file_slice.log_files) or file_slice.base_file is None
-    is_pending = file_slice.base_file is not None and file_slice.base_instant != file_slice.base_file.instant
+    is_pending = (file_slice.partition_path, file_slice.file_id) in ctx.timeline.pending_compactions
     return not has_logs and not is_pending and bool(pc.any(upserts.column(IS_INSERT)).as_py())
 
 

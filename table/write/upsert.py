@@ -91,8 +91,9 @@ def write_base_file(
         num_deletes=counts.deleted,
         file_size=size,
         total_write_bytes=size,
+        prev_base_file=file_slice.base_file.name if file_slice and file_slice.base_file else None,
     )
-    return WriteStatus(stat, kind)
+    return WriteStatus(stat, kind, new_group=kind is FileKind.CREATE)
 
 
 def merge_batches(

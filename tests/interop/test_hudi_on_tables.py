@@ -20,6 +20,7 @@ from tests.interop.histories import KINDS, ORDERINGS, create, event, live_rows, 
 from tests.interop.hudi_spark import HudiError, HudiSpark
 from tests.support.compare import compare
 from tests.support.hudi_rs import keys_found_twice, read_table
+from tests.support.table_version import table_version
 from tests.table.writer import CrashError, Writer
 
 pytestmark = pytest.mark.hudi_jar
@@ -35,13 +36,13 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], 
     """A table by its kind and ordering type; shared by the tests, which copy it before they change it."""
 
     @cache
-    def make(kind: str, ordering: str) -> Writer:
-        writer = create(tmp_path_factory.mktemp(f"{kind}-{ordering}"), kind, ordering)
+    def make(kind: str, ordering: str, version: int) -> Writer:
+        writer = create(tmp_path_factory.mktemp(f"{kind}-{ordering}-v{version}"), kind, ordering)
         write_history(writer, ordering)
         assert validate(writer.table) == []
         return writer
 
-    return make
+    return lambda kind, ordering: make(kind, ordering, table_version())
 
 
 def copy_of(writer: Writer, folder: Path) -> Writer:

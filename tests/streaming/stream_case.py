@@ -103,7 +103,7 @@ class StreamCase:
         self.source.mkdir(parents=True, exist_ok=True)
         schema = self.folder / "event.avsc"
         schema.write_text(json.dumps(self.schema))
-        new = {**ev.PROPERTIES, "hoodie.streamer.schemaprovider.source.schema.file": str(schema)}
+        new = {**ev.properties(), "hoodie.streamer.schemaprovider.source.schema.file": str(schema)}
         conf = {
             **({} if self.existing else new),
             "hoodie.index.bloom.num_entries": "1000",

@@ -25,7 +25,7 @@ def arguments(folder: Path, **conf: str) -> list[str]:
     (folder / "in").mkdir(exist_ok=True)
     (folder / "event.avsc").write_text(json.dumps(ev.AVRO_SCHEMA))
     properties = {
-        **ev.PROPERTIES,
+        **ev.properties(),
         "hoodie.base.path": str(folder / "table"),
         "hoodie.table.name": "events",
         "hoodie.streamer.source.dfs.root": str(folder / "in"),

@@ -16,6 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.support.table_version import write_properties
+
 AVRO_SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "event",
@@ -38,11 +40,16 @@ ARROW_SCHEMA = pa.schema(
         ("_hoodie_is_deleted", pa.bool_()),
     ]
 )
-PROPERTIES = {
-    "hoodie.datasource.write.recordkey.field": "id",
-    "hoodie.datasource.write.partitionpath.field": "part",
-    "hoodie.table.ordering.fields": "ts",
-}
+
+
+def properties() -> dict[str, str]:
+    """The properties of a job that makes a table of these events."""
+    return {
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "part",
+        "hoodie.table.ordering.fields": "ts",
+        **write_properties(),
+    }
 
 
 @dataclass(frozen=True, slots=True)

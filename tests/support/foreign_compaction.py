@@ -82,7 +82,7 @@ def plan_compaction(path: str, partition: str) -> HeldCommit:
         publish_files(table, at, statuses)
         metadata = CommitMetadata.build(statuses, {}, AVRO, "COMPACT")
         done = Instant(at, "commit", State.COMPLETED).file_name()
-        table.storage.write_new(f"{table.config.timeline_folder}/{done}", metadata.to_bytes())
+        table.storage.write_new(f"{table.config.timeline_folder}/{done}", metadata.to_bytes(table.config.version))
         delete_markers(table.storage, at)
 
     return HeldCommit(at, complete)

@@ -23,6 +23,7 @@ from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.markers import list_markers
 from tagstream.table.write.write_context import WriteContext, WriterOptions
+from tests.support.table_version import table_version
 
 SCHEMA = pa.schema([
     pa.field("id", pa.string()), pa.field("part", pa.string()), pa.field("ver", pa.int64()),
@@ -61,6 +62,7 @@ class Writer:
             partition_fields=("part",),
             ordering_fields=("ver",),
             create_schema=json.dumps(arrow_to_avro(options.get("schema", SCHEMA), "t")),
+            version=table_version(),
         )
         return Writer(HoodieTable.create(str(folder / "t"), config, START_MS), **options)
 
@@ -126,7 +128,8 @@ class Writer:
         """The pending write as Hudi or an earlier version of this program leaves one: direct markers, nothing staged."""
         (failed,) = self.table.timeline().pending_writes
         storage, markers = self.table.storage, list_markers(self.table.storage, failed.time)
-        storage.replace(f".hoodie/{failed.file_name()}", CommitMetadata().to_bytes())
+        content = CommitMetadata().to_bytes(self.table.config.version)
+        storage.replace(self.timeline_rel(failed.file_name()), content)
         storage.delete_tree(f".hoodie/.temp/{failed.time}")
         for marker in markers:
             direct_marker(storage, failed.time, marker.path, marker.kind)
@@ -135,6 +138,15 @@ class Writer:
         """Roll back every pending write, as a new run does at its start."""
         for pending in self.table.timeline().pending_writes:
             rollback(self.table, pending.time, self.instant())
+
+    def timeline_rel(self, name: str) -> str:
+        """A file of the timeline, relative to the base path."""
+        return f"{self.table.config.timeline_folder}/{name}"
+
+    def completed_rel(self, time: str) -> str:
+        """The file of a completed write."""
+        (found,) = [i for i in self.table.timeline().completed_writes if i.time == time]
+        return self.timeline_rel(found.file_name())
 
     def locate(self, row: Row) -> tuple[str, str]:
         """Partition and file group of a new row."""

@@ -80,12 +80,16 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.write.table.version",
         Kind.CHOICE,
-        "Version of a new table; an existing table keeps its own.",
+        "Version of a new table; an existing table keeps its own. Hudi 0.x knows version 6 alone, 1.0 writes 8, 1.1 and 1.2 "
+        "write 9.",
         default="6",
         section=_TABLE,
-        values={"6": "6"},
+        values={"6": "6", "8": "8", "9": "9"},
         aliases=("hoodie.table.version",),
-        refused_values=dict.fromkeys("789", "this version writes table version 6, which every Hudi engine reads"),
+        refused_values={
+            "7": "no release of Hudi makes tables of version 7",
+            "10": "this version of the table is not known",
+        },
     ),
     ConfigKey(
         "hoodie.datasource.write.recordkey.field",

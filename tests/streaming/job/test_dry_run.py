@@ -84,7 +84,7 @@ def stream_arguments(folder: Path) -> list[str]:
     (folder / "in").mkdir()
     (folder / "event.avsc").write_text(json.dumps(ev.AVRO_SCHEMA))
     conf = {
-        **ev.PROPERTIES,
+        **ev.properties(),
         "hoodie.table.name": "events",
         "hoodie.streamer.source.dfs.root": str(folder / "in"),
         "hoodie.streamer.schemaprovider.source.schema.file": str(folder / "event.avsc"),

@@ -128,7 +128,7 @@ class History:
             complete_epoch(layout, EpochMarker(memory.generation, number, instants, (), False, 0))
         folder = Path(self.table.base_path, self.table.config.timeline_folder)
         for time, extra in self.timeline.items():
-            content = CommitMetadata.build([], extra, "{}").to_bytes()
+            content = CommitMetadata.build([], extra, "{}").to_bytes(6)
             (folder / Instant(time, "commit", State.COMPLETED).file_name()).write_bytes(content)
 
 

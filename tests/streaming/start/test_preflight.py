@@ -40,7 +40,7 @@ def arguments(folder: Path, **conf: str | None) -> list[str]:
     if not (folder / "event.avsc").exists():
         (folder / "event.avsc").write_text(json.dumps(ev.AVRO_SCHEMA))
     given: dict[str, str | None] = {
-        **ev.PROPERTIES,
+        **ev.properties(),
         "hoodie.base.path": str(folder / "table"),
         "hoodie.table.name": "events",
         ROOT_KEY: str(folder / "in"),

@@ -25,7 +25,7 @@ SCHEMA_KEY = "hoodie.streamer.schemaprovider.source.schema.file"
 def options_of(folder: Path, schema: dict[str, object] | None = None, **conf: str) -> Options:
     (folder / "in").mkdir(exist_ok=True)
     (folder / "event.avsc").write_text(json.dumps(schema or ev.AVRO_SCHEMA))
-    given = {**ev.PROPERTIES, "hoodie.table.name": "events", "hoodie.streamer.source.dfs.root": str(folder / "in"),
+    given = {**ev.properties(), "hoodie.table.name": "events", "hoodie.streamer.source.dfs.root": str(folder / "in"),
              SCHEMA_KEY: str(folder / "event.avsc"), **conf}  # fmt: skip
     argv = ["--target-base-path", str(folder / "table"), "--checkpoint-dir", str(folder / "c")]
     argv += ["--source-class", "JsonDFSSource"]

@@ -18,6 +18,8 @@ from tagstream.table.services.rollback import RollbackResult, resume_rollbacks, 
 from tagstream.table.services.validate import validate
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.avro_timeline import read_record
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write import commit
 from tests.support.hudi_rs import read_table
 from tests.table.reference import expected_records, records, unpack
@@ -76,8 +78,7 @@ def test_a_commit_whose_completed_file_was_taken_back(table_type: str, tmp_path:
     writer = filled(tmp_path, table_type)
     live, where = dict(writer.live), dict(writer.where)
     instant = writer.write([row(n, "p0", 3) for n in range(12)], deletes=["k8"])
-    (newest,) = [i for i in writer.table.timeline().completed_writes if i.time == instant]
-    writer.table.storage.delete(f".hoodie/{newest.file_name()}")
+    writer.table.storage.delete(writer.completed_rel(instant))
     writer.rollback_pending()
     writer.live, writer.where = live, where
     check(writer)
@@ -161,7 +162,10 @@ def test_a_commit_published_in_the_last_moment_is_not_taken_apart(
     failed = fail(writer, "publish")
 
     def publish(table: HoodieTable, instant: str, action: str) -> None:
-        table.storage.write_new(f".hoodie/{instant}.{action}", b"{}")
+        at = "20990101000000000" if table.config.has_completion_times else None
+        done = Instant(instant, action, State.COMPLETED, at)
+        content = CommitMetadata().to_bytes(table.config.version)
+        table.storage.write_new(f"{table.config.timeline_folder}/{done.file_name()}", content)
 
     monkeypatch.setattr("tagstream.table.services.rollback.unstage", publish)
     with pytest.raises(InstantConflictError, match="is completed"):
@@ -193,17 +197,21 @@ def test_the_plan_and_its_result_are_on_the_timeline(tmp_path: Path) -> None:
     failed = fail(writer, "publish")
     result = rollback(writer.table, failed, writer.instant())
     read = writer.table.storage.read
-    plan = read_record(read(f".hoodie/{result.instant}.rollback.requested"), "plan")
-    done = read_record(read(f".hoodie/{result.instant}.rollback"), "metadata")
+    (instant,) = [i for i in writer.table.timeline().instants if i.action == "rollback"]
+    plan = read_record(read(writer.timeline_rel(f"{result.instant}.rollback.requested")), "plan")
+    done = read_record(read(writer.timeline_rel(instant.file_name())), "metadata")
     assert plan["instantToRollback"] == {"commitTime": failed, "action": "commit"}
     planned = {path for r in plan["RollbackRequests"] for path in r["filesToBeDeleted"]}
     deleted = {path for p in done["partitionMetadata"].values() for path in p["successDeleteFiles"]}
     assert planned == deleted == {writer.table.storage.where(rel) for rel in result.deleted}
     assert done["commitsRollback"] == [failed]
-    assert read(f".hoodie/{result.instant}.rollback.inflight") == b""
+    assert read(writer.timeline_rel(f"{result.instant}.rollback.inflight")) == b""
+    if writer.table.config.has_completion_times:
+        assert (instant.completion_time or "") > max(failed, result.instant)
 
 
-def test_a_log_file_shared_with_other_instants_gets_a_rollback_block(tmp_path: Path) -> None:
+@pytest.mark.table_versions(6)  # from version 8 on a log file is of one commit
+def test_a_log_file_shared_with_other_instants_gets_a_rollback_block(tmp_path: Path, version: int) -> None:
     """Some writers append their blocks to a log file that is there already (HDFS): it must not be deleted."""
     writer = filled(tmp_path, MERGE_ON_READ)
     failed = fail(writer, "publish")

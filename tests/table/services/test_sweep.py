@@ -54,7 +54,8 @@ def test_a_late_file_of_a_rolled_back_instant(tmp_path: Path) -> None:
     assert validate(writer.table) == []
 
 
-def test_a_late_marker_never_costs_another_writes_log_file(tmp_path: Path) -> None:
+@pytest.mark.table_versions(6)
+def test_a_late_marker_never_costs_another_writes_log_file(tmp_path: Path, version: int) -> None:
     """The names of log files repeat: one that was taken back, one of the run after it."""
     writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1)
     writer.write([row(1, "p0", 1)])

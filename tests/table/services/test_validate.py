@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,9 +37,8 @@ def test_a_file_no_commit_names(writer: Writer) -> None:
 def test_a_file_of_no_instant(writer: Writer) -> None:
     storage, path = writer.table.storage, newest(writer)
     newest_instant = writer.table.timeline().newest_completed or ""
-    for state in (".requested", ".inflight", ""):
-        for action in (".commit", ".deltacommit", ""):
-            storage.delete(f".hoodie/{newest_instant}{action}{state}")
+    for entry in storage.list(writer.table.config.timeline_folder, (newest_instant,)):
+        storage.delete(writer.timeline_rel(entry.name))
     problems = validate(writer.table)
     assert any(path in p and "is not a completed instant" in p for p in problems), problems
 
@@ -61,10 +60,11 @@ def test_a_file_of_another_length(writer: Writer) -> None:
 def test_rows_another_number_than_the_commit_says(tmp_path: Path) -> None:
     writer = Writer.create(tmp_path, COPY_ON_WRITE, groups=1)
     writer.write([row(1, "p0", 1)])
-    rel = f".hoodie/{writer.table.timeline().newest_completed}.commit"
-    content = json.loads(writer.table.storage.read(rel))
-    content["partitionToWriteStats"]["p0"][0]["numWrites"] = 5
-    writer.table.storage.replace(rel, json.dumps(content).encode())
+    timeline = writer.table.timeline()
+    metadata = timeline.metadata(writer.table.storage, timeline.completed_writes[-1])
+    stats = {p: tuple(replace(stat, num_writes=5) for stat in found) for p, found in metadata.stats.items()}
+    content = replace(metadata, stats=stats).to_bytes(writer.table.config.version)
+    writer.table.storage.replace(writer.completed_rel(timeline.newest_completed or ""), content)
     assert [p for p in validate(writer.table) if "has 1 rows, its commit says 5" in p]
 
 

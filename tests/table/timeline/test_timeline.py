@@ -131,7 +131,7 @@ def test_two_storages_never_share_a_look(tmp_path: Path) -> None:
 
 def replaces(folder: Path, number: int, *file_ids: str) -> None:
     """A completed replace commit in partition p."""
-    content = CommitMetadata(operation="INSERT_OVERWRITE", replaced={"p": file_ids}).to_bytes()
+    content = CommitMetadata(operation="INSERT_OVERWRITE", replaced={"p": file_ids}).to_bytes(6)
     (folder / ".hoodie" / f"{T.format(number)}.replacecommit").write_bytes(content)
 
 

@@ -26,16 +26,21 @@ def writer(tmp_path: Path) -> Writer:
 
 
 def names(writer: Writer) -> list[str]:
-    return sorted(p.name for p in Path(writer.table.base_path, ".hoodie").iterdir() if p.is_file())
+    return sorted(
+        p.name for p in Path(writer.table.base_path, writer.table.config.timeline_folder).iterdir() if p.is_file()
+    )
 
 
 def test_states_appear_one_after_the_other(writer: Writer) -> None:
     commit.request(writer.table, T1, "commit")
     commit.inflight(writer.table, T1, "commit")
-    assert names(writer) == [f"{T1}.commit.requested", f"{T1}.inflight", "hoodie.properties"]
+    assert [name for name in names(writer) if name != "hoodie.properties"] == [
+        f"{T1}.commit.requested",
+        f"{T1}.inflight",
+    ]
     assert writer.table.timeline().newest_completed is None
     commit.complete(writer.table, T1, "commit", CommitMetadata.build([], {"k": "v"}, "{}"))
-    assert f"{T1}.commit" in names(writer)
+    assert writer.completed_rel(T1).rsplit("/", 1)[-1] in names(writer)
     timeline = writer.table.timeline()
     assert timeline.metadata(writer.table.storage, timeline.completed_writes[0]).extra == {"schema": "{}", "k": "v"}
     assert [p.name for p in Path(writer.table.base_path, ".hoodie/.temp").iterdir()] == []
@@ -49,10 +54,10 @@ def test_an_instant_can_be_taken_once(writer: Writer) -> None:
     with pytest.raises(InstantConflictError, match="inflight"):
         commit.inflight(writer.table, T1, "commit")
     commit.complete(writer.table, T1, "commit", CommitMetadata())
-    before = writer.table.storage.read(f".hoodie/{T1}.commit")
+    before = names(writer), writer.table.storage.read(writer.completed_rel(T1))
     with pytest.raises(InstantConflictError, match="completed already"):
         commit.complete(writer.table, T1, "commit", CommitMetadata(extra={"a": "b"}))
-    assert writer.table.storage.read(f".hoodie/{T1}.commit") == before
+    assert (names(writer), writer.table.storage.read(writer.completed_rel(T1))) == before
 
 
 def test_the_guard_is_the_last_word(writer: Writer) -> None:
@@ -132,7 +137,7 @@ def test_a_commit_does_not_grow_with_the_logs_of_a_slice(tmp_path: Path) -> None
     sizes, names = [], []
     for version in range(1, 31):
         instant = writer.write([row(1, "p0", version)])
-        sizes.append(writer.table.storage.size(f".hoodie/{instant}.deltacommit"))
+        sizes.append(writer.table.storage.size(writer.completed_rel(instant)))
         timeline = writer.table.timeline()
         (stat,) = timeline.metadata(writer.table.storage, timeline.completed_writes[-1]).all_stats()
         assert stat.log_files == (stat.file_name,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -115,10 +114,10 @@ def test_files_go_when_hudi_has_rolled_the_instant_back(table_type: str, tmp_pat
     published = [rel for rel in data_files(writer) if rel not in before]
     stats = [WriteStat("f", rel, "p0") for rel in published]
     assert stats
-    writer.table.storage.delete(f".hoodie/{failed.file_name()}")
+    writer.table.storage.delete(writer.timeline_rel(failed.file_name()))
     with pytest.raises(InstantConflictError, match="rolled back"):
         commit.complete(writer.table, failed.time, failed.action, CommitMetadata({"p0": tuple(stats)}))
-    writer.table.storage.delete(f".hoodie/{failed.time}.{failed.action}.requested")
+    writer.table.storage.delete(writer.timeline_rel(f"{failed.time}.{failed.action}.requested"))
     writer.table.storage.delete_tree(f".hoodie/.temp/{failed.time}")
     assert data_files(writer) == before
     assert validate(writer.table) == []
@@ -131,7 +130,7 @@ def test_the_inflight_file_says_that_files_are_staged(tmp_path: Path) -> None:
     (pending,) = writer.table.timeline().pending
     assert not commit.stages_files(writer.table, pending)
     commit.inflight(writer.table, T, "commit", metadata)
-    content = json.loads(writer.table.storage.read(f".hoodie/{T}.inflight"))
-    assert content["operationType"] == "INSERT"
-    assert content["extraMetadata"] == {"k": "v", "tagstream.data.files": "staged"}
+    content = CommitMetadata.from_bytes(writer.table.storage.read(writer.timeline_rel(f"{T}.inflight")), T)
+    assert content.operation == "INSERT"
+    assert content.extra == {"k": "v", "tagstream.data.files": "staged"}
     assert commit.stages_files(writer.table, pending)
