@@ -57,6 +57,12 @@ def write_definitions(
     return json.dumps({"indexDefinitions": found}, indent=2).encode()
 
 
+def without_definition(data: bytes, partition: str, where: str) -> bytes:
+    """The file's content without the definition of one partition of the metadata table."""
+    kept = {name: definition for name, definition in _read(data, where).items() if name != partition}
+    return json.dumps({"indexDefinitions": kept}, indent=2).encode()
+
+
 def _definition(
     name: str, function: str, columns: Sequence[str], options: Mapping[str, str], version: str
 ) -> dict[str, Any]:
