@@ -25,6 +25,9 @@ MAY_IMPORT: dict[str, str] = {
     "table/meta_client": "table table/storage table/timeline table/file_group",
     "table/metadata": "table table/storage table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client",
+    "table/metadata/encode": "table table/schema table/keys table/file_group table/file_group/log table/metadata",
+    "table/metadata/write": "table table/storage table/schema table/keys table/timeline table/file_group "
+    "table/file_group/log table/meta_client table/metadata table/metadata/encode",
     "table/skipping": "table table/storage table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/metadata",
     "table/read": "table table/storage table/schema table/keys table/timeline table/file_group table/file_group/log "
