@@ -49,7 +49,9 @@ def test_it_says_the_same_afterwards(version: int, tmp_path: Path) -> None:
     assert {name: metadata.scan(name) for name in metadata.partitions if name != "record_index"} == before
     for name in metadata.partitions:
         for file_slice in metadata.slices(name):
-            if not any(len(part.keys) for part in metadata.entries(file_slice)):  # nothing but the group itself is there
+            if not any(
+                len(part.keys) for part in metadata.entries(file_slice)
+            ):  # nothing but the group itself is there
                 assert file_slice.base_file is None
                 continue
             assert file_slice.base_file is not None
