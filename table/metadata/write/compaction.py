@@ -54,7 +54,7 @@ def _plan(writer: MetadataWriter, timeline: Timeline, times: Times, max_delta_co
     if len(done) < max_delta_commits or not _all_done(writer, timeline):
         return None
     # Planned later than all of them is completed, so that they belong to the slice before.
-    instant = times() if writer.has_completion_times else f"{max(i.time for i in deltas)[:17]}{_SUFFIX}"
+    instant = times() if writer.has_completion_times else f"{max(i.time for i in deltas)}{_SUFFIX}"
     slices = [
         file_slice
         for partition in writer.partitions

@@ -108,7 +108,9 @@ class Case:
         table, metadata = self.writer.table, self.metadata
         timeline = table.timeline()
         view = table.view(timeline)
-        assert metadata.partition_paths() == view.partitions()
+        # a partition whose first commit was rolled back is a folder without files, of which it was told nothing
+        filled = [partition for partition in view.partitions() if view.latest_merged_slices(partition)]
+        assert set(filled) <= set(metadata.partition_paths()) <= set(view.partitions())
         root = Path(table.base_path)
         listed = {partition: metadata.files(partition) for partition in view.partitions()}
         for partition, files in listed.items():
