@@ -22,9 +22,10 @@ MAY_IMPORT: dict[str, str] = {
     "table/timeline": "table table/storage",
     "table/file_group": "table table/storage table/schema table/keys table/timeline",
     "table/file_group/log": "table table/storage table/schema table/file_group",
-    "table/meta_client": "table table/storage table/timeline table/file_group",
-    "table/metadata": "table table/storage table/keys table/timeline table/file_group table/file_group/log "
-    "table/meta_client",
+    "table/timeline/history": "table table/storage table/timeline table/file_group table/file_group/log",
+    "table/meta_client": "table table/storage table/timeline table/timeline/history table/file_group",
+    "table/metadata": "table table/storage table/keys table/timeline table/timeline/history table/file_group "
+    "table/file_group/log table/meta_client",
     "table/skipping": "table table/storage table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/metadata",
     "table/read": "table table/storage table/schema table/keys table/timeline table/file_group table/file_group/log "
