@@ -5,7 +5,8 @@ waited for: it may have read the slices from before this batch, and would take o
 
 - a commit that touched a file group of the batch, or keys that may be the batch's, or the schema: the batch is done again
 - any other commit: the batch stands, and the index takes the commit in before the next batch
-- a new compaction plan over a file group of the batch: done again, into the slice that begins with the plan
+- a new compaction plan over a file group of the batch: done again, into the slice that begins with the plan. From table
+  version 8 on a log file belongs to that slice anyway, by its time of completion; only a base file is then done again
 - a pending clustering of a file group of the batch: waited for, then done again
 """
 
@@ -22,11 +23,11 @@ from tagstream.streaming.recovery.foreign import find_swallowed, work_of
 from tagstream.streaming.recovery.rollbacks import is_being_rolled_back
 from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_back, settle, wait_for
 from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
-from tagstream.table.meta_client.hoodie_table import without_meta_fields
+from tagstream.table.meta_client.hoodie_table import HoodieTable, without_meta_fields
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
-from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.timeline.write_status import FileKind, WriteStatus
 
 LOG = logging.getLogger("tagstream")
 
@@ -40,6 +41,7 @@ class TimelineGuard:
     def __init__(self, job: JobContext) -> None:
         self._job = job
         self._covered = job.covered
+        self._version = job.table.config.version
         self._start: Timeline | None = None
 
     @property
@@ -55,6 +57,7 @@ class TimelineGuard:
         job = self._job
         job.lease.check()
         job.table = job.table.reload()
+        self._refuse_upgraded(job.table)
         job.table.check_writable()
         settle(job)
         timeline = job.table.timeline()
@@ -85,13 +88,17 @@ class TimelineGuard:
         ``adds_keys``: the batch wrote record keys that the table did not have in that file group.
         """
         job = self._job
-        groups = frozenset((s.stat.partition_path, s.stat.file_id) for s in statuses)
+        groups = _groups(statuses)
+        by_commit = job.table.config.names_logs_by_commit
+        in_plans = _groups(s for s in statuses if s.kind is not FileKind.APPEND) if by_commit else groups
         while True:
             job.lease.check()
-            job.table.reload().check_writable()  # a metadata table may have appeared, an upgrade may have happened
+            now = job.table.reload()  # a metadata table may have appeared, an upgrade may have happened
+            self._refuse_upgraded(now)
+            now.check_writable()
             timeline = job.table.timeline()
             self._refuse_restored(timeline)
-            self._refuse_plans(timeline, groups)
+            self._refuse_plans(timeline, groups, in_plans)
             pending = [i for i in timeline.pending_writes if i.time != instant]
             if is_being_rolled_back(job, timeline, instant):
                 raise InstantConflictError(
@@ -116,6 +123,14 @@ class TimelineGuard:
     def _new(self, timeline: Timeline) -> list[Instant]:
         return [i for i in timeline.completed_writes if i.time not in self._covered]
 
+    def _refuse_upgraded(self, table: HoodieTable) -> None:
+        """The tasks of a query know one layout of the timeline."""
+        if table.config.version != self._version:
+            raise ForeignCommitError(
+                f"table {table.base_path} was changed from version {self._version} to {table.config.version} by another "
+                "writer while this job runs"
+            )
+
     def _refuse_restored(self, timeline: Timeline) -> None:
         """Nothing that the index covers may be gone, but for what was archived meanwhile."""
         completed = frozenset(i.time for i in timeline.completed_writes)
@@ -126,10 +141,13 @@ class TimelineGuard:
                 "table was restored to an earlier state"
             )
 
-    def _refuse_plans(self, timeline: Timeline, groups: frozenset[FileGroupId]) -> None:
+    def _refuse_plans(
+        self, timeline: Timeline, groups: frozenset[FileGroupId], in_plans: frozenset[FileGroupId]
+    ) -> None:
+        """``in_plans``: the file groups over which no compaction may have been planned meanwhile."""
         path = self._job.table.base_path
         before = self._start.pending_compactions if self._start is not None else {}
-        for group in groups & timeline.pending_compactions.keys() - before.keys():
+        for group in in_plans & timeline.pending_compactions.keys() - before.keys():
             raise ForeignCommitError(
                 f"table {path}: compaction {timeline.pending_compactions[group]} was planned over {_name(group)} while the "
                 "batch was written; the batch is done again, into the slice that begins with the plan"
@@ -169,6 +187,10 @@ class TimelineGuard:
         job = self._job
         name = Instant(instant, job.action, State.INFLIGHT).file_name()
         return job.table.storage.exists(f"{job.table.config.timeline_folder}/{name}")
+
+
+def _groups(statuses: Iterable[WriteStatus]) -> frozenset[FileGroupId]:
+    return frozenset((s.stat.partition_path, s.stat.file_id) for s in statuses)
 
 
 def _adds_to(own: str, other: str) -> bool:

@@ -40,7 +40,8 @@ class SmallFiles:
         self.record_bytes = record_bytes
 
     def load(self, view: FileSystemView) -> None:
-        """List every partition once."""
+        """List every partition once; what was known before is forgotten, for another writer may have replaced it."""
+        self._sizes.clear()
         for partition in view.partitions():
             for s in view.latest_merged_slices(partition):
                 if (partition, s.file_id) in view.timeline.pending_clusterings:

@@ -6,7 +6,7 @@ JSON up to table version 7, an Avro container file from 8 on; both are read and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from tagstream.table.timeline.avro_timeline import MAGIC, read_record, write_par
 from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 
 SCHEMA_KEY = "schema"
+_LAYOUT_2_MEMBERS = frozenset({"numUpdates", "prevBaseFile"})
 AVRO_VERSION = 8  # from this table version on commits are Avro
 
 
@@ -55,12 +56,16 @@ class CommitMetadata:
         """The content of a commit file of this table version. ``replaces``: it is that of a replace commit."""
         if version >= AVRO_VERSION:
             name = REPLACE_COMMIT_METADATA if replaces or self.replaced else COMMIT_METADATA
-            return write_parsed(parsed_schema(name), self._content())
-        return json.dumps(self._content()).encode()
+            content = {
+                **self._content(WriteStat.to_json),
+                "version": None,
+            }  # Hudi leaves it out, against its own default
+            return write_parsed(parsed_schema(name), content)
+        return json.dumps(self._content(_layout_1_stat)).encode()
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self, as_json: Callable[[WriteStat], dict[str, Any]]) -> dict[str, Any]:
         content: dict[str, Any] = {
-            "partitionToWriteStats": {p: [stat.to_json() for stat in found] for p, found in self.stats.items()},
+            "partitionToWriteStats": {p: [as_json(stat) for stat in found] for p, found in self.stats.items()},
             "compacted": self.compacted,
             "extraMetadata": dict(self.extra),
             "operationType": self.operation,
@@ -83,6 +88,11 @@ class CommitMetadata:
         if not isinstance(content, dict):
             raise CorruptFileError(f"{where} holds no commit metadata: restore the file")
         return _from_dict(content)
+
+
+def _layout_1_stat(stat: WriteStat) -> dict[str, Any]:
+    """Without the members that came with Hudi 1.x: 0.x, whose tables these are, has no use for them."""
+    return {name: value for name, value in stat.to_json().items() if name not in _LAYOUT_2_MEMBERS}
 
 
 def _from_dict(content: Mapping[str, Any]) -> CommitMetadata:

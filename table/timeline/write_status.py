@@ -44,7 +44,7 @@ class WriteStat:
     log_offset: int = 0
     base_file: str | None = None
     log_files: tuple[str, ...] = ()
-    prev_base_file: str | None = None
+    prev_base_file: str | None = field(default=None, compare=False)
     other: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property

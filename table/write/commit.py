@@ -30,7 +30,7 @@ from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
-from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.timeline.write_status import FileKind, WriteStatus
 from tagstream.table.write.data_file import is_staged, staged_path
 from tagstream.table.write.markers import (
     TEMP_FOLDER,
@@ -84,7 +84,7 @@ def publish_files(table: HoodieTable, instant: str, statuses: Sequence[WriteStat
     The caller has made sure, after the last status had come, that it still is the one writer.
     """
     storage = table.storage
-    write_markers(storage, instant, [Marker(status.stat.path, status.kind) for status in statuses])
+    write_markers(storage, instant, [Marker(status.stat.path, _marker_kind(table, status)) for status in statuses])
     _ensure_partitions(storage, instant, statuses)
     try:
         storage.publish([(staged_path(instant, status.stat.path), status.stat.path) for status in statuses])
@@ -95,6 +95,12 @@ def publish_files(table: HoodieTable, instant: str, statuses: Sequence[WriteStat
             f"a data file of instant {instant} of {table.base_path} has a name that is taken ({error}): another writer "
             "works on the table, and only one may"
         ) from None
+
+
+def _marker_kind(table: HoodieTable, status: WriteStatus) -> FileKind:
+    """From version 8 on a log file is of one commit, so it is created and never appended to: Hudi refuses another kind."""
+    created = table.config.names_logs_by_commit and status.kind is FileKind.APPEND
+    return FileKind.CREATE if created else status.kind
 
 
 def _ensure_partitions(storage: Storage, instant: str, statuses: Sequence[WriteStatus]) -> None:

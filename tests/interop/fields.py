@@ -24,7 +24,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import parse
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_SEQNO, META_COLUMNS, avro_to_arrow, with_meta
-from tagstream.table.timeline.avro_timeline import MAGIC
+from tagstream.table.timeline.avro_timeline import MAGIC, read_record
 from tagstream.table.timeline.instant import Instant, parse_instant
 from tests.support.stored import stored
 
@@ -67,7 +67,9 @@ def fields_of(table: HoodieTable, instants: Iterable[str], file_ids: Iterable[st
         elif base := parse_base_file_name(path.name):
             if base.instant <= times[-1]:  # a file of a later step is not compared
                 found |= _parquet(path, f"base {where}", words, user_avro)
-        elif parse_log_file_name(path.name):
+        elif log := parse_log_file_name(path.name):
+            if table.config.names_logs_by_commit and log.base_instant not in times:
+                continue
             found |= _log(path, f"log {where}", words, user_avro)
         else:
             found[f"file {where}"] = "unknown"
@@ -81,17 +83,25 @@ def _properties(root: Path) -> Named:
 
 
 def _timeline(root: Path, times: list[str], words: Words) -> Named:
-    for path in sorted((root / ".hoodie").iterdir()):
+    folder = root / ".hoodie" / "timeline"
+    for path in sorted((folder if folder.exists() else root / ".hoodie").iterdir()):
         instant = parse_instant(path.name)
         if instant is None or instant.time not in times or path.suffix == ".crc":
             continue
-        name = f"timeline {words(path.name)}"
+        if instant.completion_time is not None:
+            assert instant.completion_time > instant.time
+            name = f"timeline {words(path.name.replace(instant.completion_time, '<later>'))}"
+        else:
+            name = f"timeline {words(path.name)}"
         data = path.read_bytes()
         yield name, "a file"
         if not data:
             yield f"{name} content", "empty"
         elif data.startswith(MAGIC):
+            record = read_record(data, str(path))
             yield f"{name} content", "Avro"
+            if "partitionToWriteStats" in record:
+                yield from _commit(root, record, instant, name, words)
         else:
             yield f"{name} content", "JSON"
             yield from _commit(root, json.loads(data), instant, name, words)
@@ -117,9 +127,9 @@ def _stat(root: Path, stat: Mapping[str, Any], name: str, words: Words) -> Named
         if member in ("fileSizeInBytes", "totalWriteBytes"):
             yield f"{name} {member}", "<its size>" if value == size else value
         elif member == "runtimeStats":
-            yield f"{name} {member}", {key: type(ms).__name__ for key, ms in value.items()}
+            yield f"{name} {member}", {key: type(ms).__name__ for key, ms in (value or {}).items()}
         elif member == "logFiles":
-            yield f"{name} {member}", sorted(words(value))
+            yield f"{name} {member}", sorted(words(value or []))
         else:
             yield f"{name} {member}", words(value)
 

@@ -89,7 +89,7 @@ class HudiSpark:
             "hoodie.compact.inline": "false",
         }
         if not self.is_0x:
-            settings |= {"hoodie.write.auto.upgrade": "false", "hoodie.write.table.version": "6"}
+            settings |= {"hoodie.write.auto.upgrade": "false", "hoodie.write.table.version": str(config.version)}
         held = {"hold": str(hold)} if hold is not None else {}
         self._order(do="write", table=table.base_path, rows=str(path), options={**settings, **options}, **held)
 

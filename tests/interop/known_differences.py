@@ -130,4 +130,10 @@ AVRO_LOGS = (
           "what the Parquet file in a block says of itself; an Avro block has no such thing"),
 )  # fmt: skip
 
-KNOWN = (*PROPERTIES, *TIMELINE, *PARQUET)
+LAYOUT_2 = (
+    Known(r"log .* block \d+ header (RECORD_POSITIONS|BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS)", anything, ABSENT,
+          "where the rows are in the base file: a help for readers, which merge by key without it; the state index does not "
+          "know it"),
+)  # fmt: skip
+
+KNOWN = (*PROPERTIES, *TIMELINE, *PARQUET, *LAYOUT_2)

@@ -69,6 +69,7 @@ def _config(real: TableConfig) -> TableConfig:
     """What a user would say to have this table."""
     return TableConfig(
         name=real.name,
+        version=real.version,
         database=real.database,
         table_type=real.table_type,
         record_key_fields=real.record_key_fields,

@@ -29,8 +29,11 @@ TABLES: dict[str, int | None] = {
     "cow_v6_global_bloom_moves": None,  # 1.x, moves
     "mor_v6_parquet_log": None,  # 1.x, every column type in Parquet blocks, delete blocks
     "mor_v6_global_simple_moves_015": None,  # 0.15, commit-time merging, moves as delete blocks
+    "cow_v9_defaults_alltypes": None,  # 1.x with its defaults, every column type
+    "mor_v9_defaults": 3,  # 1.x with its defaults; then it is compacted
+    "mor_v8_global_record_index": None,  # 1.x, moves and deletes by a record index
 }
-WITH_AVRO_LOGS = "mor_v6_global_simple_moves_015"
+WITH_AVRO_LOGS = ("mor_v6_global_simple_moves_015", "mor_v9_defaults", "mor_v8_global_record_index")
 
 
 @dataclass
@@ -50,7 +53,7 @@ def compared(name: str, folder: Path) -> Compared:
     user_avro = both.real.schema_json() or ""
     real = fields_of(both.real, both.instants, both.file_ids, user_avro)
     ours = fields_of(both.ours, both.instants.values(), both.file_ids.values(), user_avro)
-    known = (*KNOWN, *(AVRO_LOGS if name == WITH_AVRO_LOGS else ()))
+    known = (*KNOWN, *(AVRO_LOGS if name in WITH_AVRO_LOGS else ()))
     result = Compared(real, ours, [], set())
     for field in {**real, **ours}:
         theirs, mine = real.get(field, ABSENT), ours.get(field, ABSENT)

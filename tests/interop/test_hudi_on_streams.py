@@ -18,6 +18,7 @@ from tests.interop.hudi_spark import HudiError, HudiSpark
 from tests.interop.typed_streams import KINDS, ORDERINGS, Streamed, stream
 from tests.support.compare import compare
 from tests.support.hudi_rs import keys_found_twice, read_table
+from tests.support.table_version import table_version
 
 pytestmark = [pytest.mark.hudi_jar, pytest.mark.spark]
 # On merge-on-read the first writes go to logs; 0.15 builds a record index only where every group has a base file.
@@ -28,7 +29,12 @@ UPDATED, INSERTED = 40, 10
 @pytest.fixture(scope="session")
 def streams(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Streamed]:
     """A streamed table by its kind and ordering type; shared by the tests, which copy it before they change it."""
-    return cache(lambda kind, ordering: stream(tmp_path_factory.mktemp("stream"), spark, kind, ordering))
+
+    @cache
+    def make(kind: str, ordering: str, version: int) -> Streamed:
+        return stream(tmp_path_factory.mktemp(f"stream-v{version}"), spark, kind, ordering)
+
+    return lambda kind, ordering: make(kind, ordering, table_version())
 
 
 def check(found: pa.Table, expected: pa.Table, who: str) -> None:
