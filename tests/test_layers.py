@@ -34,6 +34,8 @@ MAY_IMPORT: dict[str, str] = {
     "table/meta_client",
     "table/services": "table table/storage table/timeline table/file_group table/file_group/log table/meta_client "
     "table/read table/write",
+    "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
+    "table/meta_client table/services",
     "index": "table/*",
     "index/hbase": "table/* index",
     "index/family": "table/* index index/hbase",

@@ -9,8 +9,8 @@ What differs between the layouts:
 | an unfinished clustering | ``T.replacecommit.requested`` and ``.inflight`` | ``T.clustering.requested`` and ``.inflight`` |
 | ``T.clean.inflight`` | the plan once more | empty |
 
-All else is the same bytes under the same name: plans, cleans, rollbacks, restores, savepoints (Avro in both). Paths in plans
-are absolute in both. The inflight file of a plain commit is ``T.inflight`` in both.
+All else is the same bytes under the same name: plans, cleans, rollbacks, restores, savepoints (Avro in both). Paths in
+plans are absolute in both. The inflight file of a plain commit is ``T.inflight`` in both.
 """
 
 from __future__ import annotations

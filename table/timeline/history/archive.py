@@ -4,8 +4,8 @@
 2. The actions' requested and inflight files are removed, all of them.
 3. Their completed files are removed one by one, oldest first.
 
-In this order no action looks pending again, and the active timeline never has a gap. Cut off anywhere, the same call (or one
-with other actions) finishes it.
+In this order no action looks pending again, and the active timeline never has a gap. Cut off anywhere, the same call (or
+one with other actions) finishes it.
 """
 
 from __future__ import annotations

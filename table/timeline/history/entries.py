@@ -1,7 +1,7 @@
 """Records of version 6's archive (HoodieArchivedMetaEntry): one for each state file of an action.
 
-Which member a state's content stands in depends on action and state. Two quirks of Hudi's: the content of a replace commit's
-inflight file is in ``HoodieInflightReplaceMetadata`` (with a capital letter), and ``version`` is null.
+Which member a state's content stands in depends on action and state. Two quirks of Hudi's: the content of a replace
+commit's inflight file is in ``HoodieInflightReplaceMetadata`` (with a capital letter), and ``version`` is null.
 """
 
 from __future__ import annotations
