@@ -37,18 +37,16 @@ def run_version(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
         return 0
     if not arguments.yes:
         raise ConfigError(
-            f"{command} rewrites the timeline of table {table.config.name} at {table.base_path}: look at what it would do with "
-            "--dry-run, stop every writer, then say --yes"
+            f"{command} rewrites the timeline of table {table.config.name} at {table.base_path}: look at what it would do "
+            "with --dry-run, stop every writer, then say --yes"
         )
     with _alone(table, clock_ms, command) as lease:
         out.progress(f"{command} from version {table.config.version} to {to}")
         done = _DIRECTIONS[command](table, to, clock_ms, lease.check)
     _report(out, table, done, changed=done.before != done.after)
     if done.before == done.after:
-        out.note(
-            f"the table had version {to} already"
-            + ("; what an earlier change had left is gone" if done.removed else "")
-        )
+        left = "; what an earlier change had left is gone" if done.removed else ""
+        out.note(f"the table had version {to} already{left}")
     else:
         out.note(f"start writers of the table with hoodie.write.table.version={to} from now on")
     return 0
