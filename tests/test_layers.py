@@ -22,9 +22,10 @@ MAY_IMPORT: dict[str, str] = {
     "table/timeline": "table table/storage",
     "table/file_group": "table table/storage table/schema table/keys table/timeline",
     "table/file_group/log": "table table/storage table/schema table/file_group",
-    "table/meta_client": "table table/storage table/timeline table/file_group",
-    "table/metadata": "table table/storage table/keys table/timeline table/file_group table/file_group/log "
-    "table/meta_client",
+    "table/timeline/history": "table table/storage table/timeline table/file_group table/file_group/log",
+    "table/meta_client": "table table/storage table/timeline table/timeline/history table/file_group",
+    "table/metadata": "table table/storage table/keys table/timeline table/timeline/history table/file_group "
+    "table/file_group/log table/meta_client",
     "table/metadata/encode": "table table/schema table/keys table/file_group table/file_group/log table/metadata",
     "table/metadata/write": "table table/storage table/schema table/keys table/timeline table/file_group "
     "table/file_group/log table/meta_client table/metadata table/metadata/encode",
@@ -36,6 +37,8 @@ MAY_IMPORT: dict[str, str] = {
     "table/metadata/encode table/meta_client",
     "table/services": "table table/storage table/schema table/timeline table/file_group table/file_group/log "
     "table/meta_client table/metadata/encode table/metadata/write table/read table/write",
+    "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
+    "table/meta_client table/services",
     "index": "table/*",
     "index/hbase": "table/* index",
     "index/family": "table/* index index/hbase",
