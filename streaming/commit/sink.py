@@ -179,6 +179,9 @@ class BatchSink:
     def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:
         job, crash, batch = self._job, self._job.crash, epoch.batch_id
         clock = [started, time.monotonic()]
+        if job.metadata is not None:
+            job.lease.check()
+            job.metadata.maintain(job.clock_ms, job.options.metadata.max_delta_commits)
         job.step("beginning the instant", batch)
         job.instant = instant = self._guard.next_instant()
         job.pin_profile(epoch, instant)

@@ -24,8 +24,11 @@ from tagstream.table.metadata.metadata_table import (
     RECORD_INDEX_PARTITION,
 )
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.cleaning import clean
+from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.metadata.write.rollback import recover
 from tagstream.table.services.metadata_rollback import range_columns
 from tagstream.table.timeline.write_status import WriteStatus
 
@@ -87,6 +90,16 @@ class MetadataKeeper:
         completed = delta_commit(self.writer, instant, changes, self.times(clock_ms), reach)
         reach("metadata_completed")
         return completed.completion_time
+
+    def maintain(self, clock_ms: Callable[[], int], max_delta_commits: int) -> None:
+        """Between two batches: finish what was cut off; compact it once so many commits have come, and remove old files.
+
+        Nothing else may be pending on the table's timeline.
+        """
+        times = self.times(clock_ms)
+        recover(self.writer, times)
+        if compact(self.writer, times, max_delta_commits) is not None:
+            clean(self.writer, times)
 
     def times(self, clock_ms: Callable[[], int]) -> Times:
         """Fresh times: later than all on both timelines, and than those that were given before."""

@@ -20,6 +20,7 @@ class MetadataOptions:
     bloom_filters: bool = False
     record_index: bool = False
     record_index_groups: int = 10
+    max_delta_commits: int = 10
 
     def is_made(self, version: int) -> bool:
         """Whether a new table of this version gets a metadata table."""
@@ -49,4 +50,5 @@ def metadata_options(r: Resolved) -> MetadataOptions:
         bloom_filters=r.flag(f"{_PREFIX}index.bloom.filter.enable"),
         record_index=r.flag(f"{_PREFIX}global.record.level.index.enable"),
         record_index_groups=r.number(f"{_PREFIX}global.record.level.index.min.filegroup.count"),
+        max_delta_commits=r.number(f"{_PREFIX}compact.max.delta.commits"),
     )

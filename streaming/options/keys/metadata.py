@@ -57,4 +57,12 @@ METADATA_KEYS = (
         section=_METADATA,
         aliases=("hoodie.metadata.record.index.min.filegroup.count",),
     ),
+    ConfigKey(
+        "hoodie.metadata.compact.max.delta.commits",
+        Kind.INT,
+        "Commits after which the metadata table is compacted, between two batches.",
+        default=10,
+        minimum=1,
+        section=_METADATA,
+    ),
 )
