@@ -22,7 +22,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
 from tagstream.table.metadata.encode.file_records import encode_records, partitions_record
-from tagstream.table.metadata.encode.indexed_columns import DEFINITIONS_KEY, INDEX_DEFINITIONS, write_definitions
+from tagstream.table.metadata.encode.indexed_columns import DEFINITIONS_KEY, INDEX_DEFINITIONS
 from tagstream.table.metadata.encode.locations import encode_places
 from tagstream.table.metadata.metadata_table import (
     ALL_PARTITIONS,
@@ -32,6 +32,7 @@ from tagstream.table.metadata.metadata_table import (
 )
 from tagstream.table.metadata.write.base_files import write_base_file
 from tagstream.table.metadata.write.changes import Changes, GroupEntries, entries
+from tagstream.table.metadata.write.definitions import define_indexes
 from tagstream.table.metadata.write.delta import delta_content
 from tagstream.table.metadata.write.layout import (
     INFLIGHT_KEY,
@@ -134,14 +135,6 @@ def register(table: HoodieTable, partitions: Iterable[str], columns: Sequence[st
         changes[DEFINITIONS_KEY] = INDEX_DEFINITIONS
     update_properties(table.storage, changes, at_ms)
     return table.reload()
-
-
-def define_indexes(table: HoodieTable, partitions: Iterable[str], columns: Sequence[str]) -> None:
-    """Write the definitions of the indexes among these partitions."""
-    storage = table.storage
-    before = storage.read(INDEX_DEFINITIONS) if storage.exists(INDEX_DEFINITIONS) else None
-    where = storage.where(INDEX_DEFINITIONS)
-    storage.replace(INDEX_DEFINITIONS, write_definitions(before, set(partitions), columns, table.config.version, where))
 
 
 def create_empty(

@@ -18,6 +18,7 @@ from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS, Record
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, newest_places
+from tagstream.table.metadata.write.definitions import kept_columns
 from tagstream.table.metadata.write.dropping import drop_partition
 from tagstream.table.metadata.write.initial import (
     begin_partition,
@@ -37,6 +38,7 @@ from tagstream.table.metadata.write.layout import (
     record_index_groups,
 )
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, unkept_partitions
+from tagstream.table.schema.schema import avro_to_arrow
 from tests.support.table_version import using
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
 from tests.table.metadata.write.case import Case, groups_of, written
@@ -211,6 +213,22 @@ def test_the_properties_are_those_of_hudi(name: str, tmp_path: Path) -> None:
     by_015 = "hoodie.table.keygenerator.class" in theirs
     if table.config.version >= 8 or by_015:
         assert ours == theirs
+
+
+@pytest.mark.parametrize("name", sorted(WITH_METADATA - {"cow_v6_native015_days"}))
+def test_the_columns_of_a_real_table_are_kept(name: str, tmp_path: Path) -> None:
+    table, metadata = opened(name, tmp_path)
+    schema = avro_to_arrow(table.schema_json() or "")
+    indexed = {record[COLUMN_STATS]["columnName"] for record in metadata.scan("column_stats").values()}
+    assert set(kept_columns(table, schema, ["ver"])) == indexed or name == "mor_v6_record_index_015"
+    assert set(kept_columns(table, schema)) == indexed
+
+
+def test_columns_that_are_asked_for(tmp_path: Path) -> None:
+    with using(6):
+        writer = Writer.create(tmp_path, MERGE_ON_READ)
+    assert kept_columns(writer.table, writer.schema, ["ver", "gone"]) == ["ver"]
+    assert len(kept_columns(writer.table, writer.schema)) == 10
 
 
 def test_names() -> None:
