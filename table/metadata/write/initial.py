@@ -73,6 +73,9 @@ def begin_partition(writer: MetadataWriter, partition: str, groups: int) -> Init
     """Step 2, for the driver; ``files`` comes first. The instant follows those that made the partitions before."""
     if partition not in PARTITIONS or groups < 1:
         raise ValueError(f"no partition {partition!r} with {groups} file groups can be made in a metadata table")
+    if partition in MetadataWriter(writer.table.reload(), writer.storage, writer.config).partitions:
+        raise ValueError(f"the metadata table at {writer.storage.root} has the partition {partition}: drop it first")
+    writer.storage.delete_tree(partition)  # what an attempt before may have left; no reader looks there
     newest = writer.table.timeline().newest_completed
     taken = {instant.time for instant in writer.timeline().instants}
     number = next(n for n in range(len(taken) + 1) if initial_instant(writer.version, n, newest) not in taken)

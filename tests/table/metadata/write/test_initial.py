@@ -167,6 +167,33 @@ def test_one_that_was_cut_off_is_made_anew(version: int, tmp_path: Path) -> None
         create_metadata_table(writer.table, 0)
     with pytest.raises(ValueError, match="no partition"):
         begin_partition(case.metadata_writer, "x", 1)
+    with pytest.raises(ValueError, match="has the partition files"):
+        begin_partition(case.metadata_writer, "files", 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_partition_whose_making_was_cut_off(version: int, tmp_path: Path) -> None:
+    """The table's next commit takes the unfinished instant back; made again, nothing of the first attempt counts."""
+    case = Case.create(tmp_path, COPY_ON_WRITE, version, {"files": 1})
+    case.writer.write([row(n, "p", 1) for n in range(9)])
+    initial = begin_partition(case.metadata_writer, "record_index", 1)
+    places = [("gone", "p", "x", 1)]
+    write_index_shard(
+        initial, 0, [pa.Table.from_pylist([dict(zip(PLACES.names, r, strict=True)) for r in places], PLACES)]
+    )
+    case.writer.write([row(n, "p", 2) for n in range(12)])
+    assert not case.metadata_writer.timeline().pending
+    case.check()
+    rows = [(key, p, f, 1) for key, (p, f) in sorted(case.writer.where.items())]
+    again = begin_partition(case.metadata_writer, "record_index", 1)
+    table = pa.Table.from_pylist([dict(zip(PLACES.names, r, strict=True)) for r in rows], PLACES)
+    stat = write_index_shard(again, 0, [newest_places(table)])
+    assert stat is not None
+    complete_partition(again, [stat], case.times)
+    case.writer.table = register(case.writer.table, ["record_index"], [], 0)
+    case.check()
+    case.writer.write([row(n, "q", 3) for n in range(6, 20)])
+    case.check()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
