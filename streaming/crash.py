@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,9 @@ CRASH_POINTS = (
     "files_written",
     "files_published",
     "manifest_durable",
+    "metadata_begun",
+    "metadata_files",
+    "metadata_completed",
     "completed",
     "commit_log",
 )
@@ -62,9 +66,11 @@ class CrashPlan:
             os.killpg(self.process_group, signal.SIGKILL)
             signal.pause()  # a worker outside the group must not run on while the driver dies
         elif first:  # several workers come past the same step; the one that wakes up must not stop again
-            os.killpg(self.process_group, signal.SIGSTOP)
             if os.getpgrp() != self.process_group:
-                os.kill(os.getpid(), signal.SIGSTOP)
+                os.killpg(self.process_group, signal.SIGSTOP)
+            # To this thread: a signal to the process may go to another one, and this one would run on, past the step, until
+            # that one is given a processor. Spark's half of a driver waits for this half; a drill stops it next.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def reach_logged(self, point: str, newest: int | None) -> None:
         """As :meth:`reach`, for a step another process did: ``newest`` is the last batch that has passed it."""

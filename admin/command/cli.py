@@ -12,7 +12,8 @@ OVERVIEW = """\
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
   tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: which one
-  tagstream table  ...    timeline, commits, files, rows, validate, page: a Hudi table
+  tagstream table  ...    timeline, commits, files, rows, validate, page: a Hudi table;
+                          upgrade, downgrade: to another table version
   tagstream quarantine ...  list, show, count, replay: bad records that a job put aside
   tagstream rescale ...   a new checkpoint with another number of key groups
   `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""
@@ -115,6 +116,7 @@ def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
     validate.add_argument(
         "--global-keys", action="store_true", help="a record key may be in one partition only (index.global.enabled)"
     )
+    _add_versions(commands)
     page = _leaf(commands, "page", "write a page about the table: timeline, files, and its index; one HTML file")
     _table(page)
     page.add_argument("--out", metavar="FILE", required=True, help="HTML file to write; one that is there is replaced")
@@ -123,6 +125,18 @@ def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
         metavar="PATH",
         help="checkpoint of a stream whose index is held against the table; exit code 1 when they differ",
     )
+
+
+def _add_versions(commands: argparse._SubParsersAction[_Parser]) -> None:
+    for name, versions, text in (
+        ("upgrade", (8, 9), "bring the table up to another table version, timeline and archive along"),
+        ("downgrade", (6, 8), "bring the table down to another table version, timeline and archive along"),
+    ):
+        out = _leaf(commands, name, text)
+        _table(out)
+        out.add_argument("--to", type=int, choices=versions, required=True, help="the table version")
+        out.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+        out.add_argument("--yes", action="store_true", help="do it; no other writer may be at work on the table")
 
 
 def _add_quarantine(commands: argparse._SubParsersAction[_Parser]) -> None:

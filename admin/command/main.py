@@ -99,6 +99,10 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
             from tagstream.admin.page.table_page import run_page
 
             return run_page(arguments, out, _now_ms)
+        if arguments.command in ("upgrade", "downgrade"):
+            from tagstream.admin.table.version import run_version
+
+            return run_version(arguments, out, _now_ms)
         from tagstream.admin.table.table_commands import run_table
 
         return run_table(arguments, out)

@@ -18,12 +18,13 @@ from collections.abc import Iterable
 from tagstream.streaming.batch.commit_record import CommitRecord, digest
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch
+from tagstream.streaming.metadata.keep import check_kept
 from tagstream.streaming.recovery.coverage import is_archived
 from tagstream.streaming.recovery.foreign import find_swallowed, work_of
 from tagstream.streaming.recovery.rollbacks import is_being_rolled_back
 from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_back, settle, wait_for
 from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
-from tagstream.table.meta_client.hoodie_table import without_meta_fields
+from tagstream.table.meta_client.hoodie_table import HoodieTable, without_meta_fields
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
@@ -41,6 +42,7 @@ class TimelineGuard:
     def __init__(self, job: JobContext) -> None:
         self._job = job
         self._covered = job.covered
+        self._version = job.table.config.version
         self._start: Timeline | None = None
 
     @property
@@ -56,7 +58,9 @@ class TimelineGuard:
         job = self._job
         job.lease.check()
         job.table = job.table.reload()
-        job.table.check_writable()
+        self._refuse_upgraded(job.table)
+        check_kept(job.table, job.metadata)
+        job.table.check_writable(keeps_metadata=job.metadata is not None)
         settle(job)
         timeline = job.table.timeline()
         self._refuse_restored(timeline)
@@ -91,7 +95,10 @@ class TimelineGuard:
         in_plans = _groups(s for s in statuses if s.kind is not FileKind.APPEND) if by_commit else groups
         while True:
             job.lease.check()
-            job.table.reload().check_writable()  # a metadata table may have appeared, an upgrade may have happened
+            now = job.table.reload()  # a metadata table may have appeared, an upgrade may have happened
+            self._refuse_upgraded(now)
+            check_kept(now, job.metadata)
+            now.check_writable(keeps_metadata=job.metadata is not None)
             timeline = job.table.timeline()
             self._refuse_restored(timeline)
             self._refuse_plans(timeline, groups, in_plans)
@@ -118,6 +125,14 @@ class TimelineGuard:
 
     def _new(self, timeline: Timeline) -> list[Instant]:
         return [i for i in timeline.completed_writes if i.time not in self._covered]
+
+    def _refuse_upgraded(self, table: HoodieTable) -> None:
+        """The tasks of a query know one layout of the timeline."""
+        if table.config.version != self._version:
+            raise ForeignCommitError(
+                f"table {table.base_path} was changed from version {self._version} to {table.config.version} by another "
+                "writer while this job runs"
+            )
 
     def _refuse_restored(self, timeline: Timeline) -> None:
         """Nothing that the index covers may be gone, but for what was archived meanwhile."""

@@ -87,6 +87,11 @@ def own_errors(error: BaseException) -> list[tuple[str, str]]:
 
 _KNOWN = (
     (
+        r"CONCURRENT_STREAM_LOG_UPDATE",
+        "the checkpoint {checkpoint} was taken over by another process while this one stood still, and it has gone on from "
+        "there; nothing is lost, and this one must end",
+    ),
+    (
         r'Cannot run program "([^"]+)"',
         "Spark can't run the program {0} on one of its hosts; PYSPARK_PYTHON (or spark.pyspark.python) must name a Python "
         "that every host has at that path, with this project's dependencies",

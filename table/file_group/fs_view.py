@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tagstream.table.file_group.file_group import BaseFile, FileSlice, LogFile
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
@@ -27,14 +28,27 @@ class _Group:
     logs: list[LogFile]
 
 
+class ArchivedTimes(Protocol):
+    """When actions were completed that are no longer on the active timeline."""
+
+    def completion_time(self, time: str) -> str | None:
+        """The completion time of an archived instant; None for one that is not in the archive."""
+        ...
+
+
 @dataclass(frozen=True)
 class FileSystemView:
-    """The committed slices as of ``as_of`` (an instant time; None: nothing is committed)."""
+    """The committed slices as of ``as_of`` (an instant time; None: nothing is committed).
+
+    ``archived``: from version 8 on a log file belongs to a slice by its commit's completion time, which is in the archive
+    once the commit is.
+    """
 
     storage: Storage
     timeline: Timeline
     as_of: str | None
     version: int
+    archived: ArchivedTimes | None = None
 
     def partitions(self) -> list[str]:
         """All partition paths, sorted."""
@@ -98,6 +112,13 @@ class FileSystemView:
     def _committed(self, instant: str) -> bool:
         return self.as_of is not None and instant <= self.as_of and self.timeline.is_valid(instant)
 
+    def _completed_at(self, time: str) -> str:
+        known, start = self.timeline.completion_time(time), self.timeline.start
+        if known == time and self.archived is not None and start is not None and time < start:
+            # One that the archive lacks counts as completed in no time, as for Hudi.
+            return self.archived.completion_time(time) or time
+        return known
+
     def _newest_base(self, group: _Group, before: str | None = None) -> BaseFile | None:
         bases = [b for b in group.bases if self._committed(b.instant) and (before is None or b.instant < before)]
         return max(bases, key=lambda b: (b.instant, b.name), default=None)
@@ -137,7 +158,7 @@ class FileSystemView:
         base = self._newest_base(group)
         own = [log for log in logs if self._committed(log.time)]
         if base is not None:
-            own = [log for log in own if self.timeline.completion_time(log.time) >= base.instant]
+            own = [log for log in own if self._completed_at(log.time) >= base.instant]
         elif not own:
             return None
         base_instant = base.instant if base is not None else min(log.time for log in own)

@@ -19,6 +19,7 @@ from tagstream.table.meta_client.table_config import (
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
+from tagstream.table.timeline.history.lsm import History
 from tagstream.table.timeline.timeline import Timeline
 
 READABLE_VERSIONS = (6, 8, 9)
@@ -78,7 +79,13 @@ class HoodieTable:
     def view(self, timeline: Timeline | None = None, as_of: str | None = None) -> FileSystemView:
         """The file slices as of an instant; without one, as of the newest completed write."""
         timeline = timeline if timeline is not None else self.timeline()
-        return FileSystemView(self.storage, timeline, as_of or timeline.newest_completed, self.config.version)
+        archived = self.history() if self.config.has_completion_times else None
+        as_of = as_of or timeline.newest_completed
+        return FileSystemView(self.storage, timeline, as_of, self.config.version, archived)
+
+    def history(self) -> History:
+        """The archived instants of a table of version 8 or 9; nothing is read before it is asked."""
+        return History(self.storage, self.config.history_folder)
 
     def schema_json(self, timeline: Timeline | None = None, as_of: str | None = None) -> str | None:
         """The table's Avro schema without meta fields: of the newest commit that has one, else of the properties."""
@@ -91,9 +98,13 @@ class HoodieTable:
                 return without_meta_fields(schema)
         return self.config.create_schema
 
-    def check_writable(self) -> None:
-        """UnsupportedTableError naming the first thing of this table that cannot be written; call before a commit."""
-        problem = _write_problem(self.config)
+    def check_writable(self, *, keeps_metadata: bool = False) -> None:
+        """UnsupportedTableError naming the first thing of this table that cannot be written; call before a commit.
+
+        ``keeps_metadata``: the caller tells the table's metadata table of its commits.
+        """
+        config = replace(self.config, metadata_partitions=()) if keeps_metadata else self.config
+        problem = _write_problem(config)
         if problem is not None:
             raise UnsupportedTableError(f"cannot write table {self.config.name} at {self.storage.root}: {problem}")
 

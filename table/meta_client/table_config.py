@@ -84,6 +84,13 @@ class TableConfig:
         return ".hoodie/timeline" if self.version >= LAYOUT_2_VERSION else ".hoodie"
 
     @property
+    def history_folder(self) -> str:
+        """Where archived instants lie: below the timeline's folder from version 8 on, before that in ``.hoodie``."""
+        if self.version >= LAYOUT_2_VERSION:
+            return f"{self.timeline_folder}/{self.raw.get('hoodie.timeline.history.path') or 'history'}"
+        return f".hoodie/{self.raw.get('hoodie.archivelog.folder') or 'archived'}"
+
+    @property
     def is_event_time(self) -> bool:
         """True when the greater ordering value wins."""
         return self.merge_mode is MergeMode.EVENT_TIME and bool(self.ordering_fields)

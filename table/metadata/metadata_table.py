@@ -26,6 +26,7 @@ from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.name_hash import partition_name
 from tagstream.table.metadata.records import FILES, Record, decode, merged
 from tagstream.table.storage.storage import META_FOLDER, Storage
+from tagstream.table.timeline.history.lsm import History
 from tagstream.table.timeline.timeline import Timeline
 
 FOLDER: Final = f"{META_FOLDER}/metadata"
@@ -90,7 +91,9 @@ class MetadataTable:
                 f"{', '.join(sorted(self.partitions))}"
             )
         if partition not in self._listed:
-            view = FileSystemView(self.storage, self.timeline, self.timeline.newest_completed, self.config.version)
+            archived = History(self.storage, self.config.history_folder) if self.config.has_completion_times else None
+            as_of = self.timeline.newest_completed
+            view = FileSystemView(self.storage, self.timeline, as_of, self.config.version, archived)
             self._listed[partition] = view.latest_merged_slices(partition)
         return self._listed[partition]
 

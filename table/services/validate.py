@@ -198,7 +198,9 @@ def _missing_files(
     for file_slice in view.latest_merged_slices(partition):
         for stat in logs.get(file_slice.file_id, ()):
             log = parse_log_file_name(stat.file_name)
-            if stat.path not in present and log is not None and log.base_instant >= file_slice.base_instant:
+            if stat.path in present or log is None:
+                continue
+            if view.timeline.completion_time(log.base_instant) >= file_slice.base_instant:
                 yield f"{stat.path} is gone, and the newest slice of its file group needs it"
     for file_id, stat in newest_base.items():
         if stat.path not in present and (partition, file_id) not in view.timeline.replaced:

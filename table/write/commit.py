@@ -30,7 +30,7 @@ from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
-from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.timeline.write_status import FileKind, WriteStatus
 from tagstream.table.write.data_file import is_staged, staged_path
 from tagstream.table.write.markers import (
     TEMP_FOLDER,
@@ -84,7 +84,7 @@ def publish_files(table: HoodieTable, instant: str, statuses: Sequence[WriteStat
     The caller has made sure, after the last status had come, that it still is the one writer.
     """
     storage = table.storage
-    write_markers(storage, instant, [Marker(status.stat.path, status.kind) for status in statuses])
+    write_markers(storage, instant, [Marker(status.stat.path, _marker_kind(table, status)) for status in statuses])
     _ensure_partitions(storage, instant, statuses)
     try:
         storage.publish([(staged_path(instant, status.stat.path), status.stat.path) for status in statuses])
@@ -95,6 +95,12 @@ def publish_files(table: HoodieTable, instant: str, statuses: Sequence[WriteStat
             f"a data file of instant {instant} of {table.base_path} has a name that is taken ({error}): another writer "
             "works on the table, and only one may"
         ) from None
+
+
+def _marker_kind(table: HoodieTable, status: WriteStatus) -> FileKind:
+    """From version 8 on a log file is of one commit, so it is created and never appended to: Hudi refuses another kind."""
+    created = table.config.names_logs_by_commit and status.kind is FileKind.APPEND
+    return FileKind.CREATE if created else status.kind
 
 
 def _ensure_partitions(storage: Storage, instant: str, statuses: Sequence[WriteStatus]) -> None:
@@ -113,10 +119,11 @@ def complete(
     metadata: CommitMetadata,
     guard: Callable[[], None] | None = None,
     clock_ms: Callable[[], int] = lambda: 0,
+    after: str | None = None,
 ) -> Instant:
     """Steps 5-7; the completed instant. ``guard`` is called as the last thing before publishing; what it raises stops the
-    commit. ``clock_ms`` tells the time of completion, from version 8 on; a clock that is behind the timeline gives the next
-    free millisecond.
+    commit. ``clock_ms`` tells the time of completion, from version 8 on; a clock that is behind the timeline, or behind
+    ``after``, gives the next free millisecond.
 
     InstantConflictError when the instant is completed already or was rolled back by someone else. One that does not know
     this protocol (Hudi) may have done so before the data files were published: they are taken away then.
@@ -127,7 +134,7 @@ def complete(
     try:
         if guard is not None:
             guard()
-        completed = completed_instant(table, Instant(instant, action, State.INFLIGHT), clock_ms())
+        completed = completed_instant(table, Instant(instant, action, State.INFLIGHT), clock_ms(), after)
         if not storage.exists(f"{folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"):
             raise FileNotFoundError(instant)
         storage.publish([(staged, f"{folder}/{completed.file_name()}")])
@@ -144,7 +151,7 @@ def complete(
     return completed
 
 
-def completed_instant(table: HoodieTable, pending: Instant, at_ms: int) -> Instant:
+def completed_instant(table: HoodieTable, pending: Instant, at_ms: int, after: str | None = None) -> Instant:
     """What a pending action will be when it is completed now; FileExistsError when it is already.
 
     From version 8 on the name of the file tells when, so that the name alone keeps nobody from completing it twice.
@@ -154,7 +161,8 @@ def completed_instant(table: HoodieTable, pending: Instant, at_ms: int) -> Insta
     timeline = table.timeline()
     if any(i.is_completed and (i.time, i.action) == (pending.time, pending.action) for i in timeline.instants):
         raise FileExistsError(pending.time)
-    at = next_instant(at_ms, max(timeline.newest or pending.time, pending.time), table.config.timezone_utc)
+    newest = max(timeline.newest or "", pending.time, after or "")
+    at = next_instant(at_ms, newest, table.config.timezone_utc)
     return Instant(pending.time, pending.action, State.COMPLETED, at)
 
 

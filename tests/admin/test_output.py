@@ -21,6 +21,7 @@ from tagstream.admin.command.text import PlainOutput, TerminalOutput, shortened
 from tagstream.admin.output import Column, Fact, JsonOutput
 from tagstream.table.errors import TableError
 from tests.support.paths import ROOT
+from tests.support.table_version import timeline_of
 from tests.table.reference import unpack
 
 COLUMNS = (Column("key", "key"), Column("size", "bytes", "bytes"), Column("note", "", json_only=True))
@@ -140,7 +141,7 @@ def test_commits_at_80_columns_cut_no_instant_and_no_title(tmp_path: Path) -> No
     base = unpack("cow_v6_global_bloom_moves", tmp_path)
     shown = on_a_terminal(["table", "commits", "--target-base-path", str(base)], 80)
     assert max(map(len, shown.splitlines())) <= 80
-    instants = {path.name[:17] for path in (base / ".hoodie").glob("*.commit")}
+    instants = {path.name[:17] for path in timeline_of(base).glob("*.commit")}
     assert set(re.findall(r"\b\d{17}\b", shown)) == instants
     for title in ("instant", "action", "operation", "parts", "files", "inserts", "updates", "deletes", "written"):
         assert re.search(rf"\b{title}\b", shown), title

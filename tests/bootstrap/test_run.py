@@ -25,6 +25,7 @@ from tagstream.table.errors import ConfigError, CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.bootstrap.index_content import LABELS, content, live, load, make_layout
+from tests.support.table_version import timeline_of
 from tests.table.writer import START_MS, Writer, row
 
 
@@ -77,6 +78,7 @@ import sys
 from pathlib import Path
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.bootstrap.index_content import load, make_layout
+from tests.support.table_version import timeline_of
 
 def tell(progress):
     print(progress.stage, progress.done, flush=True)
@@ -225,7 +227,7 @@ def test_an_empty_file_is_skipped_and_said(written: Writer, tmp_path: Path) -> N
 
 def test_a_file_with_other_rows_than_its_commit_says_is_listed(written: Writer, tmp_path: Path) -> None:
     table = table_of(written)
-    instant = next(Path(table.base_path, ".hoodie").glob("*.commit"))
+    instant = next(timeline_of(table.base_path).glob("*.commit"))
     doc = json.loads(instant.read_text())
     stat = doc["partitionToWriteStats"]["p0"][0]
     stat["numWrites"] += 1

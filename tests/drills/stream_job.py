@@ -24,6 +24,7 @@ from tests.support.compare import Differences, compare
 from tests.support.hudi_rs import read_table
 from tests.support.paths import ROOT
 from tests.support.process import Process
+from tests.support.table_version import timeline_of
 
 PROJECT = ROOT
 PROGRAM = (sys.executable, PROJECT / "run_stream.py")
@@ -129,7 +130,7 @@ class Job:
 
     def completed(self) -> list[Path]:
         """The completed instants' files, oldest first."""
-        return sorted((self.table / ".hoodie").glob("*.*commit")) if self.table.exists() else []
+        return sorted(timeline_of(self.table).glob("*.*commit")) if self.table.exists() else []
 
     def expected(self) -> pa.Table:
         """The oracle's rows of what is committed now."""

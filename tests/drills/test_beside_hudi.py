@@ -28,6 +28,7 @@ from tests.support import events as ev
 from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
 from tests.support.process import wait_for
+from tests.support.table_version import timeline_of
 
 TYPES = ["COPY_ON_WRITE", "MERGE_ON_READ"]
 STEPS = ("profile_pinned", "inflight", "state_committed", "files_written", "manifest_durable")
@@ -117,7 +118,7 @@ class Beside:
         return bool(self.instants() - before)
 
     def instants(self) -> set[str]:
-        return {p.name.split(".")[0] for p in (self.job.table / ".hoodie").glob("2*.*")}
+        return {p.name.split(".")[0].split("_")[0] for p in timeline_of(self.job.table).glob("2*.*")}
 
 
 @pytest.fixture

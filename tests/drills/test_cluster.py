@@ -22,6 +22,7 @@ from tests.support.cluster import Cluster, bare_python
 from tests.support.dist import build
 from tests.support.events import Mix, generate
 from tests.support.process import Process, process_state, wait_for
+from tests.support.table_version import timeline_of
 
 PER_BATCH = 1000
 MIX = Mix(keys=1500, tombstones=0.02)
@@ -182,4 +183,4 @@ def test_a_straggler_and_its_copy(table_type: str, cluster: Cluster, new_drill: 
 
 def pending(job: KafkaJob) -> list[Path]:
     """Instants that have begun, completed or not."""
-    return list((job.table / ".hoodie").glob("*.inflight"))
+    return list(timeline_of(job.table).glob("*.inflight"))

@@ -21,6 +21,7 @@ from tests.drills.stream_job import DEADLINE_S
 from tests.support.events import Event, Mix, generate, oracle, rows
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.process import wait_for
+from tests.support.table_version import timeline_of
 
 CHUNK = 150
 TYPES = ["MERGE_ON_READ", "COPY_ON_WRITE"]
@@ -80,7 +81,7 @@ def restored(job: KafkaJob) -> None:
     """The table restored to what it was two commits ago."""
     table = HoodieTable.open(str(job.table))
     for instant in reversed(table.timeline().completed_writes[-2:]):
-        (job.table / ".hoodie" / instant.file_name()).unlink()
+        (timeline_of(job.table) / instant.file_name()).unlink()
         newest = HoodieTable.open(str(job.table)).timeline().newest
         rollback(table, instant.time, next_instant(0, newest or instant.time))
 

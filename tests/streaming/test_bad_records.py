@@ -17,6 +17,7 @@ from tagstream.streaming.options.cli import load_options
 from tests.streaming.stream_case import StreamCase
 from tests.support.events import write_event_file
 from tests.support.hudi_rs import read_table
+from tests.support.table_version import timeline_of
 
 pytestmark = pytest.mark.spark
 GOOD = b'{"id":"a","part":"p0","ts":1,"name":"x","amount":1.5,"_hoodie_is_deleted":false}'
@@ -79,7 +80,7 @@ def test_without_leave_the_job_fails_commits_nothing_and_goes_on_when_told_to(
     with pytest.raises(BadRecordsError, match=f"{len(BAD)} bad records in batch 0"):
         case.run("--max-bad-records", str(len(BAD) - 1))
     assert len(quarantined(case)) == len(BAD)
-    timeline = {p.name.split(".", 1)[1] for p in (case.table / ".hoodie").glob("2*")}
+    timeline = {p.name.split(".", 1)[1] for p in timeline_of(case.table).glob("2*")}
     assert timeline == {"rollback", "rollback.inflight", "rollback.requested"}
     assert not list(case.table.rglob("*.parquet"))
 
@@ -94,7 +95,7 @@ def test_a_batch_of_nothing_but_bad_records_is_committed_too(tmp_path: Path, spa
     write_event_file(case.source, 0, "rubbish\n", modified=1_600_000_000)
     (report,) = case.run("--commit-on-errors")
     assert (report.quarantined, report.files) == (1, 0)
-    assert len(list((case.table / ".hoodie").glob("*.commit"))) == 1
+    assert len(list(timeline_of(case.table).glob("*.commit"))) == 1
 
 
 def test_a_damaged_delta_stops_the_job_with_its_name_and_what_to_do(tmp_path: Path, spark: SparkSession) -> None:
@@ -111,4 +112,4 @@ def test_a_damaged_delta_stops_the_job_with_its_name_and_what_to_do(tmp_path: Pa
     words = explain(caught.value, load_options(case.arguments())).line
     assert str(delta) in words
     assert f"key group {delta.parent.name}" in words
-    assert len(list((case.table / ".hoodie").glob("*.commit"))) == 1
+    assert len(list(timeline_of(case.table).glob("*.commit"))) == 1

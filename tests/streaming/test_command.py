@@ -18,6 +18,7 @@ from tagstream.table.meta_client.table_config import TableConfig
 from tests.drills.stream_job import DEADLINE_S, PROJECT, StreamJob, chunks_of
 from tests.support import events as ev
 from tests.support.process import Process
+from tests.support.table_version import timeline_of
 
 
 def arguments(folder: Path, **conf: str) -> list[str]:
@@ -174,7 +175,7 @@ def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path
             DEADLINE_S,
             "the age of the last commit before Spark has started",
         )
-    assert not list((job.table / ".hoodie").glob("*.inflight.*"))
+    assert not list(timeline_of(job.table).glob("*.inflight.*"))
     logged = {p.name for p in (job.checkpoint / "commits").iterdir() if p.name.isdigit()}
     assert logged == {"0", "1", "2"}
 

@@ -25,6 +25,7 @@ from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.hudi_rs import read_table
+from tests.support.table_version import completed_file, timeline_of
 
 pytestmark = pytest.mark.spark
 
@@ -49,12 +50,12 @@ def foreign_commit(case: StreamCase, instant: str) -> None:
 
 
 def instants(case: StreamCase) -> list[str]:
-    return sorted(p.name.split(".")[0] for p in (case.table / ".hoodie").glob("2*.commit"))
+    return sorted(p.name.split(".")[0].split("_")[0] for p in timeline_of(case.table).glob("2*.commit"))
 
 
 def test_a_table_whose_last_commit_was_taken_away(case: StreamCase) -> None:
     last = instants(case)[-1]
-    for path in (case.table / ".hoodie").glob(f"{last}.*"):
+    for path in timeline_of(case.table).glob(f"{last}[._]*"):
         path.unlink()
     with pytest.raises(IndexCoverageError, match=f"no longer has commit {last} of this stream"):
         replace(case, conf={"index.bootstrap.enabled": "false"}).run()
@@ -104,8 +105,8 @@ def begin(case: StreamCase, instant: str, extra: dict[str, str]) -> list[Path]:
     table = HoodieTable.open(str(case.table))
     protocol.request(table, instant, "commit")
     protocol.inflight(table, instant, "commit", CommitMetadata(extra=extra))
-    meta = case.table / ".hoodie"
-    return [*meta.glob(f"{instant}*"), *(meta / ".temp" / instant).iterdir()]
+    temp = case.table / ".hoodie" / ".temp" / instant
+    return [*timeline_of(case.table).glob(f"{instant}*"), *temp.iterdir()]
 
 
 @pytest.mark.parametrize("whose", ["a run of this project", "a writer that has been silent for long"])
@@ -117,7 +118,7 @@ def test_leftovers_of_a_dead_writer_are_rolled_back(case: StreamCase, whose: str
     (report,) = case.run()
     assert report.instant is not None
     assert report.instant > "20990101000000000"
-    assert not list((case.table / ".hoodie").glob("20990101000000000*"))
+    assert not list(timeline_of(case.table).glob("20990101000000000*"))
 
 
 def test_the_write_of_a_live_writer_is_waited_for_also_at_the_start(
@@ -134,14 +135,14 @@ def test_the_write_of_a_live_writer_is_waited_for_also_at_the_start(
     assert any("another writer is at work" in r.message for r in caplog.records)
     assert report.instant is not None
     assert report.instant > instant
-    assert (case.table / ".hoodie" / f"{instant}.commit").exists()
+    assert completed_file(case.table, instant).exists()
 
 
 def test_a_commit_whose_files_another_writer_rolled_back_is_read_again(case: StreamCase) -> None:
     assert len(case.run()) == 1
     table = HoodieTable.open(str(case.table))
     last = instants(case)[-1]
-    completed = case.table / ".hoodie" / f"{last}.commit"
+    completed = completed_file(case.table, last)
     content = completed.read_bytes()
     completed.unlink()
     begin_again = [completed.with_name(f"{last}.commit.requested"), completed.with_name(f"{last}.inflight")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 _chosen = [int(os.environ.get("TAGSTREAM_TEST_TABLE_VERSION", "6"))]
 
@@ -31,3 +32,16 @@ def using(version: int) -> Iterator[int]:
 def write_properties() -> dict[str, str]:
     """What tells a job the version of a table that it is to make."""
     return {"hoodie.write.table.version": str(table_version())}
+
+
+def timeline_of(table: Path | str) -> Path:
+    """The folder of a table's timeline."""
+    meta = Path(table, ".hoodie")
+    own = meta / "timeline"
+    return own if own.is_dir() else meta
+
+
+def completed_file(table: Path | str, instant: str) -> Path:
+    """The file of a completed write."""
+    (found,) = timeline_of(table).glob(f"{instant}*.*commit")
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
@@ -16,12 +18,19 @@ from tagstream.table.timeline.instant import DELTA_COMMIT, Instant
 from tagstream.table.timeline.write_status import WriteStat
 
 
-def delta_commit(writer: MetadataWriter, instant: str, changes: Changes, times: Times) -> Instant:
+def delta_commit(
+    writer: MetadataWriter,
+    instant: str,
+    changes: Changes,
+    times: Times,
+    reach: Callable[[str], None] = lambda _: None,
+) -> Instant:
     """Tell all partitions of an action of the data; returns the completed instant of the metadata table.
 
     ``instant`` is the action's, of whatever kind. One that is there from an attempt before is taken back first. From version
     8 on the data's action must be completed later than the returned instant's ``completion_time``. ValueError where
-    ``changes`` lack what a partition needs; nothing is written then.
+    ``changes`` lack what a partition needs; nothing is written then. ``reach`` is told of the steps ``metadata_begun`` and
+    ``metadata_files``.
     """
     recover(writer, times)
     if any(i.time == instant and i.action == DELTA_COMMIT for i in writer.timeline().instants):
@@ -34,7 +43,9 @@ def delta_commit(writer: MetadataWriter, instant: str, changes: Changes, times: 
         for found in entries(changes, partition, len(slices), instant, writer.version)
     ]
     writer.begin(instant, DELTA_COMMIT)
+    reach("metadata_begun")
     stats = [delta_log_file(writer, file_slice, instant, found) for file_slice, found in wanted]
+    reach("metadata_files")
     content = delta_content(stats, writer.version, "UPSERT_PREPPED")
     return writer.complete(instant, DELTA_COMMIT, content, times)
 

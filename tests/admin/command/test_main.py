@@ -15,6 +15,7 @@ from tagstream.state.durable.meta import open_or_create_meta
 from tagstream.table.storage.posix import PosixStorage
 from tests.admin.running import run_json
 from tests.support.paths import ROOT
+from tests.support.table_version import timeline_of
 from tests.table.reference import unpack
 from tests.table.writer import Writer
 
@@ -69,7 +70,7 @@ def test_a_table_of_a_version_nobody_knows(tmp_path: Path, capsys: pytest.Captur
 
 def test_a_damaged_commit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = unpack("cow_v6_global_bloom_moves", tmp_path)
-    newest = max((base / ".hoodie").glob("*.commit"))
+    newest = max(timeline_of(base).glob("*.commit"))
     newest.write_text("{")
     assert f"{newest} is not readable commit metadata" in fails(
         capsys, 1, "table", "commits", "--target-base-path", base

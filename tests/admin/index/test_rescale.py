@@ -30,6 +30,7 @@ from tests.support import events as ev
 from tests.support.faulty_storage import CHANGES, Faults, FaultyStorage
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.table_version import timeline_of
 
 pytestmark = pytest.mark.spark
 
@@ -223,13 +224,13 @@ def test_a_checkpoint_the_table_has_left_behind(
     case: StreamCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine, new = copied(case, tmp_path / "job"), tmp_path / "new"
-    newest = max((mine.table / ".hoodie").glob("*.commit"))
+    newest = max(timeline_of(mine.table).glob("*.commit"))
 
     foreign_commit(mine, "29990101000000000")
     assert "has 1 commit that the index does not know (29990101000000000; of another writer" in fails(
         arguments(mine, new), new, capsys
     )
-    for path in (mine.table / ".hoodie").glob("29990101000000000*"):
+    for path in timeline_of(mine.table).glob("29990101000000000*"):
         path.unlink()
 
     shutil.copy(newest, tmp_path / newest.name)

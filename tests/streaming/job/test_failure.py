@@ -73,3 +73,8 @@ def test_what_nobody_knows_is_shown_whole_and_its_cause_last(options: Options, t
 
 def test_an_error_of_our_own_code_is_not_called_sparks(options: Options) -> None:
     assert explain(KeyError("x"), options).line.startswith("KeyError: ")
+
+
+def test_a_driver_that_was_overtaken_in_sparks_own_log_is_told_so(options: Options) -> None:
+    text = "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."
+    assert "checkpoint /data/c was taken over by another process" in explain(PySparkRuntimeError(text), options).line

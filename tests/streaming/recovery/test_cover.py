@@ -24,6 +24,7 @@ from tests.support.compare import compare
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.table_version import completed_file, timeline_of
 
 pytestmark = pytest.mark.spark
 TYPES = ["COPY_ON_WRITE", "MERGE_ON_READ"]
@@ -151,7 +152,7 @@ def test_another_writer_commits_while_a_batch_is_written(
 
 def test_a_commit_that_another_writer_completed_late(tmp_path: Path, spark: SparkSession) -> None:
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
-    first = min(p.name.split(".")[0] for p in (between.case.table / ".hoodie").glob("2*.commit"))
+    first = min(p.name.split(".")[0].split("_")[0] for p in timeline_of(between.case.table).glob("2*.commit"))
     new = [ev.Event("late-commit", "p-late", 1, name="x", amount=1.0)]
     between.writer.upsert(new, instant=next_instant(0, first))
     between.go_on([*new, ev.Event("late-commit", "p-other", 2, name="y", amount=1.0)][:1])
@@ -171,7 +172,7 @@ def test_a_table_restored_to_an_earlier_state(
         case.run()
     table = HoodieTable.open(str(case.table))
     newest = table.timeline().completed_writes[-1]
-    (case.table / ".hoodie" / newest.file_name()).unlink()
+    (timeline_of(case.table) / newest.file_name()).unlink()
     rollback(table, newest.time, next_instant(0, newest.time))
     reports = case.run()
     assert sum(r.records for r in reports) == 200
@@ -191,7 +192,7 @@ def test_a_table_restored_in_mid_run(tmp_path: Path, spark: SparkSession) -> Non
 
     def restore(report: BatchReport) -> None:
         if report.batch_id == 1 and case.root == case.checkpoint:
-            (case.table / ".hoodie" / f"{report.instant}.commit").unlink()
+            completed_file(case.table, report.instant).unlink()
 
     reports = case.run(on_batch=restore)
     assert [r.batch_id for r in reports] == [0, 1, 0, 1, 2]  # a new query reads all files again
@@ -202,7 +203,7 @@ def test_a_rolled_back_commit_of_another_writer(tmp_path: Path, spark: SparkSess
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
     instant = between.writer.upsert([ev.Event("undone", "p-x", 1, name="x", amount=1.0)])
     assert between.case.run() == []  # the index knows it
-    (between.case.table / ".hoodie" / f"{instant}.commit").unlink()
+    completed_file(between.case.table, instant).unlink()
     table = HoodieTable.open(str(between.case.table))
     rollback(table, instant, next_instant(0, instant))
     between.go_on([], [ev.Event("undone", "p-y", 2, name="y", amount=1.0), *between.rest])

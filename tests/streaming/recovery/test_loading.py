@@ -11,6 +11,7 @@ import pytest
 from tagstream.streaming.recovery.loading import tell
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tests.bootstrap.index_content import load, make_layout
+from tests.support.table_version import timeline_of
 from tests.table.writer import Writer, row
 
 
@@ -19,7 +20,7 @@ def test_what_is_odd_is_listed_and_the_end_is_one_line(tmp_path: Path, caplog: p
     writer.write([row(i, f"p{i % 3}", 1) for i in range(60)])
     (old, file_id) = writer.where.pop("k5")  # so the writer does not know that it moves
     writer.write([row(5, "p9", 0)])
-    first = min(Path(writer.table.base_path, ".hoodie").glob("*.commit"))
+    first = min(timeline_of(writer.table.base_path).glob("*.commit"))
     doc = json.loads(first.read_text())
     stat = doc["partitionToWriteStats"]["p0"][0]
     stat["numWrites"] += 4

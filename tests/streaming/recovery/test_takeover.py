@@ -21,6 +21,7 @@ from tests.support import events as ev
 from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.table_version import timeline_of
 
 pytestmark = pytest.mark.spark
 
@@ -131,7 +132,7 @@ def test_a_death_between_the_loading_and_the_first_commit(tmp_path: Path, spark:
     ev.write_files(events[200:], case.source, 100, first=2)
     case.run()
     # The first batch of the new query is taken back, as if it had died before it was committed.
-    newest = max((case.table / ".hoodie").glob("*.commit"))
+    newest = max(timeline_of(case.table).glob("*.commit"))
     newest.unlink()
     for name in ("0", ".0.crc"):
         (case.checkpoint / "commits" / name).unlink(missing_ok=True)

@@ -235,7 +235,9 @@ def test_a_table_without_commits_takes_the_jobs_properties(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda table: (Path(table.base_path) / ".hoodie" / "20260101000000000.commit.requested").touch(),
+        lambda table: table.storage.write_new(
+            f"{table.config.timeline_folder}/20260101000000000.commit.requested", b""
+        ),
         lambda table: (Path(table.base_path) / "p0").mkdir(),
         lambda table: (Path(table.base_path) / ".hoodie" / "archived" / ".commits").mkdir(parents=True),
     ],

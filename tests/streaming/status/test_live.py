@@ -24,6 +24,7 @@ from tests.support import events as ev
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.kafka_broker import KafkaBroker, free_ports
 from tests.support.process import wait_for
+from tests.support.table_version import timeline_of
 from tests.support.tools import run_tool
 
 pytestmark = pytest.mark.spark
@@ -214,7 +215,7 @@ def test_index_and_last_commit_are_known_before_the_first_batch_of_a_run(
     events = list(ev.generate(700, ev.Mix(keys=300), seed=6))
     ev.write_files(events[:600], case.source, 200)
     keys = case.run()[-1].index_keys
-    newest = max((case.table / ".hoodie").glob("*.deltacommit"))
+    newest = max(timeline_of(case.table).glob("*.deltacommit"))
     ev.write_files(events[600:], case.source, 100, first=3)
 
     def look(step: str, batch: int) -> None:

@@ -16,6 +16,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.file_sizes import sizes_of
 from tagstream.table.storage.posix import PosixStorage
 from tests.streaming.status.case import Clock, run_status
+from tests.support.table_version import timeline_of
 from tests.table.writer import Writer, row
 
 
@@ -40,7 +41,7 @@ def look(folder: Path, table: HoodieTable, stream: str = "orders") -> tuple[Tabl
 
 def of_stream(table: Path, stream: str, batch: int) -> Path:
     """Makes the newest commit one of a stream."""
-    newest = max((table / ".hoodie").glob("*.*commit"))
+    newest = max(timeline_of(table).glob("*.*commit"))
     doc = json.loads(newest.read_text())
     record = CommitRecord(stream, "q", batch, {}, {}, "m", "f")
     doc["extraMetadata"][COMMIT_KEY] = json.dumps({"version": COMMIT_VERSION, **record.__dict__})

@@ -102,7 +102,7 @@ def test_settings_of_real_tables(name: str, tmp_path: Path) -> None:
     kind = {"COW": COPY_ON_WRITE, "MOR": MERGE_ON_READ}.get(wanted["table_type"], wanted["table_type"])
     assert table.config.table_type == kind
     assert table.config.ordering_field == ("ts" if name.startswith("flink_mor") else "ver")
-    commit_time = name in ("cow_v6_native015_days", "mor_v6_global_simple_moves_015")
+    commit_time = name in ("cow_v6_native015_days", "mor_v6_global_simple_moves_015", "mor_v6_services_015")
     assert table.config.merge_mode is (MergeMode.COMMIT_TIME if commit_time else MergeMode.EVENT_TIME)
     schema = table.schema_json()
     assert schema is not None

@@ -1,0 +1,170 @@
+"""The timeline and its archive written in the other layout, beside the one that is in force; and what is left of one.
+
+Nothing here changes what a reader sees: it follows the version in ``hoodie.properties``, and looks at one of the two
+places.
+
+| | layout 1 (version 6) | layout 2 (versions 8, 9) |
+|---|---|---|
+| active timeline | ``.hoodie/`` | ``.hoodie/timeline/`` |
+| archive | log files in ``.hoodie/archived/`` | ``.hoodie/timeline/history/`` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from tagstream.table.errors import ForeignCommitError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
+from tagstream.table.services.upgrade.completion import completion_times
+from tagstream.table.storage.storage import META_FOLDER, Storage
+from tagstream.table.timeline.history.action_files import to_layout_1, to_layout_2
+from tagstream.table.timeline.history.archive import ActionKey, TimelinePlace
+from tagstream.table.timeline.history.archive_log import archive_files, read_archive, write_archive
+from tagstream.table.timeline.history.archived import ArchivedAction
+from tagstream.table.timeline.history.entries import entries_of
+from tagstream.table.timeline.history.lsm import History
+from tagstream.table.timeline.history.lsm_write import write_batch
+from tagstream.table.timeline.instant import parse_instant
+
+TIMELINE_FOLDER = f"{META_FOLDER}/timeline"
+ARCHIVE_FOLDER = f"{META_FOLDER}/archived"
+# How much is held in memory at once, and is one file of an archive.
+_BATCH_ACTIONS = 1000
+_BATCH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Converted:
+    """How many actions were written in the other layout."""
+
+    active: int
+    archived: int
+
+
+def place_of(table: HoodieTable) -> TimelinePlace:
+    """The timeline of the layout that is in force."""
+    config = table.config
+    layout = 2 if config.version >= LAYOUT_2_VERSION else 1
+    return TimelinePlace(table.storage, layout, config.timeline_folder, config.history_folder, config.timezone_utc)
+
+
+def other_place(table: HoodieTable) -> TimelinePlace:
+    """Where the timeline is written in the other layout."""
+    utc = table.config.timezone_utc
+    if table.config.version >= LAYOUT_2_VERSION:
+        return TimelinePlace(table.storage, 1, META_FOLDER, ARCHIVE_FOLDER, utc)
+    return TimelinePlace(table.storage, 2, TIMELINE_FOLDER, f"{TIMELINE_FOLDER}/history", utc)
+
+
+def write_other(table: HoodieTable, now: str) -> Converted:
+    """Write the whole timeline in the other layout. What is there of an earlier try is written over."""
+    source, target = place_of(table), other_place(table)
+    return _to_layout_2(source, target, now) if target.layout == 2 else _to_layout_1(source, target)
+
+
+def _to_layout_2(source: TimelinePlace, target: TimelinePlace, now: str) -> Converted:
+    names, changed = source.names(), source.changed()
+    wanted = {
+        key: changed.get(files[-1][1]) for key, files in names.items() if files[-1][0].is_completed
+    }  # fmt: skip
+    archived: dict[ActionKey, str | None] = {
+        action.key: action.completion_time for action in read_archive(source.storage, source.archived)
+    }
+    completed = completion_times(archived | wanted, (time for time, _ in names), now)
+    actions = (action for action in read_archive(source.storage, source.archived) if action.key not in wanted)
+    count = 0
+    for batch in _batches(actions):
+        write_batch(target.storage, target.archived, [_completed(action, completed) for action in batch])
+        count += len(batch)
+    for key, files in names.items():
+        for file in to_layout_2(source.load(files), completed.get(key)):
+            target.storage.replace(f"{target.active}/{file.name}", file.data)
+    return Converted(len(names), count)
+
+
+def _to_layout_1(source: TimelinePlace, target: TimelinePlace) -> Converted:
+    names, count = source.names(), 0
+    history = History(source.storage, source.archived)
+    actions = (action for action in history.actions() if action.key not in names)
+    where = source.storage.where(source.archived)
+    for batch in _batches(actions):
+        entries = (entries_of(action, f"{action.action} {action.time} in {where}") for action in batch)
+        write_archive(target.storage, target.archived, entries)
+        count += len(batch)
+    for files in names.values():
+        for file in to_layout_1(source.load(files)):
+            target.storage.replace(f"{target.active}/{file.name}", file.data)
+    return Converted(len(names), count)
+
+
+def _completed(action: ArchivedAction, completed: dict[ActionKey, str]) -> ArchivedAction:
+    time = completed[action.key]
+    return ArchivedAction(action.time, action.action, time, action.metadata, action.plan, action.planned_by)
+
+
+def _batches(actions: Iterable[ArchivedAction]) -> Iterator[list[ArchivedAction]]:
+    batch: list[ArchivedAction] = []
+    size = 0
+    for action in actions:
+        batch.append(action)
+        size += len(action.metadata or b"") + len(action.plan or b"")
+        if len(batch) == _BATCH_ACTIONS or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def leftovers(table: HoodieTable) -> tuple[str, ...]:
+    """Files of the other layout: of a change of version that was cut off before its end, or behind it."""
+    storage, target = table.storage, other_place(table)
+    if target.layout == 2:
+        return tuple(sorted(storage.walk_files(target.active))) if storage.exists(target.active) else ()
+    folders = {target.archived, f"{META_FOLDER}/{table.config.raw.get('hoodie.archivelog.folder') or 'archived'}"}
+    active = (f"{target.active}/{name}" for name in storage.names(target.active) if parse_instant(name) is not None)
+    archived = (f"{folder}/{name}" for folder in sorted(folders) for name in archive_files(storage, folder))
+    return tuple(chain(active, archived))
+
+
+def remove_leftovers(table: HoodieTable) -> tuple[str, ...]:
+    """Remove these files, and say which.
+
+    ForeignCommitError when one of them is of an action that the timeline in force lacks. Tools that move the timeline file
+    by file (Hudi) leave such when they are cut off, and then it must be finished by them.
+    """
+    found = leftovers(table)
+    lost = _lost_actions(table) if found else ()
+    if lost:
+        time, action = lost[0]
+        raise ForeignCommitError(
+            f"{action} {time} of {table.base_path} is in {other_place(table).active} and not on the timeline of version "
+            f"{table.config.version} ({len(lost)} such actions): another tool's change of the table's version was cut off; "
+            "finish it with that tool"
+        )
+    _remove(table.storage, other_place(table), found)
+    return found
+
+
+def _lost_actions(table: HoodieTable) -> tuple[ActionKey, ...]:
+    source, target = place_of(table), other_place(table)
+    there = target.names().keys() - source.names().keys()
+    if not there:
+        return ()
+    if source.layout == 2:
+        archived = {action.key for action in History(source.storage, source.archived).actions()}
+    else:
+        archived = {action.key for action in read_archive(source.storage, source.archived)}
+    return tuple(sorted(there - archived))
+
+
+def _remove(storage: Storage, place: TimelinePlace, found: tuple[str, ...]) -> None:
+    if place.layout == 2:
+        storage.delete_tree(place.active)
+        return
+    # The requested files first, as everywhere: half of an action never looks pending to who looks here.
+    unfinished = [rel for rel in found if rel.endswith((".requested", ".inflight"))]
+    storage.delete_many(unfinished)
+    storage.delete_many(rel for rel in found if rel not in unfinished)

@@ -1,0 +1,104 @@
+"""Move completed actions from the active timeline to the archive, in either layout.
+
+1. The archive is written; actions that an earlier call has written already are left out.
+2. The actions' requested and inflight files are removed, all of them.
+3. Their completed files are removed one by one, oldest first.
+
+In this order no action looks pending again, and the active timeline never has a gap. Cut off anywhere, the same call (or
+one with other actions) finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.file_group.names import instant_from_ms
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.history.action_files import ActionFile
+from tagstream.table.timeline.history.archive_log import write_archive
+from tagstream.table.timeline.history.archived import PLANNED, ArchivedAction
+from tagstream.table.timeline.history.entries import entries_of_files
+from tagstream.table.timeline.history.lsm_write import merge_levels, remove_old, write_batch
+from tagstream.table.timeline.instant import COMPLETED_ACTION, ORDER, Instant, State, parse_instant
+
+ActionKey = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class TimelinePlace:
+    """Where a table's timeline lies. ``layout``: 1 up to table version 7, 2 from 8 on; ``archived``: the archive's folder.
+
+    ``utc``: the zone of instants, as hoodie.table.timeline.timezone says.
+    """
+
+    storage: Storage
+    layout: int
+    active: str
+    archived: str
+    utc: bool
+
+    def names(self) -> dict[ActionKey, list[tuple[Instant, str]]]:
+        """The files of every action, in the order of their states, by (time, name once completed)."""
+        found: dict[ActionKey, list[tuple[Instant, str]]] = {}
+        for name in self.storage.names(self.active):
+            instant = parse_instant(name)
+            if instant is not None:
+                key = instant.time, COMPLETED_ACTION.get(instant.action, instant.action)
+                found.setdefault(key, []).append((instant, name))
+        return {key: sorted(files, key=lambda f: ORDER[f[0].state]) for key, files in sorted(found.items())}
+
+    def load(self, files: Collection[tuple[Instant, str]]) -> list[ActionFile]:
+        """The content of an action's files."""
+        rels = [(instant, f"{self.active}/{name}") for instant, name in files]
+        return [ActionFile(i, self.storage.read(rel), self.storage.where(rel)) for i, rel in rels]
+
+    def changed(self) -> dict[str, str]:
+        """When each file of the timeline was written by the store's clock, as an instant, by name."""
+        entries = self.storage.list(self.active)
+        return {e.name: instant_from_ms(e.mtime_ms, self.utc) for e in entries if parse_instant(e.name) is not None}
+
+
+def archive(place: TimelinePlace, instants: Collection[Instant], merge: bool = True) -> tuple[str, ...]:
+    """Archive completed actions; the names of the files that were removed.
+
+    ``merge``: also merge what has become many small files (layout 2). InstantConflictError when one is not completed.
+    """
+    names = place.names()
+    keys = sorted({(i.time, COMPLETED_ACTION.get(i.action, i.action)) for i in instants})
+    chosen = {key: names[key] for key in keys if key in names}
+    for (time, action), files in chosen.items():
+        if not files[-1][0].is_completed:
+            raise InstantConflictError(
+                f"{action} {time} of {place.storage.where(place.active)} is not completed: it can't be archived"
+            )
+    if place.layout == 1:
+        changed = place.changed()
+        write_archive(
+            place.storage, place.archived, (entries_of_files(place.load(f), changed) for f in chosen.values())
+        )
+    else:
+        write_batch(place.storage, place.archived, [archived_of(place.load(f)) for f in chosen.values()])
+        if merge:
+            remove_old(place.storage, place.archived, merge_levels(place.storage, place.archived))
+    return _remove(place, chosen)
+
+
+def archived_of(files: list[ActionFile]) -> ArchivedAction:
+    """The archived form of a completed action's files of layout 2."""
+    done = files[-1]
+    planned = next((f for f in files if f.instant.state is State.REQUESTED and f.instant.action in PLANNED), None)
+    plan = planned.data or None if planned is not None else None
+    action = COMPLETED_ACTION.get(done.instant.action, done.instant.action)
+    by = planned.instant.action if planned is not None else None
+    return ArchivedAction(done.instant.time, action, done.instant.completion_time, done.data, plan, by)
+
+
+def _remove(place: TimelinePlace, chosen: dict[ActionKey, list[tuple[Instant, str]]]) -> tuple[str, ...]:
+    unfinished = [name for files in chosen.values() for i, name in files if not i.is_completed]
+    completed = [name for files in chosen.values() for i, name in files if i.is_completed]
+    place.storage.delete_many(f"{place.active}/{name}" for name in unfinished)
+    for name in completed:
+        place.storage.delete(f"{place.active}/{name}")
+    return (*unfinished, *completed)

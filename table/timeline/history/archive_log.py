@@ -1,0 +1,148 @@
+"""The archive of timeline layout 1: log files ``.commits_.archive.<N>_1-0-1`` of Avro blocks, in a folder of ``.hoodie``.
+
+A block's header holds nothing but the writer's schema; its records are those of ``entries``, in the order of the actions.
+What was archived last is in the file with the greatest N. A crash between the file and the removal from the active timeline
+leaves an action in both; archived again by another writer, it is in the archive twice. So each action is given once.
+``mergeArchivePlan`` (Hudi 0.x, while it merges small files) needs no care for the same reason.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import fastavro
+
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.file_group.log.block import LogBlock
+from tagstream.table.file_group.log.format import I32, BlockType, HeaderKey, encode_block
+from tagstream.table.file_group.log.reader import scan_log_file
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.history.archived import ArchivedAction
+from tagstream.table.timeline.history.entries import ENTRY, action_of, key_of, state_of
+from tagstream.table.timeline.history.schemas import schema_of
+from tagstream.table.timeline.instant import State
+
+RECORDS_A_BLOCK = 10  # hoodie.commits.archival.batch
+_NAME = re.compile(r"\.commits_\.archive\.(\d{1,9})(?:_.*)?")
+_CONTENT = struct.Struct(">ii")
+_CONTENT_VERSION = 3
+Entry = dict[str, Any]
+
+
+def archive_files(storage: Storage, folder: str) -> list[str]:
+    """The names of the archive's files, oldest first."""
+    matches = ((_NAME.fullmatch(name), name) for name in storage.names(folder))
+    return [name for _, name in sorted((int(match.group(1)), name) for match, name in matches if match is not None)]
+
+
+def read_entries(storage: Storage, rel: str) -> Iterator[Entry]:
+    """The records of one file, as its writer's schema has them. A block that was cut off is passed over: what should have
+    been in it is still on the active timeline."""
+    for block in scan_log_file(storage, rel):
+        if block.type is BlockType.CORRUPT:
+            continue
+        if block.type is not BlockType.AVRO_DATA:
+            raise UnsupportedTableError(f"{block.where} is no block of archived instants; restore the file")
+        yield from _decode(block)
+
+
+def read_archive(storage: Storage, folder: str) -> Iterator[ArchivedAction]:
+    """Every archived action once, file by file, those of a file by time; actions that never completed are left out."""
+    seen: set[tuple[str, str]] = set()
+    # An action's records may be cut in two by the end of a file.
+    open_ones: dict[tuple[str, str], list[Entry]] = {}
+    for name in archive_files(storage, folder):
+        rel = f"{folder}/{name}"
+        for entry in read_entries(storage, rel):
+            open_ones.setdefault(key_of(entry), []).append(entry)
+        for key in sorted(open_ones):
+            action = action_of(open_ones[key], storage.where(rel))
+            if action is None:
+                continue
+            del open_ones[key]
+            if key not in seen:
+                seen.add(key)
+                yield action
+
+
+def write_archive(storage: Storage, folder: str, actions: Iterable[Sequence[Entry]]) -> str | None:
+    """Archive the records of actions as one new file, which appears whole; its name, or None when all are there already."""
+    ordered = sorted((entries for entries in actions if entries), key=lambda entries: key_of(entries[0]))
+    if ordered:
+        known = _keys_since(storage, folder, key_of(ordered[0][0])[0])
+        ordered = [entries for entries in ordered if key_of(entries[0]) not in known]
+    if not ordered:
+        return None
+    there = archive_files(storage, folder)
+    number = 1 + max((int(_match(name).group(1)) for name in there), default=0)
+    name = f".commits_.archive.{number}_1-0-1"
+    entries = [entry for entries in ordered for entry in entries]
+    blocks = [entries[at : at + RECORDS_A_BLOCK] for at in range(0, len(entries), RECORDS_A_BLOCK)]
+    storage.write_new(f"{folder}/{name}", b"".join(_encode(block) for block in blocks))
+    return name
+
+
+def _keys_since(storage: Storage, folder: str, first: str) -> set[tuple[str, str]]:
+    """The actions that the newest files hold, back to one that ends before ``first``."""
+    known: set[tuple[str, str]] = set()
+    for name in reversed(archive_files(storage, folder)):
+        entries = list(read_entries(storage, f"{folder}/{name}"))
+        found = {key_of(entry) for entry in entries}
+        # Of an action that a broken write has cut in two the completed record is missing.
+        known |= {key_of(entry) for entry in entries if state_of(entry) is State.COMPLETED}
+        if found and max(found)[0] < first:
+            break
+    return known
+
+
+def _match(name: str) -> re.Match[str]:
+    match = _NAME.fullmatch(name)
+    assert match is not None, name
+    return match
+
+
+def _decode(block: LogBlock) -> Iterator[Entry]:
+    if block.avro_schema is None:
+        raise CorruptFileError(f"{block.where} has no SCHEMA in its header; restore the file")
+    content = block.content()
+    try:
+        schema = _parsed(block.avro_schema)
+        version, count = _CONTENT.unpack_from(content, 0)
+        if version != _CONTENT_VERSION:
+            raise UnsupportedTableError(f"{block.where} has Avro content of version {version}; only 3 can be read")
+        at = _CONTENT.size
+        for _ in range(count):
+            (length,) = I32.unpack_from(content, at)
+            at += I32.size
+            if length < 0 or at + length > len(content):
+                raise ValueError(f"a record of {length} bytes")
+            record = fastavro.schemaless_reader(io.BytesIO(content[at : at + length]), schema, None)
+            if not isinstance(record, Mapping):
+                raise ValueError("a record that is none")
+            yield dict(record)
+            at += length
+    except (struct.error, EOFError, ValueError, IndexError, KeyError, TypeError) as error:
+        raise CorruptFileError(
+            f"{block.where} holds no readable archived instants ({error}); restore the file"
+        ) from error
+
+
+def _encode(entries: Sequence[Entry]) -> bytes:
+    text = json.dumps(schema_of(ENTRY))
+    out = [_CONTENT.pack(_CONTENT_VERSION, len(entries))]
+    for entry in entries:
+        record = io.BytesIO()
+        fastavro.schemaless_writer(record, _parsed(text), entry)
+        out += [I32.pack(record.tell()), record.getvalue()]
+    return encode_block(BlockType.AVRO_DATA, {HeaderKey.SCHEMA: text}, b"".join(out))
+
+
+@cache
+def _parsed(avro_json: str) -> Any:
+    return fastavro.parse_schema(json.loads(avro_json))
