@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -179,30 +180,60 @@ def test_completed_files_are_found_again_byte_by_byte(tmp_path: Path) -> None:
             assert after[name] == data, name
 
 
-@pytest.mark.parametrize(("start", "to"), [(6, 9), (9, 6)])
-def test_log_files_in_newest_slices_are_refused(start: int, to: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", [8, 9])
+def test_downwards_log_files_in_newest_slices_are_refused(start: int, tmp_path: Path) -> None:
     table = written(tmp_path, start, "MERGE_ON_READ").table
     before = sorted(p.name for p in Path(table.base_path).rglob("*"))
     for attempt in (change, plan_change):
         with pytest.raises(UnsupportedTableError, match=r"has log files in \d of its newest file slices.*compact"):
-            attempt(table, to)
+            attempt(table, 6)
     assert sorted(p.name for p in Path(table.base_path).rglob("*")) == before
-
-
-@pytest.mark.parametrize(("start", "to"), [(8, 9), (9, 8)])
-def test_between_8_and_9_log_files_stay(start: int, to: int, tmp_path: Path) -> None:
-    table = written(tmp_path, start, "MERGE_ON_READ").table
-    before = rows(table)
-    change(table, to)
-    assert rows(table.reload()) == before
-
-
-def test_compaction_is_the_callers(tmp_path: Path) -> None:
-    table = written(tmp_path, 6, "MERGE_ON_READ").table
     asked = []
     with pytest.raises(UnsupportedTableError, match="log files"):
-        upgrade(table, 9, clock(), compact=lambda found: asked.append(found.config.version))
-    assert asked == [6]
+        downgrade(table, 6, clock(), compact=lambda found: asked.append(found.config.version))
+    assert asked == [start]
+
+
+@pytest.mark.parametrize(("start", "to"), [(6, 8), (6, 9), (8, 9), (9, 8)])
+@pytest.mark.parametrize("archived", [0, 3])
+def test_upwards_log_files_stay(start: int, to: int, archived: int, tmp_path: Path) -> None:
+    """Also where all files say the same time, as those of a copy do."""
+    writer = written(tmp_path, start, "MERGE_ON_READ", archived)
+    table = writer.table
+    for path in Path(table.base_path, ".hoodie").rglob("*"):
+        os.utime(path, (NOW / 1000 - 60, NOW / 1000 - 60))
+    times = [i.time for i in table.timeline().completed_writes]
+    before = [rows(table, time) for time in times]
+    change(table, to)
+    assert [rows(table, time) for time in times] == before
+    writer.table = table.reload()
+    writer.write([row(1, "p1", 9), row(77, "p0", 9)], ["k5"])
+    assert set(rows(writer.table)["id"].to_pylist()) == set(writer.live)
+    assert validate(writer.table) == []
+
+
+LOGS = [
+    "mor_v6_avro_log_deletes", "mor_v6_parquet_log", "mor_v6_bucket", "mor_v6_compacted", "mor_v6_global_simple_moves_015",
+    "mor_v6_rollback_and_inflight", "mor_v6_record_index_015", "mor_v6_services_015", "flink_mor", "flink_mor_moves",
+    "cow_v6_failed_left",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_real_tables_go_up_with_their_logs(name: str, tmp_path: Path) -> None:
+    """Blocks taken back, writes left unfinished, slices without a base file, clusterings, restores: the rows stay."""
+    base = unpack(name, tmp_path)
+    table = HoodieTable.open(str(base))
+    wanted, past = expected_records(base), history(table)
+    times = [i.time for i in table.timeline().completed_writes]
+    before = [rows(table.without_metadata_table(), time) for time in times]
+    for to in (8, 9, 8):
+        change(table, to)
+        table = table.reload()
+        assert records(read_snapshot(table)) == wanted
+        assert [rows(table, time) for time in times] == before
+        assert history(table) == past
+        assert not [problem for problem in validate(table) if "unfinished" not in problem]
 
 
 @pytest.mark.parametrize(("start", "to"), [(6, 9), (9, 6)])
