@@ -118,6 +118,13 @@ def _batches(actions: Iterable[ArchivedAction]) -> Iterator[list[ArchivedAction]
         yield batch
 
 
+def count_archived(place: TimelinePlace) -> int:
+    """How many actions are archived."""
+    if place.layout == 2:
+        return int(History(place.storage, place.archived).read(["instantTime"]).num_rows)
+    return sum(1 for _ in read_archive(place.storage, place.archived))
+
+
 def leftovers(table: HoodieTable) -> tuple[str, ...]:
     """Files of the other layout: of a change of version that was cut off before its end, or behind it."""
     storage, target = table.storage, other_place(table)

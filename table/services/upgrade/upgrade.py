@@ -29,6 +29,7 @@ from tagstream.table.meta_client.properties import recover_properties, replace_p
 from tagstream.table.services.upgrade.index_defs import bring_index_definitions
 from tagstream.table.services.upgrade.layouts import (
     Converted,
+    count_archived,
     leftovers,
     place_of,
     remove_leftovers,
@@ -116,6 +117,7 @@ def plan_change(table: HoodieTable, to: int) -> VersionChange:
         to,
         _differences(table.config.raw, _new_properties(table, to)),
         active=len(place_of(table).names()) if other else 0,
+        archived=count_archived(place_of(table)) if other else 0,
         metadata=table.config.metadata_partitions,
         failed=tuple(instant.time for instant in timeline.pending_writes),
         removed=leftovers(table),

@@ -348,7 +348,7 @@ def test_a_plan_says_what_a_change_does_and_changes_nothing(tmp_path: Path) -> N
     before = {p: p.read_bytes() for p in Path(table.base_path).rglob("*") if p.is_file()}
     plan = plan_change(table, 9)
     assert {p: p.read_bytes() for p in Path(table.base_path).rglob("*") if p.is_file()} == before
-    assert plan.active == 3
+    assert (plan.active, plan.archived) == (3, 2)
     assert plan.settings["hoodie.table.version"] == ("6", "9")
     done = change(table, 9)
     assert done.settings == plan.settings
