@@ -28,6 +28,7 @@ from tagstream.table.timeline.history.archive_log import read_archive
 from tests.support.table_version import using
 from tests.table.reference import expected_records, records, unpack
 from tests.table.stepping import Stepping
+from tests.table.timeline.history.archives import archived_times
 from tests.table.timeline.history.crashes import cut_off_at_each_change
 from tests.table.writer import CrashError, Writer, row
 
@@ -55,12 +56,6 @@ def written(folder: Path, version: int, kind: str = "COPY_ON_WRITE", archived: i
     instants = writer.table.timeline().completed_writes
     archive(place_of(writer.table), instants[:archived])
     return writer
-
-
-def archived_times(table: HoodieTable) -> list[str]:
-    if table.config.has_completion_times:
-        return [action.time for action in table.history().actions()]
-    return [action.time for action in read_archive(table.storage, table.config.history_folder)]
 
 
 def history(table: HoodieTable) -> list[tuple[str, CommitMetadata]]:
