@@ -24,6 +24,9 @@ CRASH_POINTS = (
     "files_written",
     "files_published",
     "manifest_durable",
+    "metadata_begun",
+    "metadata_files",
+    "metadata_completed",
     "completed",
     "commit_log",
 )

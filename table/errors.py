@@ -69,3 +69,11 @@ class PendingClusteringError(TableError):
 
 class MissingSliceError(ForeignCommitError):
     """A file group that the index has rows in has no slice: another writer replaced it, or index or table is damaged."""
+
+
+class MetadataTableMismatchError(UnsupportedTableError):
+    """The metadata table is not of its table's version: it must be dropped before the table is written."""
+
+
+class MetadataCompactedError(TableError):
+    """The metadata table has compacted what a rollback would take back: it must be dropped and built anew."""

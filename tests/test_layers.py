@@ -26,14 +26,17 @@ MAY_IMPORT: dict[str, str] = {
     "table/meta_client": "table table/storage table/timeline table/timeline/history table/file_group",
     "table/metadata": "table table/storage table/keys table/timeline table/timeline/history table/file_group "
     "table/file_group/log table/meta_client",
+    "table/metadata/encode": "table table/schema table/keys table/file_group table/file_group/log table/metadata",
+    "table/metadata/write": "table table/storage table/schema table/keys table/timeline table/file_group "
+    "table/file_group/log table/meta_client table/metadata table/metadata/encode",
     "table/skipping": "table table/storage table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/metadata",
     "table/read": "table table/storage table/schema table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/skipping",
     "table/write": "table table/storage table/schema table/timeline table/file_group table/file_group/log "
-    "table/meta_client",
-    "table/services": "table table/storage table/timeline table/file_group table/file_group/log table/meta_client "
-    "table/read table/write",
+    "table/metadata/encode table/meta_client",
+    "table/services": "table table/storage table/schema table/timeline table/file_group table/file_group/log "
+    "table/meta_client table/metadata/encode table/metadata/write table/read table/write",
     "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
     "table/meta_client table/services",
     "index": "table/*",
@@ -54,12 +57,13 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/progress": "table/* bootstrap streaming streaming/options",
     "streaming/tag": "table/* state/* streaming streaming/source streaming/source/decode",
     "streaming/write": "table/* state/* index streaming streaming/source streaming/source/decode streaming/tag",
-    "streaming/batch": "table/* state/* index bootstrap streaming streaming/options streaming/source "
+    "streaming/metadata": "table/* streaming/options",
+    "streaming/batch": "table/* state/* index bootstrap streaming streaming/options streaming/source streaming/metadata "
     "streaming/source/files streaming/progress streaming/tag streaming/write",
     "streaming/recovery": "table/* state/* bootstrap streaming streaming/options streaming/source streaming/progress "
     "streaming/batch",
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/source streaming/source/decode "
-    "streaming/progress streaming/tag streaming/write streaming/batch streaming/recovery",
+    "streaming/progress streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery",
     "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
     "streaming/source streaming/batch",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "

@@ -19,6 +19,7 @@ from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.epoch import Epoch, newest_batch
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.metadata.keep import MetadataKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.bootstrap_progress import LoadLog
 from tagstream.streaming.shutdown import StopFlag
@@ -54,7 +55,8 @@ class JobContext:
     ``loading`` is told how far the loading of the index is, ``step`` what the batch is at. ``profile``: the one pinned
     last. ``timeline``: the look that the batch is decided on. ``rollbacks_seen``: completed rollbacks that were held
     against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or committed
-    last. ``partition_depth``: of the table's partitions, None where none need be known or no commit tells it.
+    last. ``partition_depth``: of the table's partitions, None where none need be known or no commit tells it. ``metadata``:
+    keeps the table's metadata table in step, None where there is none.
     """
 
     options: Options
@@ -91,6 +93,7 @@ class JobContext:
     rollbacks_seen: set[str] = field(default_factory=set)
     chains: ExpectedChains | None = None
     partition_depth: int | None = None
+    metadata: MetadataKeeper | None = None
 
     @property
     def action(self) -> str:
@@ -176,15 +179,22 @@ class JobContext:
             batch_id=batch_id,
             run=self.run,
             avro_json=self.avro_json,
-            options=self.writer,
+            options=self._file_options(),
             decode=self.decode,
             quarantine=self.quarantine,
             topic=self.options.kafka_topic or "",
             crash=self.crash,
             replay=replay,
             index=self.index if self.index is not None and self.index.update_in_tasks else None,
-            tell_written=told(self.index),
+            tell_written=told(self.index, wants_places=self.metadata is not None and self.metadata.wants_places),
         )
+
+    def _file_options(self) -> WriterOptions:
+        """How files are written, with what the metadata table has to know of them."""
+        kept = self.metadata
+        if kept is None:
+            return self.writer
+        return replace(self.writer, range_columns=frozenset(kept.columns), tells_bloom=kept.wants_blooms)
 
     def read_profile(self) -> WriteProfile:
         """The profile that was pinned last."""

@@ -10,11 +10,13 @@ The steps of a batch; each is also a crash point of ``streaming.crash``:
 6. ``files_written``     every data file is staged, none is in its partition
 7. ``files_published``   the data files that the tasks' answers name have their names, which markers tell
 8. ``manifest_durable``  the batch manifest names the winning delta of every key group
-9. ``completed``         the completed instant was created exclusively: the batch is committed
-10. ``commit_log``       Spark's own commit log has the batch
+9. ``metadata_begun``, ``metadata_files``, ``metadata_completed``, where the table has a metadata table: its delta commit of
+   the same instant is pending, has its log files, is completed. It counts once the next step has happened
+10. ``completed``        the completed instant was created exclusively: the batch is committed
+11. ``commit_log``       Spark's own commit log has the batch
 
-A crash before 9 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
-crash after 9 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
+A crash before 10 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
+crash after 10 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
 stateful operator (Spark needs that state version) with the deltas the commit was made with, and writes nothing.
 """
 
@@ -177,6 +179,9 @@ class BatchSink:
     def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:
         job, crash, batch = self._job, self._job.crash, epoch.batch_id
         clock = [started, time.monotonic()]
+        if job.metadata is not None:
+            job.lease.check()
+            job.metadata.maintain(job.clock_ms, job.options.metadata.max_delta_commits)
         job.step("beginning the instant", batch)
         job.instant = instant = self._guard.next_instant()
         job.pin_profile(epoch, instant)
@@ -219,6 +224,11 @@ class BatchSink:
             follows=self._guard.follows,
         )
         extra = extra_metadata(record, streamer_checkpoint(epoch, files=job.decode.files))
+        kept_at = None
+        if job.metadata is not None:
+            kept_at = job.metadata.commit(
+                instant, outcome.statuses, written, job.clock_ms, lambda step: crash.reach(step, batch)
+            )
         metadata = CommitMetadata.build(
             outcome.statuses, extra, job.avro_json, job.options.op, replaced_groups(job, outcome.statuses)
         )
@@ -230,6 +240,7 @@ class BatchSink:
             metadata,
             guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
             clock_ms=job.clock_ms,
+            after=kept_at,
         )
         crash.reach("completed", batch)
         job.lease.beat(None)

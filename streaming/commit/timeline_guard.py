@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from tagstream.streaming.batch.commit_record import CommitRecord, digest
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch
+from tagstream.streaming.metadata.keep import check_kept
 from tagstream.streaming.recovery.coverage import is_archived
 from tagstream.streaming.recovery.foreign import find_swallowed, work_of
 from tagstream.streaming.recovery.rollbacks import is_being_rolled_back
@@ -58,7 +59,8 @@ class TimelineGuard:
         job.lease.check()
         job.table = job.table.reload()
         self._refuse_upgraded(job.table)
-        job.table.check_writable()
+        check_kept(job.table, job.metadata)
+        job.table.check_writable(keeps_metadata=job.metadata is not None)
         settle(job)
         timeline = job.table.timeline()
         self._refuse_restored(timeline)
@@ -95,7 +97,8 @@ class TimelineGuard:
             job.lease.check()
             now = job.table.reload()  # a metadata table may have appeared, an upgrade may have happened
             self._refuse_upgraded(now)
-            now.check_writable()
+            check_kept(now, job.metadata)
+            now.check_writable(keeps_metadata=job.metadata is not None)
             timeline = job.table.timeline()
             self._refuse_restored(timeline)
             self._refuse_plans(timeline, groups, in_plans)

@@ -37,6 +37,8 @@ from tagstream.streaming.job.session import (
 )
 from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.metadata.keep import MetadataKeeper
+from tagstream.streaming.metadata.prepare import drop_unkept, make_if_wanted
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
@@ -61,6 +63,7 @@ from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.lease import LeaseOwner
 from tagstream.table.write.write_context import WriterOptions
 
+_BASE_INSERTS = "tagstream.inserts.to.base.files"
 LOG = logging.getLogger("tagstream")
 DAY_MS = 86_400_000
 
@@ -132,11 +135,12 @@ def stream(
                 _leave_to_others(job, restart)
             doubt = restart.why if restart is not None and restart.doubt else None
             watch.status.step("comparing index and table")
+            job.table = drop_unkept(job.table, options.metadata, clock_ms())
             cover_table(job, spark, rebuild=rebuild, doubt=doubt)
-            if job.table.config.metadata_partitions:
-                job.table = _drop_metadata_table(job.table, clock_ms())
-            job.table.check_writable()
             _look_at_schema(job)
+            job.table = make_if_wanted(job.table, job.decode.schema, options.metadata, clock_ms)
+            job.metadata = MetadataKeeper.open(job.table, job.decode.schema)
+            job.table.check_writable(keeps_metadata=job.metadata is not None)
             job.small_files.load(job.table.view())
             find_depth(job)
             start_index(job, spark)
@@ -216,7 +220,7 @@ def make_context(
     run_owner = _run_owner(clock_ms())
     run = claim_run(checkpoint, run_owner)
     index = make_index(options.index, table.config.record_key_fields)
-    base_only = options.inserts_to_base_files or options.op == INSERT_OVERWRITE
+    base_only = inserts_to_base_files(options, table) or options.op == INSERT_OVERWRITE
     base_only |= index is not None and not index.can_index_log_files
     local_root = options.index_local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
     layout = StateLayout(
@@ -263,6 +267,18 @@ def make_context(
         retain_batches=int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100),
         index=index,
     )
+
+
+def inserts_to_base_files(options: Options, table: HoodieTable) -> bool:
+    """Whether new records of a merge-on-read table go to base files, as told.
+
+    Where nothing is told: with a metadata table of version 8 or later, since hudi-rs passes over file groups without a base
+    file there.
+    """
+    if _BASE_INSERTS in options.explicit or not table.config.has_completion_times:
+        return options.inserts_to_base_files
+    will_have = options.metadata.is_made(table.config.version) and table.timeline().newest is None
+    return options.metadata.enable is not False and (bool(table.config.metadata_partitions) or will_have)
 
 
 def _as_first_spelled(options: Options, stream_id: str) -> Options:
@@ -335,15 +351,3 @@ def _look_at_schema(job: JobContext) -> None:
         )
     if avro_json != job.avro_json:
         job.take_schema(avro_json, defaults_json)
-
-
-def _drop_metadata_table(table: HoodieTable, now_ms: int) -> HoodieTable:
-    """A metadata table that is not kept up to date hides new files from readers, so it goes, the way Hudi drops it."""
-    dropped = table.drop_metadata_table(now_ms)
-    LOG.warning(
-        "table %s: dropped its metadata table (%s), which this writer does not keep up to date; Hudi builds it again "
-        "when a job with hoodie.metadata.enable=true writes",
-        table.base_path,
-        ", ".join(dropped),
-    )
-    return table.reload()

@@ -17,7 +17,6 @@ _ORDERING, _MODE = "hoodie.table.ordering.fields", "hoodie.write.record.merge.mo
 _TOPIC = "hoodie.streamer.source.kafka.topic"
 _ROOT = "hoodie.streamer.source.dfs.root"
 _TABLE_NAME = "hoodie.table.name"
-_METADATA = "hoodie.metadata.enable"
 
 
 def required(r: Resolved, name: str) -> str:
@@ -62,16 +61,6 @@ def check_table_name(r: Resolved) -> None:
     if name is not None and ("/" in name or not name.isprintable()):
         text = f"{r.call(_TABLE_NAME)} {name!r}: a table's name has no slash and no control character; give another one"
         r.problems.append(Problem(text, r.entries[_TABLE_NAME]))
-
-
-def check_metadata_table(r: Resolved) -> None:
-    """A metadata table that is asked for outright is not promised."""
-    if r.opt_flag(_METADATA):
-        text = (
-            f"{r.said(_METADATA)}: this version does not keep a metadata table up to date, and a stale one hides rows from "
-            "readers; set it to false (one that exists is then dropped, and Hudi builds it again when it writes)"
-        )
-        r.problems.append(Problem(text, r.entries[_METADATA]))
 
 
 def ordering_field(r: Resolved) -> str | None:

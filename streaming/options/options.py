@@ -11,7 +11,6 @@ from tagstream.streaming.options.brought import refuse_or_tell
 from tagstream.streaming.options.checks import (
     check_apart,
     check_bootstrap_only,
-    check_metadata_table,
     check_source,
     check_table_name,
     folder,
@@ -23,6 +22,7 @@ from tagstream.streaming.options.checks import (
 from tagstream.streaming.options.index_options import INDEX_CHOICE, index_options, index_warnings, relevant
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.metadata_options import MetadataOptions, metadata_options
 from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
@@ -108,7 +108,7 @@ class Options:
     bloom_num_entries: int
     bloom_fpp: float
     bloom_max_entries: int
-    metadata_enable: bool | None
+    metadata: MetadataOptions
 
     explicit: frozenset[str]
     warnings: tuple[str, ...]
@@ -161,7 +161,6 @@ def build_options(entries: Sequence[Entry]) -> Options:
         check_bootstrap_only(r)
     else:
         check_source(r, source_class)
-        check_metadata_table(r)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
@@ -240,7 +239,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         bloom_num_entries=r.number("hoodie.index.bloom.num_entries"),
         bloom_fpp=r.real("hoodie.index.bloom.fpp"),
         bloom_max_entries=r.number("hoodie.bloom.index.filter.dynamic.max.entries"),
-        metadata_enable=r.opt_flag("hoodie.metadata.enable"),
+        metadata=metadata_options(r),
         explicit=frozenset(r.values),
         warnings=(*([told] if told else []), *r.warnings, *index_warnings(r)),
         described=_described(r),

@@ -179,8 +179,9 @@ def _tell(spec: WriteSpec, rows: pa.Table, keys: pa.Array) -> list[tuple[str, st
     found = written_rows(rows, keys)
     if spec.index is not None:
         spec.index.update_location(found, spec.instant)
-    if spec.tell_written == "deleted":
-        found = found.filter(pc.is_null(found.column("file_id")))
+    if spec.tell_written in ("deleted", "places"):
+        gone = pc.is_null(found.column("file_id"))
+        found = found.filter(gone if spec.tell_written == "deleted" else pc.or_(gone, found.column("is_new")))
     return [(INDEX_STATUS, pack_rows(found))] if found.num_rows else []
 
 

@@ -15,14 +15,19 @@ from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
 from tagstream.streaming.tag.located import OP_DELETE_NATURAL
 from tagstream.streaming.tag.pull_tag import MOVED
 
-Told = Literal["nothing", "deleted", "all"]
+Told = Literal["nothing", "deleted", "places", "all"]
 
 
-def told(index: HoodieIndex | None) -> Told:
-    """What the driver needs of it: all, for an index of its own; the deleted keys, where tasks update a remote one."""
+def told(index: HoodieIndex | None, *, wants_places: bool) -> Told:
+    """What the driver needs of it: all, for an index of its own; the deleted keys, where tasks update a remote one.
+
+    ``wants_places``: the metadata table has a record index, which is told of new, moved and deleted keys.
+    """
     if index is None or index.is_implicit_with_storage:
-        return "nothing"
-    return "deleted" if index.update_in_tasks else "all"
+        return "places" if wants_places else "nothing"
+    if not index.update_in_tasks:
+        return "all"
+    return "places" if wants_places else "deleted"
 
 
 def written_rows(rows: pa.Table, keys: pa.Array) -> pa.Table:

@@ -33,12 +33,15 @@ DEFAULT_ROW_GROUP_BYTES = 120 * 1024 * 1024  # hoodie.parquet.block.size
 
 @dataclass(frozen=True)
 class BaseFileResult:
-    """What was written: rows, bytes of the file, and the key range (None without rows)."""
+    """What was written: rows, bytes of the file, the key range (None without rows), the text of the bloom filter, and
+    Parquet's own footer."""
 
     rows: int
     bytes: int
     min_key: str | None
     max_key: str | None
+    bloom: str
+    footer: pq.FileMetaData
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ class BaseFileWriter:
         self._rows = 0
         self._min: str | None = None
         self._max: str | None = None
-        self._writer = pq.ParquetWriter(out, schema, **options)
+        self._footers: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(out, schema, metadata_collector=self._footers, **options)
 
     def append(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add rows in the writer's schema. Raises InvalidKeyError for a null or empty record key."""
@@ -113,9 +117,11 @@ class BaseFileWriter:
     def close(self) -> BaseFileResult:
         """Write the footer: the file is whole."""
         self._flush()
-        self._writer.add_key_value_metadata(self._footer())
+        footer = self._footer()
+        self._writer.add_key_value_metadata(footer)
         self._writer.close()
-        return BaseFileResult(self._rows, self._out.tell(), self._min, self._max)
+        bloom = footer[BLOOM_KEY].decode("ascii")
+        return BaseFileResult(self._rows, self._out.tell(), self._min, self._max, bloom, self._footers[0])
 
     def __enter__(self) -> Self:
         return self

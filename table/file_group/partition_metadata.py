@@ -16,13 +16,19 @@ def ensure_partition(storage: Storage, partition_path: str, instant: str) -> Non
     if storage.exists(rel):
         return
     depth = len(partition_path.split("/")) if partition_path else 0
-    at = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-    text = f"#partition metadata\n#{at.strftime('%a %b %d %H:%M:%S UTC %Y')}\n"
-    text += f"commitTime={instant}\npartitionDepth={depth}\n"
+    text = f"#partition metadata\n{_comment(instant)}commitTime={instant}\npartitionDepth={depth}\n"
     try:
         storage.write_new(rel, text.encode())
     except FileExistsError:
         return
+
+
+def _comment(instant: str) -> str:
+    """When the partition was made, as Java's properties have it; the first instants of a metadata table are no times."""
+    if instant.startswith("0000"):
+        return ""
+    at = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    return f"#{at.strftime('%a %b %d %H:%M:%S UTC %Y')}\n"
 
 
 def list_partitions(storage: Storage) -> list[str]:

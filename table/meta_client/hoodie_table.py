@@ -98,9 +98,13 @@ class HoodieTable:
                 return without_meta_fields(schema)
         return self.config.create_schema
 
-    def check_writable(self) -> None:
-        """UnsupportedTableError naming the first thing of this table that cannot be written; call before a commit."""
-        problem = _write_problem(self.config)
+    def check_writable(self, *, keeps_metadata: bool = False) -> None:
+        """UnsupportedTableError naming the first thing of this table that cannot be written; call before a commit.
+
+        ``keeps_metadata``: the caller tells the table's metadata table of its commits.
+        """
+        config = replace(self.config, metadata_partitions=()) if keeps_metadata else self.config
+        problem = _write_problem(config)
         if problem is not None:
             raise UnsupportedTableError(f"cannot write table {self.config.name} at {self.storage.root}: {problem}")
 

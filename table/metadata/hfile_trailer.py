@@ -12,9 +12,9 @@ from typing import Final
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.metadata.hfile_block import Codec, FileRange
 
-_TRAILER_SIZE: Final = 4096
-_MAGIC: Final = b'TRABLK"$'
-_INFO_MAGIC: Final = b"PBUF"
+TRAILER_SIZE: Final = 4096
+TRAILER_MAGIC: Final = b'TRABLK"$'
+INFO_MAGIC: Final = b"PBUF"
 _MAJOR: Final = 3
 _MOST_LEVELS: Final = 8
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -34,15 +34,15 @@ class Trailer:
 
 def read_trailer(source: FileRange) -> Trailer:
     """The trailer of version 3; other versions, encryption and unknown codecs are refused by name."""
-    offset = source.length - _TRAILER_SIZE
-    data = source.read(offset, _TRAILER_SIZE)
+    offset = source.length - TRAILER_SIZE
+    data = source.read(offset, TRAILER_SIZE)
     major = int.from_bytes(data[-3:], "big")
-    if not data.startswith(_MAGIC):
+    if not data.startswith(TRAILER_MAGIC):
         raise source.corrupt(max(offset, 0), "no trailer begins")
     if major != _MAJOR:
         raise UnsupportedTableError(f"{source.path} is an HFile of version {major}; version {_MAJOR} can be read")
     try:
-        size, at = _varint(data, len(_MAGIC))
+        size, at = _varint(data, len(TRAILER_MAGIC))
         fields = _message(data[at : at + size])
         codec = Codec(_number(fields, 12, Codec.NONE))
     except ValueError as error:
@@ -67,9 +67,9 @@ def read_trailer(source: FileRange) -> Trailer:
 
 def read_info(data: bytes) -> dict[str, bytes]:
     """The properties of a file-info block; ValueError where they are broken."""
-    if not data.startswith(_INFO_MAGIC):
+    if not data.startswith(INFO_MAGIC):
         raise ValueError("no properties begin")
-    size, at = _varint(data, len(_INFO_MAGIC))
+    size, at = _varint(data, len(INFO_MAGIC))
     info = {}
     for pair in _message(data[at : at + size]).get(1, ()):
         if isinstance(pair, int):

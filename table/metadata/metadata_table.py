@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.errors import CorruptFileError, MetadataTableMismatchError, UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.log.block import LogBlock
@@ -31,6 +31,7 @@ from tagstream.table.timeline.timeline import Timeline
 
 FOLDER: Final = f"{META_FOLDER}/metadata"
 FILES_PARTITION, COLUMN_STATS_PARTITION, RECORD_INDEX_PARTITION = "files", "column_stats", "record_index"
+BLOOM_FILTERS_PARTITION, PARTITION_STATS_PARTITION = "bloom_filters", "partition_stats"
 ALL_PARTITIONS: Final = "__all_partitions__"
 
 _INITIAL: Final = "0" * 14  # instants that build the table begin so
@@ -72,12 +73,7 @@ class MetadataTable:
         if not partitions or not table.config.metadata_partitions:
             return None
         storage = table.storage.below(FOLDER)
-        config = TableConfig.from_properties(read_properties(storage))
-        if config.version != table.config.version or config.base_file_format != "HFILE":
-            raise UnsupportedTableError(
-                f"the metadata table at {storage.root} has version {config.version} and {config.base_file_format} files, "
-                f"its table version {table.config.version}; HFILE of one version can be read: let Hudi build it anew"
-            )
+        config = open_config(table, storage)
         return MetadataTable(
             storage,
             config,
@@ -130,9 +126,17 @@ class MetadataTable:
 
     def entries(self, file_slice: FileSlice, keys: pa.Array | None = None) -> Iterator[Entries]:
         """What a slice has of the keys (binary, sorted; None: of all), oldest first."""
+        yield from self.base_entries(file_slice, keys)
+        yield from self.log_entries(file_slice, keys)
+
+    def base_entries(self, file_slice: FileSlice, keys: pa.Array | None = None) -> Iterator[Entries]:
+        """The part of ``entries`` that is in the base file: ascending over all of it."""
         if file_slice.base_path is not None:
             file = HFile.open(self.storage, file_slice.base_path)
             yield from _of_hfile(file, keys, None, self.storage.where(file_slice.base_path))
+
+    def log_entries(self, file_slice: FileSlice, keys: pa.Array | None = None) -> Iterator[Entries]:
+        """The part of ``entries`` that is in the log files."""
         for block in self._blocks(file_slice):
             if block.type is BlockType.DELETE:
                 gone = block.deletes().keys.cast(pa.binary()).sort()
@@ -187,6 +191,17 @@ class MetadataTable:
     @cached_property
     def _done(self) -> frozenset[str]:
         return frozenset(i.time for i in self.data_timeline.instants if i.is_completed)
+
+
+def open_config(table: HoodieTable, storage: Storage) -> TableConfig:
+    """The settings of the metadata table in its own storage; MetadataTableMismatchError when it does not fit its table."""
+    config = TableConfig.from_properties(read_properties(storage))
+    if config.version != table.config.version or config.base_file_format != "HFILE":
+        raise MetadataTableMismatchError(
+            f"the metadata table at {storage.root} has version {config.version} and {config.base_file_format} files, "
+            f"its table version {table.config.version}; HFILE of one version can be read: let Hudi build it anew"
+        )
+    return config
 
 
 def _of_hfile(file: HFile, keys: pa.Array | None, avro_json: str | None, where: str) -> Iterator[Entries]:

@@ -3,7 +3,8 @@
 1. What the failed writer has staged, its commit and its files, is removed: from here on it cannot publish. If it was
    completed before that, it is left alone.
 2. ``R.rollback.requested`` holds the plan, ``R.rollback.inflight`` says that it is being carried out.
-3. The files its markers name are deleted and rollback blocks written; both can be done again after a crash.
+3. The files its markers name are deleted and rollback blocks written; both can be done again after a crash. What the
+   metadata table was told of them is taken back.
 4. ``T.<action>.inflight`` and ``.requested`` of the failed instant are removed.
 5. ``R.rollback`` completes. The files are deleted once more, for a store may carry out late what it was asked before
    the first time; then the markers and the heartbeat go.
@@ -21,6 +22,7 @@ from tagstream.table.file_group.log.writer import rollback_block
 from tagstream.table.file_group.names import log_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.metadata_rollback import forget_in_metadata_table
 from tagstream.table.services.rollback_plan import RollbackRequest, plan_record, plan_rollback, requests_of
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from tagstream.table.timeline.heartbeat import delete_heartbeat
@@ -124,6 +126,7 @@ def _carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Ro
         if request.log_blocks and not request.files:
             rel = _write_rollback_block(table, request, failed.time, time)
             blocks[request.partition_path][rel] = storage.size(rel)
+    forget_in_metadata_table(table, failed.time, time, deleted, blocks)
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(_rel(table, Instant(failed.time, failed.action, state)))
     partitions = sorted({request.partition_path for request in requests})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -126,20 +126,27 @@ class FileKind(StrEnum):
 class WriteStatus:
     """A task's answer about one file it staged: the stat for the commit, and the kind its marker names.
 
-    ``new_group``: it begins a file group, so its partition may be new, too.
+    ``new_group``: it begins a file group, so its partition may be new, too. For the metadata table, as far as asked for:
+    ``ranges`` of its columns (``table.metadata.encode.column_ranges``, in JSON), and the text of a base file's bloom filter.
     """
 
     stat: WriteStat
     kind: FileKind
     new_group: bool = True
+    ranges: Mapping[str, Sequence[Any]] | None = None
+    bloom: str | None = None
 
     def to_json(self) -> str:
         """One line of JSON, for the way from the task to the driver."""
-        data = {"kind": self.kind.value, "new_group": self.new_group, "stat": self.stat.to_json()}
+        data = {
+            "kind": self.kind.value, "new_group": self.new_group, "ranges": self.ranges, "bloom": self.bloom,
+            "stat": self.stat.to_json(),
+        }  # fmt: skip
         return json.dumps(data, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> WriteStatus:
         """The inverse of to_json."""
         data = json.loads(text)
-        return WriteStatus(WriteStat.from_json(data["stat"]), FileKind(data["kind"]), data["new_group"])
+        stat, kind = WriteStat.from_json(data["stat"]), FileKind(data["kind"])
+        return WriteStatus(stat, kind, data["new_group"], data["ranges"], data["bloom"])

@@ -14,6 +14,7 @@ from tagstream.table.file_group.log.writer import write_log_file
 from tagstream.table.file_group.names import log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.encode.column_ranges import ranges_of_rows, ranges_to_json
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tagstream.table.write.data_file import begin_data_file
@@ -54,7 +55,9 @@ def append(
         log_files=(name,),
     )
     begins = file_slice.base_file is None and not file_slice.log_files
-    return WriteStatus(stat, FileKind.APPEND, new_group=begins)
+    columns = ctx.options.range_columns
+    ranges = ranges_to_json(ranges_of_rows(rows, columns)) if columns else None
+    return WriteStatus(stat, FileKind.APPEND, begins, ranges)
 
 
 def _needs_avro(table: HoodieTable, ctx: WriteContext) -> bool:

@@ -119,10 +119,11 @@ def complete(
     metadata: CommitMetadata,
     guard: Callable[[], None] | None = None,
     clock_ms: Callable[[], int] = lambda: 0,
+    after: str | None = None,
 ) -> Instant:
     """Steps 5-7; the completed instant. ``guard`` is called as the last thing before publishing; what it raises stops the
-    commit. ``clock_ms`` tells the time of completion, from version 8 on; a clock that is behind the timeline gives the next
-    free millisecond.
+    commit. ``clock_ms`` tells the time of completion, from version 8 on; a clock that is behind the timeline, or behind
+    ``after``, gives the next free millisecond.
 
     InstantConflictError when the instant is completed already or was rolled back by someone else. One that does not know
     this protocol (Hudi) may have done so before the data files were published: they are taken away then.
@@ -133,7 +134,7 @@ def complete(
     try:
         if guard is not None:
             guard()
-        completed = completed_instant(table, Instant(instant, action, State.INFLIGHT), clock_ms())
+        completed = completed_instant(table, Instant(instant, action, State.INFLIGHT), clock_ms(), after)
         if not storage.exists(f"{folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"):
             raise FileNotFoundError(instant)
         storage.publish([(staged, f"{folder}/{completed.file_name()}")])
@@ -150,7 +151,7 @@ def complete(
     return completed
 
 
-def completed_instant(table: HoodieTable, pending: Instant, at_ms: int) -> Instant:
+def completed_instant(table: HoodieTable, pending: Instant, at_ms: int, after: str | None = None) -> Instant:
     """What a pending action will be when it is completed now; FileExistsError when it is already.
 
     From version 8 on the name of the file tells when, so that the name alone keeps nobody from completing it twice.
@@ -160,7 +161,8 @@ def completed_instant(table: HoodieTable, pending: Instant, at_ms: int) -> Insta
     timeline = table.timeline()
     if any(i.is_completed and (i.time, i.action) == (pending.time, pending.action) for i in timeline.instants):
         raise FileExistsError(pending.time)
-    at = next_instant(at_ms, max(timeline.newest or pending.time, pending.time), table.config.timezone_utc)
+    newest = max(timeline.newest or "", pending.time, after or "")
+    at = next_instant(at_ms, newest, table.config.timezone_utc)
     return Instant(pending.time, pending.action, State.COMPLETED, at)
 
 

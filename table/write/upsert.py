@@ -22,6 +22,7 @@ from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import base_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.encode.column_ranges import ranges_of_footer, ranges_to_json
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
@@ -79,7 +80,7 @@ def write_base_file(
         ordering = table.config.ordering_field if options.compare_ordering else None
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
-        size = writer.close().bytes
+        result = writer.close()
     stat = WriteStat(
         file_id=file_id,
         path=path,
@@ -89,11 +90,14 @@ def write_base_file(
         num_inserts=counts.inserted,
         num_updates=counts.updated,
         num_deletes=counts.deleted,
-        file_size=size,
-        total_write_bytes=size,
+        file_size=result.bytes,
+        total_write_bytes=result.bytes,
         prev_base_file=file_slice.base_file.name if file_slice and file_slice.base_file else None,
     )
-    return WriteStatus(stat, kind, new_group=kind is FileKind.CREATE)
+    columns = options.range_columns
+    ranges = ranges_to_json(ranges_of_footer(result.footer, columns)) if columns else None
+    bloom = result.bloom if options.tells_bloom else None
+    return WriteStatus(stat, kind, kind is FileKind.CREATE, ranges, bloom)
 
 
 def merge_batches(

@@ -20,7 +20,9 @@ class WriterOptions:
 
     ``inserts_to_base_files``: on merge-on-read, new records go to base files, for tables that are shared with
     writers whose index cannot see log files (bloom, simple). ``compare_ordering``: the index could not tell late rows,
-    so a copy-on-write merge compares the ordering values of old and new rows and keeps the greater.
+    so a copy-on-write merge compares the ordering values of old and new rows and keeps the greater. ``range_columns``: those
+    whose least and greatest value each file's status tells, and ``tells_bloom``: it tells a base file's bloom filter, both
+    for the metadata table.
     """
 
     codec: str = "gzip"
@@ -29,6 +31,8 @@ class WriterOptions:
     data_block_bytes: int = 256 * MIB
     inserts_to_base_files: bool = False
     compare_ordering: bool = False
+    range_columns: frozenset[str] = frozenset()
+    tells_bloom: bool = False
 
 
 @dataclass(frozen=True)

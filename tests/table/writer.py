@@ -51,6 +51,7 @@ class Writer:
     where: dict[str, tuple[str, str]] = field(default_factory=dict)
     now_ms: int = START_MS
     attempt: int = 0
+    before_complete: Callable[[str, Sequence[WriteStatus], Mapping[str, tuple[str, str]]], None] | None = None
 
     @staticmethod
     def create(folder: Path, table_type: str, **options: Any) -> Writer:
@@ -83,7 +84,8 @@ class Writer:
     ) -> str:
         """One commit: upserts with new and known keys, moves among them, and deletes of known keys.
 
-        ``crash``: one of request, inflight, files (staged), publish: raises CrashError after that step and keeps the oracle.
+        ``crash``: one of request, inflight, files (staged), publish, told (``before_complete``, which gets the instant, the
+        write statuses and where each key will be): raises CrashError after that step and keeps the oracle.
         """
         table, timeline = self.table, self.table.timeline()
         where, live = dict(self.where), dict(self.live)
@@ -120,7 +122,12 @@ class Writer:
         commit.publish_files(table, instant, statuses)
         if crash == "publish":
             raise CrashError
-        commit.complete(table, instant, self.action, CommitMetadata.build(statuses, {}, avro))
+        if self.before_complete is not None:
+            self.before_complete(instant, statuses, where)
+        if crash == "told":
+            raise CrashError
+        metadata = CommitMetadata.build(statuses, {}, avro)
+        commit.complete(table, instant, self.action, metadata, clock_ms=lambda: self.now_ms)
         self.where, self.live = where, live
         return instant
 

@@ -7,7 +7,7 @@ from tagstream.table.config import Concern, ConfigKey, Family
 
 _SERVICES = "table services (clean, archive, compact, cluster): run them with Hudi beside the job"
 _SYNC = "registering the table in a catalogue: run Hudi's sync tool beside the job"
-_METADATA = "Hudi's metadata table: Hudi builds it when it writes; a stream drops one that it finds"
+_METADATA = "a setting of Hudi's metadata table that this job has no use for"
 _METRICS = "Hudi's metrics reporters: this job's metrics are served by --status-port"
 _ERROR_TABLE = (
     "Hudi's error table: bad records go to the checkpoint's quarantine; --commit-on-errors goes on after them"
@@ -24,12 +24,6 @@ def _family(prefix: str, reason: str) -> Family:
 
 
 BESIDE_KEYS = (
-    _beside(
-        "hoodie.metadata.record.index.enable",
-        _METADATA,
-        "false",
-        aliases=("hoodie.metadata.global.record.level.index.enable",),
-    ),
     _beside(
         "hoodie.datasource.write.streaming.ignore.failed.batch",
         "going on after a failed batch: a batch that fails ends the job, the next start does it again",

@@ -12,6 +12,7 @@ from tagstream.streaming.options.keys.hbase import HBASE_KEYS
 from tagstream.streaming.options.keys.ignored import IGNORED_FAMILIES, IGNORED_KEYS
 from tagstream.streaming.options.keys.index import INDEX_KEYS
 from tagstream.streaming.options.keys.job import JOB_KEYS
+from tagstream.streaming.options.keys.metadata import METADATA_KEYS
 from tagstream.streaming.options.keys.pull import PULL_KEYS
 from tagstream.streaming.options.keys.refused import REFUSED_FAMILIES, REFUSED_KEYS
 from tagstream.streaming.options.keys.source import SOURCE_KEYS
@@ -29,6 +30,7 @@ REGISTRY = Registry(
         *PULL_KEYS,
         *HBASE_KEYS,
         *WRITE_KEYS,
+        *METADATA_KEYS,
         *IGNORED_KEYS,
         *BESIDE_KEYS,
         *REFUSED_KEYS,

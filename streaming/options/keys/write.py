@@ -120,12 +120,4 @@ WRITE_KEYS = (
         section=_WRITE,
         aliases=("hoodie.bloom.filter.dynamic.max.entries",),
     ),
-    ConfigKey(
-        "hoodie.metadata.enable",
-        Kind.BOOL,
-        "The table's metadata table. This version does not maintain it: unset or "
-        "false, one that exists is dropped the way Hudi drops it; an explicit true is refused.",
-        default_note="unset",
-        section=_WRITE,
-    ),
 )

@@ -38,7 +38,7 @@ def test_defaults() -> None:
     assert (o.index.type, o.index_global_enabled, o.index_bootstrap_enabled) == ("STATE", True, True)
     assert (o.index_state_ttl_days, o.index_partition_regex, o.index_key_groups) == (0.0, ".*", None)
     assert (o.parquet_max_file_size, o.parquet_small_file_limit, o.parquet_codec) == (125829120, 104857600, "zstd")
-    assert (o.metadata_enable, o.stream_id, o.warnings) == (None, "orders", ())
+    assert (o.metadata.enable, o.stream_id, o.warnings) == (None, "orders", ())
     assert load(source=FILES).source_limit == 512 * 1024 * 1024
     assert load(source=FILES).stream_id == "/in"
 

@@ -1,0 +1,154 @@
+"""Keep the table's metadata table in step: it is told of a batch in the same commit, before the batch completes.
+
+What it says counts for readers once the instant is completed on the table's timeline. A batch that is rolled back is taken
+back there, too (``table.services.rollback``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table.errors import ForeignCommitError
+from tagstream.table.file_group.names import next_instant
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.encode.column_ranges import ranges_from_json
+from tagstream.table.metadata.encode.locations import PLACES, instant_ms
+from tagstream.table.metadata.metadata_table import (
+    BLOOM_FILTERS_PARTITION,
+    COLUMN_STATS_PARTITION,
+    PARTITION_STATS_PARTITION,
+    RECORD_INDEX_PARTITION,
+)
+from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.cleaning import clean
+from tagstream.table.metadata.write.compaction import compact
+from tagstream.table.metadata.write.delta import delta_commit
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.metadata.write.rollback import recover
+from tagstream.table.services.metadata_rollback import range_columns
+from tagstream.table.timeline.write_status import WriteStatus
+
+_WITH_RANGES = (COLUMN_STATS_PARTITION, PARTITION_STATS_PARTITION)
+
+
+@dataclass(frozen=True)
+class MetadataKeeper:
+    """The metadata table as a batch begins. ``columns``: those of which it has statistics; none where it has none."""
+
+    writer: MetadataWriter
+    columns: tuple[str, ...]
+
+    @staticmethod
+    def open(table: HoodieTable, schema: pa.Schema) -> MetadataKeeper | None:
+        """The keeper of a table's metadata table, None where it has none. ``schema``: the table's user columns.
+
+        Errors as of ``MetadataWriter.open``.
+        """
+        writer = MetadataWriter.open(table)
+        if writer is None:
+            return None
+        return MetadataKeeper(writer, range_columns(writer, schema) if _has_ranges(writer) else ())
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The metadata table's own partitions, which are all told of every commit."""
+        return self.writer.partitions
+
+    @property
+    def wants_places(self) -> bool:
+        """Whether it has to know which keys were inserted, moved and deleted."""
+        return RECORD_INDEX_PARTITION in self.partitions
+
+    @property
+    def wants_blooms(self) -> bool:
+        """Whether it has to know the bloom filter of each base file."""
+        return BLOOM_FILTERS_PARTITION in self.partitions
+
+    def commit(
+        self,
+        instant: str,
+        statuses: Sequence[WriteStatus],
+        written: pa.Table,
+        clock_ms: Callable[[], int],
+        reach: Callable[[str], None] = lambda _: None,
+    ) -> str | None:
+        """Tell it of a batch's files and (``written``: ``index.base.WRITTEN_SCHEMA``) keys, before the batch completes.
+
+        Returns the time that the completion of the batch must be later than; None up to table version 7. ``reach`` is told
+        of the steps ``metadata_begun``, ``metadata_files`` and ``metadata_completed``.
+        """
+        changes = Changes(
+            partitions=_by_partition(statuses),
+            places=[self._places(written, instant)] if self.wants_places else (),
+            deleted_keys=[_deleted(written)] if self.wants_places else (),
+            columns=self.columns,
+        )
+        completed = delta_commit(self.writer, instant, changes, self.times(clock_ms), reach)
+        reach("metadata_completed")
+        return completed.completion_time
+
+    def maintain(self, clock_ms: Callable[[], int], max_delta_commits: int) -> None:
+        """Between two batches: finish what was cut off; compact it once so many commits have come, and remove old files.
+
+        Nothing else may be pending on the table's timeline.
+        """
+        times = self.times(clock_ms)
+        recover(self.writer, times)
+        if compact(self.writer, times, max_delta_commits) is not None:
+            clean(self.writer, times)
+
+    def times(self, clock_ms: Callable[[], int]) -> Times:
+        """Fresh times: later than all on both timelines, and than those that were given before."""
+        last = ""
+
+        def fresh() -> str:
+            nonlocal last
+            newest = max(
+                last, *(timeline.newest or "" for timeline in (self.writer.timeline(), self.writer.table.timeline()))
+            )
+            # Up to version 7 times of the metadata table have a suffix of three digits.
+            last = next_instant(clock_ms(), newest[:17] or None, self.writer.table.config.timezone_utc)
+            return last
+
+        return fresh
+
+    def _places(self, written: pa.Table, instant: str) -> pa.Table:
+        new = written.filter(pc.and_(written["is_new"], pc.is_valid(written["file_id"])))
+        at = instant_ms(instant, self.writer.table.config.timezone_utc)
+        columns = [*(new[name] for name in PLACES.names[:-1]), pa.repeat(pa.scalar(at, pa.int64()), new.num_rows)]
+        return pa.Table.from_arrays(columns, schema=PLACES)
+
+
+def _deleted(written: pa.Table) -> pa.Array:
+    """Keys that are gone: not those that are put somewhere else by the same batch."""
+    live = written.filter(pc.is_valid(written["file_id"]))["record_key"].combine_chunks()
+    gone = written.filter(pc.is_null(written["file_id"]))["record_key"].combine_chunks()
+    return gone.filter(pc.invert(pc.is_in(gone, value_set=live)))
+
+
+def _by_partition(statuses: Iterable[WriteStatus]) -> dict[str, PartitionChange]:
+    found: dict[str, list[WrittenFile]] = {}
+    for status in statuses:
+        stat = status.stat
+        ranges = None if status.ranges is None else ranges_from_json(status.ranges)
+        file = WrittenFile(stat.file_name, stat.file_size, ranges, status.bloom)
+        found.setdefault(stat.partition_path, []).append(file)
+    return {path: PartitionChange(tuple(files)) for path, files in found.items()}
+
+
+def _has_ranges(writer: MetadataWriter) -> bool:
+    return any(name in writer.partitions for name in _WITH_RANGES)
+
+
+def check_kept(table: HoodieTable, keeper: MetadataKeeper | None) -> None:
+    """ForeignCommitError when the table has not the metadata table that the batch was begun with."""
+    now = tuple(sorted(table.config.metadata_partitions))
+    if now != (() if keeper is None else tuple(sorted(keeper.writer.table.config.metadata_partitions))):
+        raise ForeignCommitError(
+            f"table {table.base_path}: another writer made or dropped its metadata table while this job runs; it has "
+            f"{', '.join(now) or 'none'} now"
+        )

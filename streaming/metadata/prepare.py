@@ -1,0 +1,80 @@
+"""Before a query: a metadata table that can't be kept in step goes, one that is wanted is made.
+
+Readers believe what they find there. So what is not kept in step is dropped before anything is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from tagstream.streaming.options.metadata_options import MetadataOptions
+from tagstream.table.errors import MetadataTableMismatchError
+from tagstream.table.file_group.names import next_instant
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.encode.indexed_columns import default_columns
+from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
+from tagstream.table.metadata.write.dropping import drop_partition
+from tagstream.table.metadata.write.initial import create_empty
+from tagstream.table.metadata.write.layout import DEFAULT_GROUPS, PARTITIONS, PARTITIONS_KEY
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter
+
+LOG = logging.getLogger("tagstream")
+
+
+def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> HoodieTable:
+    """The table without what of its metadata table is not wanted or can't be kept in step; a warning tells what went."""
+    if not table.config.metadata_partitions:
+        return table
+    if options.enable is False:
+        return _drop(table, now_ms, "hoodie.metadata.enable is false")
+    trusted = [name.strip() for name in table.config.raw.get(PARTITIONS_KEY, "").split(",") if name.strip()]
+    if "files" not in trusted:
+        return _drop(table, now_ms, "it has no listing of files that readers may trust")
+    for name in dict.fromkeys(table.config.metadata_partitions):
+        if name not in PARTITIONS or name not in trusted:
+            table = drop_partition(table, name, now_ms)
+            LOG.warning(
+                "table %s: dropped the partition %s of its metadata table, which this writer does not keep in step; the "
+                "others stay",
+                table.base_path,
+                name,
+            )
+    try:
+        MetadataWriter.open(table)
+    except MetadataTableMismatchError as error:
+        return _drop(table, now_ms, str(error))
+    return table
+
+
+def make_if_wanted(
+    table: HoodieTable, schema: pa.Schema, options: MetadataOptions, clock_ms: Callable[[], int]
+) -> HoodieTable:
+    """The table with a metadata table, where it has none, has no commit yet, and is to have one."""
+    config = table.config
+    empty = table.timeline().newest is None
+    if config.metadata_partitions or not empty or not options.is_made(config.version):
+        return table
+    wanted = options.partitions(config.version)
+    groups = {
+        name: options.record_index_groups if name == RECORD_INDEX_PARTITION else DEFAULT_GROUPS[name] for name in wanted
+    }
+    last = ""
+
+    def times() -> str:
+        nonlocal last
+        last = next_instant(clock_ms(), last or None, config.timezone_utc)
+        return last
+
+    columns = default_columns(schema, config.version)
+    made = create_empty(table, groups, columns, times, clock_ms())
+    LOG.info("table %s has a metadata table now: %s", table.base_path, ", ".join(wanted))
+    return made
+
+
+def _drop(table: HoodieTable, now_ms: int, why: str) -> HoodieTable:
+    dropped = table.drop_metadata_table(now_ms)
+    LOG.warning("table %s: dropped its metadata table (%s): %s", table.base_path, ", ".join(dropped), why)
+    return table.reload()

@@ -1,0 +1,54 @@
+"""What the user wants of the table's metadata table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tagstream.streaming.options.resolve import Resolved
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
+
+_PREFIX = "hoodie.metadata."
+
+
+@dataclass(frozen=True)
+class MetadataOptions:
+    """``enable`` and the two kinds of statistics are None where the user left the choice to the table's version."""
+
+    enable: bool | None = None
+    column_stats: bool | None = None
+    partition_stats: bool | None = None
+    bloom_filters: bool = False
+    record_index: bool = False
+    record_index_groups: int = 10
+    max_delta_commits: int = 10
+
+    def is_made(self, version: int) -> bool:
+        """Whether a new table of this version gets a metadata table."""
+        return self.enable if self.enable is not None else version >= LAYOUT_2_VERSION
+
+    def partitions(self, version: int) -> tuple[str, ...]:
+        """The partitions of a metadata table that is made for a table of this version, ``files`` among them."""
+        by_version = version >= LAYOUT_2_VERSION
+        column_stats = by_version if self.column_stats is None else self.column_stats
+        partition_stats = column_stats and by_version and self.partition_stats is not False
+        chosen = (
+            ("files", True),
+            ("column_stats", column_stats),
+            ("bloom_filters", self.bloom_filters),
+            ("record_index", self.record_index),
+            ("partition_stats", partition_stats),
+        )
+        return tuple(name for name, wanted in chosen if wanted)
+
+
+def metadata_options(r: Resolved) -> MetadataOptions:
+    """The options as they were given."""
+    return MetadataOptions(
+        enable=r.opt_flag(f"{_PREFIX}enable"),
+        column_stats=r.opt_flag(f"{_PREFIX}index.column.stats.enable"),
+        partition_stats=r.opt_flag(f"{_PREFIX}index.partition.stats.enable"),
+        bloom_filters=r.flag(f"{_PREFIX}index.bloom.filter.enable"),
+        record_index=r.flag(f"{_PREFIX}global.record.level.index.enable"),
+        record_index_groups=r.number(f"{_PREFIX}global.record.level.index.min.filegroup.count"),
+        max_delta_commits=r.number(f"{_PREFIX}compact.max.delta.commits"),
+    )

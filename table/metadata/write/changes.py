@@ -1,0 +1,201 @@
+"""What an action did to a table, as its metadata table is told, and the entries of its file groups that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
+from tagstream.table.metadata.encode.column_ranges import Ranges, merged_ranges
+from tagstream.table.metadata.encode.file_records import (
+    bloom_record,
+    encode_records,
+    files_record,
+    partition_stats_record,
+    partitions_record,
+    stats_record,
+)
+from tagstream.table.metadata.encode.locations import PLACES, encode_places
+from tagstream.table.metadata.metadata_table import (
+    ALL_PARTITIONS,
+    BLOOM_FILTERS_PARTITION,
+    COLUMN_STATS_PARTITION,
+    FILES_PARTITION,
+    PARTITION_STATS_PARTITION,
+    RECORD_INDEX_PARTITION,
+)
+from tagstream.table.metadata.name_hash import column_stats_key, file_id, partition_id, partition_name
+from tagstream.table.metadata.records import Record
+from tagstream.table.metadata.write.layout import groups_of_keys
+
+_NO_KEYS = pa.array([], pa.string())
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A base or log file: its name and whole size. ``ranges`` by column and ``bloom`` (the footer's text) as far as kept.
+
+    ``bloom`` is that of a base file; log files have none.
+    """
+
+    name: str
+    size: int
+    ranges: Ranges | None = None
+    bloom: str | None = None
+
+
+@dataclass(frozen=True)
+class PartitionChange:
+    """Files of one partition that were written, and names of those that were deleted."""
+
+    written: tuple[WrittenFile, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What one action did. ``partitions`` by partition path; ``deleted_partitions``: gone with their folders.
+
+    ``places`` (tables of ``PLACES``): keys that were inserted or moved, of a key that occurs twice the last counts;
+    ``deleted_keys``: keys (text) that are no more. A key may be in one of the two only. ``columns``: those that have
+    statistics, needed where files were deleted.
+    """
+
+    partitions: Mapping[str, PartitionChange] = field(default_factory=dict)
+    deleted_partitions: tuple[str, ...] = ()
+    places: Sequence[pa.Table] = ()
+    deleted_keys: Sequence[pa.Array] = ()
+    columns: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class GroupEntries:
+    """What goes into one file group: keys (binary, sorted) with their values, and keys (text) to be deleted."""
+
+    number: int
+    keys: pa.Array
+    values: pa.Array
+    deleted: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.keys) + len(self.deleted)
+
+
+def entries(changes: Changes, partition: str, groups: int, instant: str, version: int) -> Iterator[GroupEntries]:
+    """What one of the metadata table's partitions is told, by file group; groups that have nothing are left out.
+
+    ValueError where the changes lack what the partition needs.
+    """
+    if partition == RECORD_INDEX_PARTITION:
+        yield from _index_entries(changes, groups, version)
+        return
+    records, gone = _RECORDS[partition](changes, instant, version)
+    keys, values = encode_records(records, version)
+    yield from grouped(keys, values, pa.array(sorted(gone), pa.string()), groups)
+
+
+def grouped(keys: pa.Array, values: pa.Array, gone: pa.Array, groups: int) -> Iterator[GroupEntries]:
+    """Sorted keys (binary) with their values, and deleted keys (text), by the file groups they belong to."""
+    own = groups_of_keys(keys.cast(pa.string()), groups)
+    deleted = groups_of_keys(gone, groups)
+    for number in np.union1d(own, deleted).tolist():
+        mine = pa.array(own == number)
+        yield GroupEntries(number, keys.filter(mine), values.filter(mine), gone.filter(pa.array(deleted == number)))
+
+
+def _index_entries(changes: Changes, groups: int, version: int) -> Iterator[GroupEntries]:
+    places = newest_places(
+        pa.concat_tables([PLACES.empty_table(), *(table.select(PLACES.names) for table in changes.places)])
+    )
+    gone = pa.concat_arrays([_NO_KEYS, *(keys.cast(pa.string()) for keys in changes.deleted_keys)]).unique()
+    both = pc.is_in(gone, value_set=places.column("record_key").combine_chunks())
+    if pc.any(both).as_py():
+        raise ValueError(f"the key {gone.filter(both)[0]} is put and deleted by one action")
+    keys = places.column("record_key").combine_chunks().cast(pa.binary())
+    yield from grouped(keys, encode_places(places, version), gone, groups)
+
+
+def newest_places(places: pa.Table) -> pa.Table:
+    """The last place of each key, sorted by the keys' bytes."""
+    keys = places.column("record_key").combine_chunks().cast(pa.large_binary())
+    order = pc.sort_indices(
+        pa.table({"key": keys, "row": np.arange(len(keys))}), [("key", "ascending"), ("row", "ascending")]
+    )
+    ordered = keys.take(order)
+    last = np.ones(len(keys), np.bool_)
+    if len(keys) > 1:
+        last[:-1] = pc.not_equal(ordered[:-1], ordered[1:]).to_numpy(zero_copy_only=False)
+    return places.take(order.filter(pa.array(last)))
+
+
+def _files(changes: Changes, _instant: str, _version: int) -> tuple[dict[str, Record], list[str]]:
+    there = [path for path, change in changes.partitions.items() if change.written]
+    records: dict[str, Record] = {}
+    if there or changes.deleted_partitions:
+        records[ALL_PARTITIONS] = partitions_record(there, changes.deleted_partitions)
+    for path, change in changes.partitions.items():
+        if path not in changes.deleted_partitions:
+            sizes = {file.name: file.size for file in change.written}
+            records |= [files_record(path, sizes, change.deleted)]
+    return records, [partition_name(path) for path in changes.deleted_partitions]
+
+
+def _column_stats(changes: Changes, _instant: str, version: int) -> tuple[dict[str, Record], list[str]]:
+    records: dict[str, Record] = {}
+    gone: list[str] = []
+    for path, change in changes.partitions.items():
+        for file in change.written:
+            for column, found in _ranges(file, path).items():
+                records |= [stats_record(path, file.name, column, found, version)]
+        for name in change.deleted:
+            if version >= LAYOUT_2_VERSION:
+                gone += [column_stats_key(column, path, name) for column in changes.columns]
+            else:
+                records |= [stats_record(path, name, column, None, version) for column in changes.columns]
+    return records, gone
+
+
+def _bloom_filters(changes: Changes, instant: str, version: int) -> tuple[dict[str, Record], list[str]]:
+    records: dict[str, Record] = {}
+    gone: list[str] = []
+    for path, change in changes.partitions.items():
+        for file in change.written:
+            if file.bloom is not None:
+                records |= [bloom_record(path, file.name, instant, file.bloom)]
+            elif not file.name.startswith("."):
+                raise ValueError(f"the bloom filter of {file.name} in {path!r} is not told to the metadata table")
+        for name in (name for name in change.deleted if not name.startswith(".")):
+            if version >= LAYOUT_2_VERSION:
+                gone.append(partition_id(path) + file_id(name))
+            else:
+                records |= [bloom_record(path, name, instant, None)]
+    return records, gone
+
+
+def _partition_stats(changes: Changes, _instant: str, version: int) -> tuple[dict[str, Record], list[str]]:
+    """The range of what was written: it joins the range before. Deleted files leave it wider than it could be."""
+    records: dict[str, Record] = {}
+    for path, change in changes.partitions.items():
+        found = [_ranges(file, path) for file in change.written]
+        for column in dict.fromkeys(column for ranges in found for column in ranges):
+            whole = merged_ranges(ranges[column] for ranges in found if column in ranges)
+            records |= [partition_stats_record(path, column, whole, version)]
+    return records, []
+
+
+def _ranges(file: WrittenFile, path: str) -> Ranges:
+    if file.ranges is None:
+        raise ValueError(f"the column ranges of {file.name} in {path!r} are not told to the metadata table")
+    return file.ranges
+
+
+_RECORDS = {
+    FILES_PARTITION: _files,
+    COLUMN_STATS_PARTITION: _column_stats,
+    BLOOM_FILTERS_PARTITION: _bloom_filters,
+    PARTITION_STATS_PARTITION: _partition_stats,
+}

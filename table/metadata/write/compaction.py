@@ -1,0 +1,146 @@
+"""Compaction of a metadata table: each file group's logs go into a new base file.
+
+Done at the start of a write of the data, before its own delta commit. What was told of an action that the data's timeline
+has not completed must not get into base files: then there is no compaction now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.metadata.metadata_table import FOLDER, MetadataTable
+from tagstream.table.metadata.write.base_files import write_base_file
+from tagstream.table.metadata.write.delta import delta_content
+from tagstream.table.metadata.write.merge import merged_entries
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.metadata.write.rollback import newest_compaction
+from tagstream.table.timeline.avro_schemas import parsed_schema
+from tagstream.table.timeline.avro_timeline import read_record, write_parsed
+from tagstream.table.timeline.instant import COMMIT, COMPACTION, DELTA_COMMIT, Instant, State
+from tagstream.table.timeline.timeline import Timeline
+
+MAX_DELTA_COMMITS = 10  # Hudi's hoodie.metadata.compact.max.delta.commits
+
+_SUFFIX = "001"  # of a compaction's own instant, up to version 7
+_NAMES_ONLY = 2  # the version of a plan that has names, not paths
+
+
+def compact(writer: MetadataWriter, times: Times, max_delta_commits: int = MAX_DELTA_COMMITS) -> str | None:
+    """Compact when so many delta commits were completed since the last time; returns the compaction's instant.
+
+    One that was cut off is carried out first, and is then the one. None: it is too early, or an action is pending.
+    """
+    timeline = writer.timeline()
+    begun = [i for i in timeline.pending if i.action == COMPACTION]
+    if begun:
+        instant = begun[0].time
+    else:
+        planned = _plan(writer, timeline, times, max_delta_commits)
+        if planned is None:
+            return None
+        instant, plan = planned
+        writer.begin(instant, COMPACTION, plan)
+    _carry_out(writer, instant, times)
+    return instant
+
+
+def _plan(writer: MetadataWriter, timeline: Timeline, times: Times, max_delta_commits: int) -> tuple[str, bytes] | None:
+    deltas = [i for i in timeline.instants if i.action == DELTA_COMMIT]
+    last = newest_compaction(timeline) or ""
+    done = [i for i in deltas if i.is_completed and (i.completion_time or i.time) > last]
+    if len(done) < max_delta_commits or not _all_done(writer, timeline):
+        return None
+    # Planned later than all of them is completed, so that they belong to the slice before.
+    instant = times() if writer.has_completion_times else f"{max(i.time for i in deltas)}{_SUFFIX}"
+    slices = [
+        file_slice
+        for partition in writer.partitions
+        for file_slice in writer.view(timeline).latest_merged_slices(partition)
+        if file_slice.log_files
+    ]
+    if instant in {i.time for i in timeline.instants} or not slices:
+        return None
+    record = {
+        "operations": [_operation(file_slice) for file_slice in slices], "extraMetadata": {}, "version": _NAMES_ONLY,
+        "strategy": None, "preserveHoodieMetadata": False, "missingSchedulePartitions": [],
+    }  # fmt: skip
+    return instant, write_parsed(parsed_schema("HoodieCompactionPlan"), record)
+
+
+def _all_done(writer: MetadataWriter, timeline: Timeline) -> bool:
+    """Whether everything it was told of is completed in the data; before version 8 also everything older."""
+    deltas = [i for i in timeline.instants if i.action == DELTA_COMMIT]
+    if not all(i.is_completed for i in deltas):
+        return False
+    newest = max(i.time for i in deltas)
+    pending = {i.time for i in writer.table.timeline().pending}
+    return not pending & {i.time for i in deltas} and (
+        writer.has_completion_times or not any(time <= newest for time in pending)
+    )
+
+
+def _operation(file_slice: FileSlice) -> dict[str, Any]:
+    base = file_slice.base_file
+    return {
+        "baseInstantTime": file_slice.base_instant,
+        "deltaFilePaths": [log.name for log in file_slice.log_files],
+        "dataFilePath": base.name if base is not None else None,
+        "fileId": file_slice.file_id,
+        "partitionPath": file_slice.partition_path,
+        "metrics": {
+            "TOTAL_LOG_FILES": float(len(file_slice.log_files)),
+            "TOTAL_LOG_FILES_SIZE": float(sum(log.size for log in file_slice.log_files)),
+            "TOTAL_IO_READ_MB": 0.0,
+            "TOTAL_IO_WRITE_MB": 0.0,
+            "TOTAL_IO_MB": 0.0,
+        },
+        "bootstrapFilePath": None,
+    }
+
+
+def _carry_out(writer: MetadataWriter, instant: str, times: Times) -> None:
+    """Write a base file for each operation of the plan, of exactly its files; what a first attempt wrote is written over."""
+    rel = writer.rel(Instant(instant, COMPACTION, State.REQUESTED))
+    plan = read_record(writer.storage.read(rel), writer.storage.where(rel))
+    inflight = writer.rel(Instant(instant, COMPACTION, State.INFLIGHT))
+    if not writer.storage.exists(inflight):
+        writer.storage.write_new(inflight, b"")
+    data_timeline = writer.table.timeline()
+    metadata = MetadataTable.open(writer.table, data_timeline)
+    if metadata is None:
+        raise CorruptFileError(
+            f"table {writer.table.config.name} at {writer.table.base_path} has a pending compaction in {FOLDER}, but no "
+            "metadata table; drop it"
+        )
+    view = writer.view(writer.timeline())
+    stats = []
+    for operation in plan.get("operations") or ():
+        partition, file_id = operation["partitionPath"], operation["fileId"]
+        found = view.latest_slice(partition, file_id)
+        if found is None or partition not in writer.partitions:
+            continue  # dropped since
+        stat = write_base_file(
+            writer, partition, file_id, instant, merged_entries(metadata, _planned(found, operation)),
+            operation["baseInstantTime"] or "", operation["dataFilePath"],
+        )  # fmt: skip
+        if stat is not None:
+            stats.append(stat)
+    content = delta_content(stats, writer.version, "COMPACT", compacted=True)
+    at = times() if writer.has_completion_times else None
+    writer.storage.write_new(writer.rel(Instant(instant, COMMIT, State.COMPLETED, at)), content)
+
+
+def _planned(found: FileSlice, operation: Mapping[str, Any]) -> FileSlice:
+    """The slice with the files that the plan names."""
+    names = set(operation["deltaFilePaths"] or ())
+    logs = tuple(log for log in found.log_files if log.name in names)
+    base = found.base_file if found.base_file and found.base_file.name == operation["dataFilePath"] else None
+    if len(logs) != len(names) or (base is None) != (operation["dataFilePath"] is None):
+        raise CorruptFileError(
+            f"the plan of a compaction of the metadata table names files of {found.file_id} in {found.partition_path} that "
+            "are not in its newest slice; drop the metadata table"
+        )
+    return FileSlice(found.partition_path, found.file_id, found.base_instant, base, logs)

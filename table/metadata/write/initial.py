@@ -1,0 +1,172 @@
+"""A metadata table is made: empty with its table, or from what a table has.
+
+Each of its partitions is made by an instant of its own, which readers count without asking the data's timeline:
+
+1. ``create_metadata_table``: properties and folders; what an attempt before left there is removed. No reader looks yet.
+2. For each partition ``begin_partition``; then, one by one or as tasks at once, ``write_index_shard`` for each file group
+   of a record index, or ``write_records`` for the others; then ``complete_partition``.
+3. ``register``: the table's properties name the partitions. From here on readers trust them.
+
+No action of the data may be pending but the caller's own, and none may complete in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tagstream.table.file_group.partition_metadata import ensure_partition
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
+from tagstream.table.metadata.encode.file_records import encode_records, partitions_record
+from tagstream.table.metadata.encode.indexed_columns import DEFINITIONS_KEY, INDEX_DEFINITIONS, write_definitions
+from tagstream.table.metadata.encode.locations import encode_places
+from tagstream.table.metadata.metadata_table import (
+    ALL_PARTITIONS,
+    FILES_PARTITION,
+    FOLDER,
+    RECORD_INDEX_PARTITION,
+)
+from tagstream.table.metadata.write.base_files import write_base_file
+from tagstream.table.metadata.write.changes import Changes, GroupEntries, entries
+from tagstream.table.metadata.write.delta import delta_content
+from tagstream.table.metadata.write.layout import (
+    INFLIGHT_KEY,
+    PARTITIONS,
+    PARTITIONS_KEY,
+    group_name,
+    initial_instant,
+    listed,
+    new_metadata_properties,
+)
+from tagstream.table.metadata.write.log_files import first_log_file
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.timeline.instant import DELTA_COMMIT
+from tagstream.table.timeline.write_status import WriteStat
+
+
+@dataclass(frozen=True)
+class InitialPartition:
+    """A partition of the metadata table that is being made by ``instant``; picklable, for tasks that write its groups."""
+
+    writer: MetadataWriter
+    partition: str
+    instant: str
+    groups: int
+
+
+def create_metadata_table(table: HoodieTable, at_ms: int) -> MetadataWriter:
+    """Step 1. ValueError when the table has a metadata table that readers trust."""
+    if table.reload().config.raw.get(PARTITIONS_KEY, "").strip():
+        raise ValueError(f"table {table.config.name} at {table.base_path} has a metadata table: drop it first")
+    table.storage.delete_tree(FOLDER)
+    storage = table.storage.below(FOLDER)
+    create_properties(storage, new_metadata_properties(table.config.name, table.config.version), at_ms)
+    return MetadataWriter(table, storage, TableConfig.from_properties(read_properties(storage)))
+
+
+def begin_partition(writer: MetadataWriter, partition: str, groups: int) -> InitialPartition:
+    """Step 2, for the driver; ``files`` comes first. The instant follows those that made the partitions before."""
+    if partition not in PARTITIONS or groups < 1:
+        raise ValueError(f"no partition {partition!r} with {groups} file groups can be made in a metadata table")
+    newest = writer.table.timeline().newest_completed
+    taken = {instant.time for instant in writer.timeline().instants}
+    number = next(n for n in range(len(taken) + 1) if initial_instant(writer.version, n, newest) not in taken)
+    instant = initial_instant(writer.version, number, newest)
+    writer.begin(instant, DELTA_COMMIT)
+    ensure_partition(writer.storage, partition, instant)
+    return InitialPartition(writer, partition, instant, groups)
+
+
+def write_index_shard(initial: InitialPartition, number: int, places: Iterable[pa.Table]) -> WriteStat | None:
+    """One file group of a record index: a pure function of its arguments, done again with the same result.
+
+    ``places``: tables of ``PLACES`` with the keys of this group alone (``groups_of_keys``), ascending by their bytes over
+    all of them and none twice; one is in memory at a time. None: there were none, and only the empty group was made.
+    """
+    batches = (
+        (table.column("record_key").combine_chunks().cast(pa.binary()), encode_places(table, initial.writer.version))
+        for table in places
+        if table.num_rows
+    )
+    return _write_group(initial, number, batches)
+
+
+def write_records(initial: InitialPartition, changes: Changes) -> list[WriteStat]:
+    """All file groups of another partition, from what the table has: the same form as of a commit that wrote all of it."""
+    found = {
+        group.number: group
+        for group in entries(changes, initial.partition, initial.groups, initial.instant, initial.writer.version)
+    }
+    if initial.partition == FILES_PARTITION and not found:  # that a table has no partitions is told, too
+        keys, values = encode_records({ALL_PARTITIONS: partitions_record(())}, initial.writer.version)
+        found = {0: GroupEntries(0, keys, values, pa.array([], pa.string()))}
+    groups = (found.get(number) for number in range(initial.groups))
+    stats = [
+        _write_group(initial, number, [(group.keys, group.values)] if group is not None else [])
+        for number, group in enumerate(groups)
+    ]
+    return [stat for stat in stats if stat is not None]
+
+
+def complete_partition(initial: InitialPartition, stats: Sequence[WriteStat], times: Times) -> None:
+    """Step 2's end, for the driver."""
+    writer = initial.writer
+    operation = "BULK_INSERT_PREPPED" if writer.has_completion_times else "BULK_INSERT"
+    content = delta_content(list(stats), writer.version, operation)
+    writer.complete(initial.instant, DELTA_COMMIT, content, times)
+
+
+def register(table: HoodieTable, partitions: Iterable[str], columns: Sequence[str], at_ms: int) -> HoodieTable:
+    """Step 3: readers trust these partitions, beside those before. ``columns``: those that have statistics.
+
+    Returns the table as it is then. From version 8 on Hudi takes the columns from a definition, which is written first.
+    """
+    table = table.reload()
+    before = [name.strip() for name in table.config.raw.get(PARTITIONS_KEY, "").split(",") if name.strip()]
+    names = [*before, *partitions]
+    changes = {PARTITIONS_KEY: listed(names), INFLIGHT_KEY: ""}
+    if table.config.version >= LAYOUT_2_VERSION:
+        define_indexes(table, names, columns)
+        changes[DEFINITIONS_KEY] = INDEX_DEFINITIONS
+    update_properties(table.storage, changes, at_ms)
+    return table.reload()
+
+
+def define_indexes(table: HoodieTable, partitions: Iterable[str], columns: Sequence[str]) -> None:
+    """Write the definitions of the indexes among these partitions."""
+    storage = table.storage
+    before = storage.read(INDEX_DEFINITIONS) if storage.exists(INDEX_DEFINITIONS) else None
+    where = storage.where(INDEX_DEFINITIONS)
+    storage.replace(INDEX_DEFINITIONS, write_definitions(before, set(partitions), columns, table.config.version, where))
+
+
+def create_empty(
+    table: HoodieTable, groups: Mapping[str, int], columns: Sequence[str], times: Times, at_ms: int
+) -> HoodieTable:
+    """All steps for a table without commits. ``groups``: file groups of each partition, ``files`` among them.
+
+    Returns the table with its metadata table registered.
+    """
+    writer = create_metadata_table(table, at_ms)
+    for partition in (name for name in PARTITIONS if name in groups):
+        initial = begin_partition(writer, partition, groups[partition])
+        if partition == RECORD_INDEX_PARTITION:
+            shards = [write_index_shard(initial, number, ()) for number in range(initial.groups)]
+            stats = [stat for stat in shards if stat is not None]
+        else:
+            stats = write_records(initial, Changes())
+        complete_partition(initial, stats, times)
+    return register(table, [name for name in PARTITIONS if name in groups], columns, at_ms)
+
+
+def _write_group(
+    initial: InitialPartition, number: int, batches: Iterable[tuple[pa.Array, pa.Array]]
+) -> WriteStat | None:
+    writer, partition = initial.writer, initial.partition
+    file_id = group_name(partition, number)
+    first_log_file(writer, partition, file_id, initial.instant)
+    return write_base_file(writer, partition, file_id, initial.instant, batches)

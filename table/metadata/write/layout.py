@@ -1,0 +1,104 @@
+"""Names in a metadata table: its partitions' file groups, its first instants, the properties it is made with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tagstream.table.meta_client.properties import CHECKSUM_KEY, table_checksum
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, MERGE_ON_READ
+from tagstream.table.metadata.metadata_table import (
+    BLOOM_FILTERS_PARTITION,
+    COLUMN_STATS_PARTITION,
+    FILES_PARTITION,
+    PARTITION_STATS_PARTITION,
+    RECORD_INDEX_PARTITION,
+)
+from tagstream.table.metadata.record_index import shards_of
+
+# In the order in which Hudi makes them. Only these are kept up; others must be dropped before a table is written.
+PARTITIONS: Final = (
+    FILES_PARTITION, COLUMN_STATS_PARTITION, BLOOM_FILTERS_PARTITION, RECORD_INDEX_PARTITION, PARTITION_STATS_PARTITION
+)  # fmt: skip
+PARTITIONS_KEY: Final = "hoodie.table.metadata.partitions"  # of the table's properties: those that readers may trust
+INFLIGHT_KEY: Final = "hoodie.table.metadata.partitions.inflight"
+
+_PREFIXES: Final = {
+    FILES_PARTITION: "files", COLUMN_STATS_PARTITION: "col-stats", BLOOM_FILTERS_PARTITION: "bloom-filters",
+    RECORD_INDEX_PARTITION: "record-index", PARTITION_STATS_PARTITION: "partition-stats",
+}  # fmt: skip
+# Hudi's numbers of file groups; those of a record index follow from the keys it will have.
+DEFAULT_GROUPS: Final[Mapping[str, int]] = {
+    FILES_PARTITION: 1, COLUMN_STATS_PARTITION: 2, BLOOM_FILTERS_PARTITION: 4, PARTITION_STATS_PARTITION: 1
+}  # fmt: skip
+_KEY_BYTES: Final = 48  # of a key of the record index with its place, as Hudi reckons
+_GROWTH: Final = 2.0
+_GROUP_BYTES: Final = 1024**3
+_FIRST_OLD: Final = 10  # the first initial instant's number, up to version 7
+_NO_COMMITS: Final = "0" * 14
+
+
+def group_name(partition: str, number: int) -> str:
+    """File id of a file group of one of the metadata table's partitions."""
+    return f"{_PREFIXES[partition]}-{number:04d}-0"
+
+
+def record_index_groups(keys: int, least: int = 10, most: int = 10_000) -> int:
+    """How many file groups Hudi gives a record index of so many keys; they stay for its life."""
+    return max(least, min(most, int(keys * _KEY_BYTES * _GROWTH / _GROUP_BYTES) + 1))
+
+
+def groups_of_keys(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
+    """The number of each key's file group: one function for all partitions."""
+    if count == 1:
+        return np.zeros(len(keys), np.int64)
+    return shards_of(keys, count)
+
+
+def initial_instant(version: int, number: int, newest: str | None) -> str:
+    """The instant that makes a partition, the ``number``-th that there is; ``newest``: the newest completed data instant."""
+    if version >= LAYOUT_2_VERSION:
+        return f"{number:017d}"
+    return f"{newest or _NO_COMMITS}{_FIRST_OLD + number:03d}"
+
+
+def new_metadata_properties(table_name: str, version: int) -> dict[str, str]:
+    """``hoodie.properties`` of a metadata table, with what Hudi's writer of that version puts there."""
+    name = f"{table_name}_metadata"
+    properties = {
+        "hoodie.table.name": name,
+        "hoodie.table.type": MERGE_ON_READ,
+        "hoodie.table.version": str(version),
+        CHECKSUM_KEY: table_checksum("", name),
+        "hoodie.table.recordkey.fields": "key",
+        "hoodie.populate.meta.fields": "false",
+        "hoodie.table.base.file.format": "HFILE",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.compaction.payload.class": "org.apache.hudi.metadata.HoodieMetadataPayload",
+    }
+    if version < LAYOUT_2_VERSION:
+        return properties | {
+            "hoodie.timeline.layout.version": "1",
+            "hoodie.archivelog.folder": "archived",
+            "hoodie.table.keygenerator.class": "org.apache.hudi.metadata.HoodieTableMetadataKeyGenerator",
+            "hoodie.compaction.record.merger.strategy": "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
+        }
+    return properties | {
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "history",
+        "hoodie.table.initial.version": str(version),
+        "hoodie.table.keygenerator.type": "HOODIE_TABLE_METADATA",
+        "hoodie.record.merge.mode": "CUSTOM",
+        "hoodie.record.merge.strategy.id": "00000000-0000-0000-0000-000000000000",
+    }
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names of partitions as the table's properties hold them."""
+    return ",".join(sorted(set(names)))

@@ -1,0 +1,116 @@
+"""The metadata table of a table, opened to be written; and the files of its timeline.
+
+It is told of an action of the data, at the same instant, before that action completes: readers count what it says only
+when the data's timeline has that instant completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from tagstream.table.errors import InstantConflictError, UnsupportedTableError
+from tagstream.table.file_group.fs_view import FileSystemView
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
+from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER, open_config
+from tagstream.table.metadata.write.layout import PARTITIONS, PARTITIONS_KEY
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.instant import Instant, State
+from tagstream.table.timeline.timeline import Timeline
+
+# A fresh time of the table's clock as instants have it: later than all that it gave before, and than all times on the
+# timelines of the table and of its metadata table.
+Times = Callable[[], str]
+
+TOKEN: Final = "0-0-0"  # the write token: one driver writes at a time, and a replay makes the same names
+
+
+@dataclass(frozen=True)
+class MetadataWriter:
+    """``table``: whose metadata table it is, with its properties as they were; ``storage`` and ``config`` are its own."""
+
+    table: HoodieTable
+    storage: Storage
+    config: TableConfig
+
+    @staticmethod
+    def open(table: HoodieTable) -> MetadataWriter | None:
+        """The table's metadata table; None where it has none that readers trust.
+
+        MetadataTableMismatchError when it is of another version than the table, UnsupportedTableError when it has
+        partitions that are not kept up here (``unkept_partitions``): the caller drops it or them before it commits.
+        """
+        names = _names(table, PARTITIONS_KEY)
+        if not names:
+            return None
+        storage = table.storage.below(FOLDER)
+        config = open_config(table, storage)
+        unkept = unkept_partitions(table)
+        if unkept or FILES_PARTITION not in names:
+            raise UnsupportedTableError(
+                f"the metadata table at {storage.root} has the partitions {', '.join(sorted(names))}; "
+                f"{', '.join(unkept) or 'one without files'} cannot be kept up: drop it"
+            )
+        return MetadataWriter(table, storage, config)
+
+    @property
+    def version(self) -> int:
+        """The table version, of both tables."""
+        return self.config.version
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Its partitions that readers trust, each of which must be told of every action, in the order they are made."""
+        names = _names(self.table, PARTITIONS_KEY)
+        return tuple(name for name in PARTITIONS if name in names)
+
+    def timeline(self) -> Timeline:
+        """A fresh look at its own timeline."""
+        return Timeline.load(self.storage, self.config.timeline_folder)
+
+    def view(self, timeline: Timeline) -> FileSystemView:
+        """Its file slices as of a look at its timeline."""
+        return FileSystemView(self.storage, timeline, timeline.newest_completed, self.version)
+
+    @cached_property
+    def has_completion_times(self) -> bool:
+        """True from version 8 on; log files are named by their own instant then."""
+        return self.version >= LAYOUT_2_VERSION
+
+    def begin(self, instant: str, action: str, plan: bytes = b"") -> None:
+        """Write the requested and the inflight file; InstantConflictError when the instant is taken."""
+        self._create(Instant(instant, action, State.REQUESTED), plan)
+        self._create(Instant(instant, action, State.INFLIGHT), b"")
+
+    def complete(self, instant: str, action: str, content: bytes, times: Times) -> Instant:
+        """Complete an action; returns the completed instant, which from version 8 on has the time of completion."""
+        at = times() if self.has_completion_times else None
+        completed = Instant(instant, action, State.COMPLETED, at)
+        self._create(completed, content)
+        return completed
+
+    def rel(self, instant: Instant) -> str:
+        """The file of an instant's state."""
+        return f"{self.config.timeline_folder}/{instant.file_name()}"
+
+    def _create(self, instant: Instant, data: bytes) -> None:
+        rel = self.rel(instant)
+        try:
+            self.storage.write_new(rel, data)
+        except FileExistsError:
+            raise InstantConflictError(
+                f"{self.storage.where(rel)} exists already: another writer works on the metadata table, and only one may"
+            ) from None
+
+
+def unkept_partitions(table: HoodieTable) -> tuple[str, ...]:
+    """The partitions of a table's metadata table, built or being built, that are not kept up here: drop each of them."""
+    return tuple(name for name in dict.fromkeys(table.config.metadata_partitions) if name not in PARTITIONS)
+
+
+def _names(table: HoodieTable, key: str) -> frozenset[str]:
+    listed = table.config.raw.get(key, "")
+    return frozenset(name.strip() for name in listed.split(",") if name.strip())

@@ -1,0 +1,75 @@
+"""Take back what the metadata table was told of a write, when the write itself is rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from tagstream.table.file_group.names import next_instant
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.encode.indexed_columns import INDEX_DEFINITIONS, default_columns, defined_columns
+from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.delta import delta_commit
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.metadata.write.rollback import ROLLBACK_SUFFIX, recover, roll_back
+from tagstream.table.schema.schema import avro_to_arrow
+
+
+def forget_in_metadata_table(
+    table: HoodieTable,
+    failed: str,
+    instant: str,
+    deleted: Mapping[str, Sequence[str]],
+    blocks: Mapping[str, Mapping[str, int]],
+) -> None:
+    """Tell the metadata table, if there is one, that ``failed`` is rolled back by ``instant``; may be called again.
+
+    ``deleted``: paths of files that are gone, ``blocks``: sizes by path of log files with rollback blocks, by partition
+    path. Up to version 7 a delta commit says so, and a rollback of the metadata table's own takes the failed one away; from
+    version 8 on the rollback is all. A completed write that the metadata table has compacted: MetadataCompactedError.
+    """
+    writer = MetadataWriter.open(table)
+    if writer is None:
+        return
+    times = _times(writer)
+    recover(writer, times)
+    if writer.has_completion_times:
+        roll_back(writer, failed, instant, times)
+        return
+    names = [(path, tuple(rel.rsplit("/", 1)[-1] for rel in found)) for path, found in deleted.items()]
+    gone = {path: found for path, found in names if found}
+    grown = {
+        path: tuple(WrittenFile(rel.rsplit("/", 1)[-1], size, {}) for rel, size in found.items())
+        for path, found in blocks.items()
+        if found
+    }
+    changes = {path: PartitionChange(grown.get(path, ()), gone.get(path, ())) for path in {*gone, *grown}}
+    delta_commit(writer, instant, Changes(partitions=changes, columns=range_columns(writer)), times)
+    roll_back(writer, failed, f"{instant}{ROLLBACK_SUFFIX}", times)
+
+
+def range_columns(writer: MetadataWriter, schema: pa.Schema | None = None) -> tuple[str, ...]:
+    """The columns that the metadata table has statistics of: as the table's definition says, else those that Hudi takes.
+
+    ``schema``: the user columns; without it as the newest commit tells.
+    """
+    storage = writer.table.storage
+    if storage.exists(INDEX_DEFINITIONS):
+        defined = defined_columns(storage.read(INDEX_DEFINITIONS), storage.where(INDEX_DEFINITIONS))
+        if defined is not None:
+            return tuple(defined)
+    if schema is None:
+        avro = writer.table.schema_json()
+        schema = avro_to_arrow(avro) if avro is not None else pa.schema([])
+    return tuple(default_columns(schema, writer.version))
+
+
+def _times(writer: MetadataWriter) -> Times:
+    """The next free millisecond of both timelines: a rollback has no clock."""
+
+    def fresh() -> str:
+        newest = max(writer.timeline().newest or "", writer.table.timeline().newest or "")
+        return next_instant(0, newest[:17], writer.table.config.timezone_utc)
+
+    return fresh

@@ -1,0 +1,29 @@
+"""A metadata table that is told of each commit says what is on disk, version by version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tests.table.metadata.write.case import Case
+from tests.table.writer import row
+
+VERSIONS = (6, 8, 9)
+TYPES = (COPY_ON_WRITE, MERGE_ON_READ)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("table_type", TYPES)
+def test_it_is_told_of_every_commit(table_type: str, version: int, tmp_path: Path) -> None:
+    case = Case.create(tmp_path, table_type, version)
+    case.check()
+    assert case.metadata.partition_paths() == []
+    case.writer.write([row(n, f"p{n % 3}", 1) for n in range(60)])
+    case.check()
+    case.writer.write([row(n, f"p{n % 3}", 2) for n in range(0, 60, 4)], deletes=["k1", "k2"])
+    case.check()
+    case.writer.write([row(n, "p9", 3) for n in range(20, 30)])  # moves, into a new partition
+    case.check()
+    assert case.metadata.partition_paths() == ["p0", "p1", "p2", "p9"]
