@@ -22,7 +22,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
 from tagstream.table.metadata.encode.file_records import encode_records, partitions_record
-from tagstream.table.metadata.encode.indexed_columns import DEFINITIONS_KEY, INDEX_DEFINITIONS, write_definitions
+from tagstream.table.metadata.encode.indexed_columns import DEFINITIONS_KEY, INDEX_DEFINITIONS
 from tagstream.table.metadata.encode.locations import encode_places
 from tagstream.table.metadata.metadata_table import (
     ALL_PARTITIONS,
@@ -32,6 +32,7 @@ from tagstream.table.metadata.metadata_table import (
 )
 from tagstream.table.metadata.write.base_files import write_base_file
 from tagstream.table.metadata.write.changes import Changes, GroupEntries, entries
+from tagstream.table.metadata.write.definitions import define_indexes
 from tagstream.table.metadata.write.delta import delta_content
 from tagstream.table.metadata.write.layout import (
     INFLIGHT_KEY,
@@ -72,6 +73,9 @@ def begin_partition(writer: MetadataWriter, partition: str, groups: int) -> Init
     """Step 2, for the driver; ``files`` comes first. The instant follows those that made the partitions before."""
     if partition not in PARTITIONS or groups < 1:
         raise ValueError(f"no partition {partition!r} with {groups} file groups can be made in a metadata table")
+    if partition in MetadataWriter(writer.table.reload(), writer.storage, writer.config).partitions:
+        raise ValueError(f"the metadata table at {writer.storage.root} has the partition {partition}: drop it first")
+    writer.storage.delete_tree(partition)  # what an attempt before may have left; no reader looks there
     newest = writer.table.timeline().newest_completed
     taken = {instant.time for instant in writer.timeline().instants}
     number = next(n for n in range(len(taken) + 1) if initial_instant(writer.version, n, newest) not in taken)
@@ -134,14 +138,6 @@ def register(table: HoodieTable, partitions: Iterable[str], columns: Sequence[st
         changes[DEFINITIONS_KEY] = INDEX_DEFINITIONS
     update_properties(table.storage, changes, at_ms)
     return table.reload()
-
-
-def define_indexes(table: HoodieTable, partitions: Iterable[str], columns: Sequence[str]) -> None:
-    """Write the definitions of the indexes among these partitions."""
-    storage = table.storage
-    before = storage.read(INDEX_DEFINITIONS) if storage.exists(INDEX_DEFINITIONS) else None
-    where = storage.where(INDEX_DEFINITIONS)
-    storage.replace(INDEX_DEFINITIONS, write_definitions(before, set(partitions), columns, table.config.version, where))
 
 
 def create_empty(

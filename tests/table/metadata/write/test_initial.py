@@ -18,6 +18,7 @@ from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS, Record
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, newest_places
+from tagstream.table.metadata.write.definitions import kept_columns
 from tagstream.table.metadata.write.dropping import drop_partition
 from tagstream.table.metadata.write.initial import (
     begin_partition,
@@ -37,6 +38,7 @@ from tagstream.table.metadata.write.layout import (
     record_index_groups,
 )
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, unkept_partitions
+from tagstream.table.schema.schema import avro_to_arrow
 from tests.support.table_version import using
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
 from tests.table.metadata.write.case import Case, groups_of, written
@@ -165,6 +167,33 @@ def test_one_that_was_cut_off_is_made_anew(version: int, tmp_path: Path) -> None
         create_metadata_table(writer.table, 0)
     with pytest.raises(ValueError, match="no partition"):
         begin_partition(case.metadata_writer, "x", 1)
+    with pytest.raises(ValueError, match="has the partition files"):
+        begin_partition(case.metadata_writer, "files", 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_partition_whose_making_was_cut_off(version: int, tmp_path: Path) -> None:
+    """The table's next commit takes the unfinished instant back; made again, nothing of the first attempt counts."""
+    case = Case.create(tmp_path, COPY_ON_WRITE, version, {"files": 1})
+    case.writer.write([row(n, "p", 1) for n in range(9)])
+    initial = begin_partition(case.metadata_writer, "record_index", 1)
+    places = [("gone", "p", "x", 1)]
+    write_index_shard(
+        initial, 0, [pa.Table.from_pylist([dict(zip(PLACES.names, r, strict=True)) for r in places], PLACES)]
+    )
+    case.writer.write([row(n, "p", 2) for n in range(12)])
+    assert not case.metadata_writer.timeline().pending
+    case.check()
+    rows = [(key, p, f, 1) for key, (p, f) in sorted(case.writer.where.items())]
+    again = begin_partition(case.metadata_writer, "record_index", 1)
+    table = pa.Table.from_pylist([dict(zip(PLACES.names, r, strict=True)) for r in rows], PLACES)
+    stat = write_index_shard(again, 0, [newest_places(table)])
+    assert stat is not None
+    complete_partition(again, [stat], case.times)
+    case.writer.table = register(case.writer.table, ["record_index"], [], 0)
+    case.check()
+    case.writer.write([row(n, "q", 3) for n in range(6, 20)])
+    case.check()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -211,6 +240,22 @@ def test_the_properties_are_those_of_hudi(name: str, tmp_path: Path) -> None:
     by_015 = "hoodie.table.keygenerator.class" in theirs
     if table.config.version >= 8 or by_015:
         assert ours == theirs
+
+
+@pytest.mark.parametrize("name", sorted(WITH_METADATA - {"cow_v6_native015_days"}))
+def test_the_columns_of_a_real_table_are_kept(name: str, tmp_path: Path) -> None:
+    table, metadata = opened(name, tmp_path)
+    schema = avro_to_arrow(table.schema_json() or "")
+    indexed = {record[COLUMN_STATS]["columnName"] for record in metadata.scan("column_stats").values()}
+    assert set(kept_columns(table, schema, ["ver"])) == indexed or name == "mor_v6_record_index_015"
+    assert set(kept_columns(table, schema)) == indexed
+
+
+def test_columns_that_are_asked_for(tmp_path: Path) -> None:
+    with using(6):
+        writer = Writer.create(tmp_path, MERGE_ON_READ)
+    assert kept_columns(writer.table, writer.schema, ["ver", "gone"]) == ["ver"]
+    assert len(kept_columns(writer.table, writer.schema)) == 10
 
 
 def test_names() -> None:

@@ -33,8 +33,9 @@ def filled(folder: Path, version: int) -> Case:
 
 def failing_write(case: Case) -> str:
     """A write that dies after the metadata table was told; with deletes, moves and new keys."""
+    gone = next(key for key in case.writer.live if int(key[1:]) < 20)
     with pytest.raises(CrashError):
-        case.writer.write([row(n, "p5", 2) for n in range(20, 40)], deletes=["k1"], crash="told")
+        case.writer.write([row(n, "p5", 9) for n in range(20, 40)], deletes=[gone], crash="told")
     (failed,) = case.writer.table.timeline().pending_writes
     return failed.time
 

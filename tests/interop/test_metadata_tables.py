@@ -1,0 +1,108 @@
+"""Real Hudi takes our metadata table for its own: it lists by it, finds keys in its record index, and goes on with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.metadata.write.cleaning import clean
+from tagstream.table.metadata.write.compaction import compact
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter
+from tests.interop.hudi_spark import HudiSpark
+from tests.interop.test_hudi_on_tables import check, learn_places
+from tests.support.table_version import table_version
+from tests.table.metadata.write.case import Case
+from tests.table.metadata.write.test_rollback import failing_write, take_back
+from tests.table.writer import row
+
+pytestmark = pytest.mark.hudi_jar
+BY_METADATA = {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"}
+
+
+def filled(folder: Path, table_type: str) -> Case:
+    """Inserts, updates, deletes and moves, each told to a metadata table with every partition of the version."""
+    case = Case.create(folder, table_type, table_version())
+    case.writer.write([row(n, f"p{n % 3}", 1) for n in range(60)])
+    case.writer.write([row(n, f"p{n % 3}", 2) for n in range(0, 60, 4)], deletes=["k1", "k2"])
+    case.writer.write([row(n, "p9", 3) for n in range(20, 30)])
+    case.check()
+    return case
+
+
+def options(hudi: HudiSpark, case: Case) -> dict[str, str]:
+    """The indexes that the table has stay on."""
+    partitions = case.metadata.partitions
+    on = {
+        "column.stats": "column_stats", "partition.stats": "partition_stats", "bloom.filter": "bloom_filters"
+    }  # fmt: skip
+    return hudi.index("RECORD") | {
+        f"hoodie.metadata.index.{name}.enable": str(partition in partitions).lower() for name, partition in on.items()
+    }
+
+
+def read_by_both(hudi: HudiSpark, case: Case) -> None:
+    """The oracle's rows by listing, and by the metadata table."""
+    path = case.writer.table.base_path
+    check(hudi.read(path, **{"hoodie.metadata.enable": "false"}), case.writer, f"Hudi {hudi.version}, by listing")
+    check(hudi.read(path, **BY_METADATA), case.writer, f"Hudi {hudi.version}, by the metadata table")
+
+
+def upsert_by_hudi(hudi: HudiSpark, case: Case, ver: int) -> None:
+    """Known keys are found through the record index, new ones come in; all partitions of the metadata table are kept up."""
+    before = case.metadata.partitions
+    known = [{**found, "ver": ver, "name": "hudi"} for found in list(case.writer.live.values())[::3]]
+    rows = [*known, *(row(1000 + ver * 10 + n, f"p{n % 2}", ver) for n in range(5))]
+    hudi.write(case.writer.table, pa.Table.from_pylist(rows, case.writer.schema), options(hudi, case))
+    case.writer.live |= {found["id"]: found for found in rows}
+    case.writer.table = case.writer.table.reload()
+    assert case.metadata.partitions == before
+    learn_places(case.writer)
+    read_by_both(hudi, case)
+    case.check_record_index(case.metadata)
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_hudi_reads_and_goes_on_with_it(hudi: HudiSpark, tmp_path: Path, table_type: str) -> None:
+    case = filled(tmp_path, table_type)
+    read_by_both(hudi, case)
+    upsert_by_hudi(hudi, case, 10)
+    case.writer.write([row(n, f"p{n % 3}", 20) for n in range(0, 60, 5) if f"k{n}" in case.writer.live], deletes=["k3"])
+    case.check_record_index(case.metadata)
+    read_by_both(hudi, case)
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_hudi_goes_on_after_our_services(hudi: HudiSpark, tmp_path: Path, table_type: str) -> None:
+    case = filled(tmp_path, table_type)
+    assert compact(case.metadata_writer, case.times, 2) is not None
+    failed = failing_write(case)
+    take_back(case, failed)
+    read_by_both(hudi, case)
+    case.writer.write([row(n, f"p{n % 3}", 4) for n in range(0, 60, 7) if f"k{n}" in case.writer.live])
+    assert compact(case.metadata_writer, case.times, 1) is not None
+    assert clean(case.metadata_writer, case.times)
+    case.check()
+    upsert_by_hudi(hudi, case, 10)
+
+
+def test_an_empty_table_is_filled_by_hudi(hudi: HudiSpark, tmp_path: Path) -> None:
+    """The metadata table as it is made with its table holds what Hudi needs to go on."""
+    case = Case.create(tmp_path, MERGE_ON_READ, table_version(), {"files": 1, "record_index": 2})
+    # Hudi lists the folder of a timeline, which a table without commits has not on every store.
+    Path(case.writer.table.base_path, case.writer.table.config.timeline_folder).mkdir(exist_ok=True)
+    rows = [row(n, f"p{n % 3}", 1) for n in range(20)]
+    hudi.write(case.writer.table, pa.Table.from_pylist(rows, case.writer.schema), options(hudi, case))
+    case.writer.live |= {found["id"]: found for found in rows}
+    case.writer.table = HoodieTable.open(case.writer.table.base_path)
+    assert MetadataWriter.open(case.writer.table) is not None
+    learn_places(case.writer)
+    case.check_record_index(case.metadata)
+    assert len(case.metadata.slices("record_index")) == 2
+    read_by_both(hudi, case)
+    case.writer.write([row(n, "p1", 2) for n in range(10, 30)])
+    case.check_record_index(case.metadata)
+    read_by_both(hudi, case)
