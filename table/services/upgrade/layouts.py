@@ -11,6 +11,7 @@ places.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -31,6 +32,8 @@ from tagstream.table.timeline.instant import parse_instant
 
 TIMELINE_FOLDER = f"{META_FOLDER}/timeline"
 ARCHIVE_FOLDER = f"{META_FOLDER}/archived"
+# There while a change of ours is under way: what lies in the other layout is ours then, and no move of another tool.
+CHANGE_FILE = f"{META_FOLDER}/tagstream_version_change.json"
 # How much is held in memory at once, and is one file of an archive.
 _BATCH_ACTIONS = 1000
 _BATCH_BYTES = 64 << 20
@@ -62,6 +65,8 @@ def other_place(table: HoodieTable) -> TimelinePlace:
 def write_other(table: HoodieTable, now: str) -> Converted:
     """Write the whole timeline in the other layout. What is there of an earlier try is written over."""
     source, target = place_of(table), other_place(table)
+    begun = {"from": table.config.version, "layout": target.layout}
+    table.storage.replace(CHANGE_FILE, json.dumps(begun).encode())
     return _to_layout_2(source, target, now) if target.layout == 2 else _to_layout_1(source, target)
 
 
@@ -128,22 +133,23 @@ def count_archived(place: TimelinePlace) -> int:
 def leftovers(table: HoodieTable) -> tuple[str, ...]:
     """Files of the other layout: of a change of version that was cut off before its end, or behind it."""
     storage, target = table.storage, other_place(table)
+    begun = (CHANGE_FILE,) if storage.exists(CHANGE_FILE) else ()
     if target.layout == 2:
-        return tuple(sorted(storage.walk_files(target.active))) if storage.exists(target.active) else ()
+        return (*(sorted(storage.walk_files(target.active)) if storage.exists(target.active) else ()), *begun)
     folders = {target.archived, f"{META_FOLDER}/{table.config.raw.get('hoodie.archivelog.folder') or 'archived'}"}
     active = (f"{target.active}/{name}" for name in storage.names(target.active) if parse_instant(name) is not None)
     archived = (f"{folder}/{name}" for folder in sorted(folders) for name in archive_files(storage, folder))
-    return tuple(chain(active, archived))
+    return tuple(chain(active, archived, begun))
 
 
 def remove_leftovers(table: HoodieTable) -> tuple[str, ...]:
     """Remove these files, and say which.
 
-    ForeignCommitError when one of them is of an action that the timeline in force lacks. Tools that move the timeline file
-    by file (Hudi) leave such when they are cut off, and then it must be finished by them.
+    ForeignCommitError when no change of ours has left them, and one is of an action that the timeline in force lacks. Tools
+    that move the timeline file by file (Hudi) leave such when they are cut off, and then it must be finished by them.
     """
     found = leftovers(table)
-    lost = _lost_actions(table) if found else ()
+    lost = _lost_actions(table) if found and CHANGE_FILE not in found else ()
     if lost:
         time, action = lost[0]
         raise ForeignCommitError(
@@ -170,8 +176,9 @@ def _lost_actions(table: HoodieTable) -> tuple[ActionKey, ...]:
 def _remove(storage: Storage, place: TimelinePlace, found: tuple[str, ...]) -> None:
     if place.layout == 2:
         storage.delete_tree(place.active)
-        return
-    # The requested files first, as everywhere: half of an action never looks pending to who looks here.
-    unfinished = [rel for rel in found if rel.endswith((".requested", ".inflight"))]
-    storage.delete_many(unfinished)
-    storage.delete_many(rel for rel in found if rel not in unfinished)
+    else:
+        # The requested files first, as everywhere: half of an action never looks pending to who looks here.
+        unfinished = frozenset(rel for rel in found if rel.endswith((".requested", ".inflight")))
+        storage.delete_many(sorted(unfinished))
+        storage.delete_many(rel for rel in found if rel not in unfinished and rel != CHANGE_FILE)
+    storage.delete(CHANGE_FILE)  # last: until then the files are known as ours
