@@ -291,13 +291,15 @@ def contents(table: HoodieTable) -> list[tuple[str, dict[str, Any] | None]]:
 
 
 def history_of(table: HoodieTable) -> list[tuple[str, str, dict[str, Any]]]:
+    """The archived actions by time: Hudi's upgrade writes those of the newest archive file first."""
+    actions = sorted(table.history().actions(), key=lambda action: action.key)
     return [
         (
             action.time,
             action.action,
             commit_record(read_commit(action.metadata or b"", action.time), action.time, False),
         )
-        for action in table.history().actions()
+        for action in actions
     ]
 
 
