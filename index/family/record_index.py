@@ -1,7 +1,7 @@
 """RECORD_INDEX: look-ups through the record index of the table's metadata table.
 
-Writing to it needs a writer of the metadata table, so a stream with this index is refused at start; its look-ups are exact
-on tables that Hudi keeps one for.
+The metadata table is told of each batch's new, moved and deleted keys in the same commit (``streaming.metadata``), so the
+index itself has nothing to keep up to date.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RecordLevelIndex(HoodieIndex):
     name = "RECORD_INDEX"
     is_global = True
     can_index_log_files = False
-    is_implicit_with_storage = False
+    is_implicit_with_storage = True
 
     def __init__(self, update_partition_path: bool = False) -> None:
         self.update_partition_path = update_partition_path

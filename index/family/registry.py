@@ -8,6 +8,7 @@ from tagstream.index.base import HoodieIndex
 from tagstream.index.family.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
 from tagstream.index.family.bucket import BucketIndex
 from tagstream.index.family.memory import InMemoryIndex
+from tagstream.index.family.record_index import RecordLevelIndex
 from tagstream.index.family.simple import GlobalSimpleIndex, SimpleIndex
 from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
 from tagstream.index.hbase.options import HbaseOptions
@@ -61,6 +62,7 @@ FACTS: dict[str, IndexFacts] = {
         False,
         (_HUDI + "hbase.SparkHoodieHBaseIndex", _HUDI + "hbase.RebalancedSparkHoodieHBaseIndex"),
     ),
+    "RECORD_INDEX": IndexFacts(True, False, True, False, (_HUDI + "SparkMetadataTableRecordIndex",)),
     "INMEMORY": IndexFacts(True, True, False, True, (_HUDI + "inmemory.HoodieInMemoryHashIndex",)),
 }
 
@@ -91,6 +93,8 @@ def make_index(options: IndexOptions, record_key_fields: tuple[str, ...]) -> Hoo
             return SimpleIndex(options.simple_parallelism, moves)
         case "GLOBAL_SIMPLE":
             return GlobalSimpleIndex(options.global_simple_parallelism, moves)
+        case "RECORD_INDEX":
+            return RecordLevelIndex(moves)
         case "INMEMORY":
             return InMemoryIndex()
         case "HBASE":

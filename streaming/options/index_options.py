@@ -11,6 +11,7 @@ from tagstream.table.errors import ConfigError
 _MOVES = {
     "GLOBAL_BLOOM": "hoodie.bloom.index.update.partition.path",
     "GLOBAL_SIMPLE": "hoodie.simple.index.update.partition.path",
+    "RECORD_INDEX": "hoodie.record.index.update.partition.path",
 }
 # By the beginning of their names; the bloom filters themselves (filter.*) are written with every index.
 _OWNERS = (
@@ -25,6 +26,7 @@ _OWNERS = (
     ("tagstream.bucket.index.", ("BUCKET",)),
     ("hoodie.index.hbase.", ("HBASE",)),
     ("hoodie.hbase.index.", ("HBASE",)),
+    ("hoodie.record.index.update.", ("RECORD_INDEX",)),
     ("tagstream.hbase.", ("HBASE",)),
 )
 # What decides which index it is, and whether it can be.
@@ -46,7 +48,7 @@ def index_options(r: Resolved) -> IndexOptions:
                 f"--bootstrap-only loads the state index; {kind} finds its keys in the table: remove the flag"
             )
     overwrite = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
-    if overwrite and (kind == STATE or not FACTS[kind].is_implicit_with_storage):
+    if overwrite and (kind in (STATE, "RECORD_INDEX") or not FACTS[kind].is_implicit_with_storage):
         raise ConfigError(
             f"{r.said('hoodie.datasource.write.operation')}: {kind} keeps places of its own, and would go on knowing those "
             "of rows that were overwritten; use an index that lies in the table (BUCKET, BLOOM, SIMPLE)"

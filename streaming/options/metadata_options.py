@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tagstream.streaming.options.resolve import Resolved
+from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 
 _PREFIX = "hoodie.metadata."
@@ -51,14 +51,19 @@ class MetadataOptions:
         return tuple(name for name, wanted in chosen if wanted)
 
 
-def metadata_options(r: Resolved) -> MetadataOptions:
-    """The options as they were given."""
+def metadata_options(r: Resolved, index_type: str) -> MetadataOptions:
+    """The options as they were given. The index RECORD_INDEX lies in the metadata table, and cannot be without it."""
+    enable, needed = r.opt_flag(f"{_PREFIX}enable"), index_type == "RECORD_INDEX"
+    if needed and enable is False:
+        said = r.said(f"{_PREFIX}enable")
+        text = f"{said}: hoodie.index.type=RECORD_INDEX lies in the metadata table; remove one of the two"
+        r.problems.append(Problem(text, r.entries[f"{_PREFIX}enable"]))
     return MetadataOptions(
-        enable=r.opt_flag(f"{_PREFIX}enable"),
+        enable=True if needed else enable,
         column_stats=r.opt_flag(f"{_PREFIX}index.column.stats.enable"),
         partition_stats=r.opt_flag(f"{_PREFIX}index.partition.stats.enable"),
         bloom_filters=r.flag(f"{_PREFIX}index.bloom.filter.enable"),
-        record_index=r.flag(f"{_PREFIX}global.record.level.index.enable"),
+        record_index=needed or r.flag(f"{_PREFIX}global.record.level.index.enable"),
         record_index_groups=r.number(f"{_PREFIX}global.record.level.index.min.filegroup.count"),
         max_delta_commits=r.number(f"{_PREFIX}compact.max.delta.commits"),
     )

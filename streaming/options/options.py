@@ -163,6 +163,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         check_source(r, source_class)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
+    metadata = metadata_options(r, index.type if index is not None else "")
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
     host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
     told = refuse_or_tell(r)
@@ -239,7 +240,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         bloom_num_entries=r.number("hoodie.index.bloom.num_entries"),
         bloom_fpp=r.real("hoodie.index.bloom.fpp"),
         bloom_max_entries=r.number("hoodie.bloom.index.filter.dynamic.max.entries"),
-        metadata=metadata_options(r),
+        metadata=metadata,
         explicit=frozenset(r.values),
         warnings=(*([told] if told else []), *r.warnings, *index_warnings(r)),
         described=_described(r),

@@ -37,6 +37,11 @@ def conf_of(request: pytest.FixtureRequest) -> Callable[[str], dict[str, str]]:
 def _more(index: str, request: pytest.FixtureRequest) -> dict[str, str]:
     if index == "BUCKET":
         return {"hoodie.bucket.index.num.buckets": "3"}
+    if index == "RECORD_INDEX":
+        return {
+            "hoodie.record.index.update.partition.path": "true",
+            "hoodie.metadata.record.index.min.filegroup.count": "2",
+        }
     if index != "HBASE":
         return {}
     server: HbaseServer = request.getfixturevalue("hbase_server")

@@ -201,12 +201,13 @@ def test_an_overwrite_takes_the_place_of_its_partitions(
     assert now == {"n": "updated", "m": "updated", "k3": "over"}
 
 
-@pytest.mark.parametrize("index", ["GLOBAL_BLOOM", "GLOBAL_SIMPLE", "HBASE"])
+@pytest.mark.parametrize("index", ["GLOBAL_BLOOM", "GLOBAL_SIMPLE", "HBASE", "RECORD_INDEX"])
 def test_a_record_may_be_kept_in_the_partition_its_key_is_in(
     tmp_path: Path, make_case: Make, conf_of: Callable[[str], dict[str, str]], index: str
 ) -> None:
     """With "update partition path" off a row goes where its key is, whatever partition it names."""
-    keys = {"GLOBAL_BLOOM": "bloom.index", "GLOBAL_SIMPLE": "simple.index", "HBASE": "hbase.index"}
+    keys = {"GLOBAL_BLOOM": "bloom.index", "GLOBAL_SIMPLE": "simple.index", "HBASE": "hbase.index",
+            "RECORD_INDEX": "record.index"}  # fmt: skip
     conf_of(index)[f"hoodie.{keys[index]}.update.partition.path"] = "false"
     case = make_case(tmp_path, index, LAYOUTS["one partition field"], "COPY_ON_WRITE")
     write_case(case.source, 0, Case("", tuple(row(f"k{n}", "p0", 10, "new") for n in range(3))))

@@ -6,9 +6,9 @@ from tagstream.index.family.registry import FACTS
 from tagstream.table.config import ConfigKey, Kind
 
 _INDEX = "Index"
-_NO_RECORD_INDEX = (
-    "it has to be kept up to date in the table's metadata table, which this version does not write (it reads it: "
-    "docs/indexes.md); a stream needs another index"
+_NO_PARTITIONED = (
+    "a record index for each partition of the table is not kept here; RECORD_INDEX is the global one, BLOOM and SIMPLE find "
+    "keys partition by partition"
 )
 
 INDEX_KEYS = (
@@ -18,12 +18,14 @@ INDEX_KEYS = (
         "Which index finds a record's place (docs/indexes.md). `FLINK_STATE` is Flink's name for STATE.",
         default="STATE",
         section=_INDEX,
-        values={"STATE": "STATE", "FLINK_STATE": "STATE", **{name: name for name in FACTS}},
+        values={
+            "STATE": "STATE",
+            "FLINK_STATE": "STATE",
+            **{name: name for name in FACTS},
+            "GLOBAL_RECORD_LEVEL_INDEX": "RECORD_INDEX",
+        },
         aliases=("index.type",),
-        refused_values=dict.fromkeys(
-            ("RECORD_INDEX", "RECORD_LEVEL_INDEX", "GLOBAL_RECORD_LEVEL_INDEX"),
-            _NO_RECORD_INDEX,
-        ),
+        refused_values={"RECORD_LEVEL_INDEX": _NO_PARTITIONED},
     ),
     ConfigKey(
         "hoodie.index.class",

@@ -41,6 +41,7 @@ PULL_KEYS = (
     _count("hoodie.bloom.index.keys.per.bucket", 10_000_000, "BLOOM: comparisons that one task does at most.", 1),
     _count("hoodie.bloom.index.parallelism", 0, "BLOOM: tasks of a look-up; 0: from the number of comparisons."),
     _flag("hoodie.bloom.index.update.partition.path", True, f"GLOBAL_BLOOM: {_MOVES}."),
+    _flag("hoodie.record.index.update.partition.path", False, f"RECORD_INDEX: {_MOVES}."),
     _count("hoodie.simple.index.parallelism", 0, "SIMPLE: tasks of a look-up; 0: as many as cores."),
     _count("hoodie.global.simple.index.parallelism", 100, "GLOBAL_SIMPLE: tasks of a look-up, at most one a file.", 1),
     _flag("hoodie.simple.index.update.partition.path", True, f"GLOBAL_SIMPLE: {_MOVES}."),
