@@ -3,6 +3,7 @@ completed."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.upgrade.layouts import place_of
+from tagstream.table.services.upgrade.upgrade import downgrade
 from tagstream.table.timeline.history.archive import archive
 from tagstream.table.timeline.history.archive_log import read_archive
 from tagstream.table.timeline.history.lsm_write import merge_levels, remove_old
@@ -89,6 +91,28 @@ def test_a_log_is_where_the_archive_says(hudi: HudiSpark, tmp_path: Path) -> Non
     archive(place_of(table), [i for i in table.timeline().instants if i.is_completed and i.time <= moved])
     assert ids(hudi.read(table.base_path, **{"hoodie.metadata.enable": "false"})) == before
     assert ids(read_snapshot(table.reload().without_metadata_table())) == before
+
+
+@pytest.mark.parametrize("hudi", [("1.2.0", 9)], indirect=True)
+def test_a_downgrade_keeps_every_archived_commit(hudi: HudiSpark, tmp_path: Path) -> None:
+    """Hudi's own loses each eleventh, and the rest to readers who go by the properties."""
+    writer = create(tmp_path, "cow", "long")
+    for number in range(30):
+        writer.write([event(number % 5, 0, number, "x")])
+    instants = writer.table.timeline().completed_writes[:26]
+    archive(place_of(writer.table), instants)
+    theirs = HoodieTable.open(str(shutil.copytree(writer.table.base_path, tmp_path / "theirs")))
+    downgrade(writer.table, 6, lambda: 1_900_000_000_000)
+    assert listed(hudi, writer.table.reload()) == [i.time for i in instants]
+    name = "downgraded_by_hudi"
+    hudi.sql(
+        theirs.base_path,
+        f"create table {name} using hudi location '{theirs.base_path}'",
+        f"call downgrade_table(table => '{name}', to_version => 'SIX')",
+    )
+    assert len(list(read_archive(theirs.storage, ".hoodie/archived"))) == 24
+    assert theirs.reload().config.history_folder == ".hoodie/history"
+    assert theirs.storage.names(".hoodie/history") == ()
 
 
 def ids(rows: pa.Table) -> list[tuple[str, int]]:
