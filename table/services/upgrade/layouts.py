@@ -12,7 +12,8 @@ places.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
@@ -21,7 +22,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.services.upgrade.completion import completion_times
 from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.timeline.history.action_files import to_layout_1, to_layout_2
+from tagstream.table.timeline.history.action_files import ActionFile, to_layout_1, to_layout_2
 from tagstream.table.timeline.history.archive import ActionKey, TimelinePlace
 from tagstream.table.timeline.history.archive_log import archive_files, read_archive, write_archive
 from tagstream.table.timeline.history.archived import ArchivedAction
@@ -37,6 +38,7 @@ CHANGE_FILE = f"{META_FOLDER}/tagstream_version_change.json"
 # How much is held in memory at once, and is one file of an archive.
 _BATCH_ACTIONS = 1000
 _BATCH_BYTES = 64 << 20
+_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,11 @@ def _to_layout_2(source: TimelinePlace, target: TimelinePlace, now: str) -> Conv
     for batch in _batches(actions):
         write_batch(target.storage, target.archived, [_completed(action, completed) for action in batch])
         count += len(batch)
-    for key, files in names.items():
-        for file in to_layout_2(source.load(files), completed.get(key)):
-            target.storage.replace(f"{target.active}/{file.name}", file.data)
+
+    def bring(key: ActionKey) -> None:
+        _write(target, to_layout_2(source.load(names[key]), completed.get(key)))
+
+    _each(bring, names)
     return Converted(len(names), count)
 
 
@@ -99,10 +103,24 @@ def _to_layout_1(source: TimelinePlace, target: TimelinePlace) -> Converted:
         entries = (entries_of(action, f"{action.action} {action.time} in {where}") for action in batch)
         write_archive(target.storage, target.archived, entries)
         count += len(batch)
-    for files in names.values():
-        for file in to_layout_1(source.load(files)):
-            target.storage.replace(f"{target.active}/{file.name}", file.data)
+
+    def bring(key: ActionKey) -> None:
+        _write(target, to_layout_1(source.load(names[key])))
+
+    _each(bring, names)
     return Converted(len(names), count)
+
+
+def _write(target: TimelinePlace, files: Iterable[ActionFile]) -> None:
+    for file in files:
+        target.storage.replace(f"{target.active}/{file.name}", file.data)
+
+
+def _each(bring: Callable[[ActionKey], None], keys: Iterable[ActionKey]) -> None:
+    """Several at a time: a store answers each request after a while, and a timeline has thousands of files."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for _ in threads.map(bring, keys):
+            pass
 
 
 def _completed(action: ArchivedAction, completed: dict[ActionKey, str]) -> ArchivedAction:
