@@ -47,7 +47,7 @@ def _millis(instant: str) -> str:
 
 
 def _shift(instant: str, millis: int) -> str:
-    if not instant.isdigit() or instant < "1":
+    if not instant.isdigit():
         return instant
     try:
         moment = datetime.strptime(instant[:14], _FORMAT) + timedelta(milliseconds=int(instant[14:]) + millis)

@@ -11,9 +11,8 @@ from typing import Any
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.storage.storage import META_FOLDER
+from tagstream.table.metadata.encode.indexed_columns import INDEX_DEFINITIONS
 
-INDEX_FILE = f"{META_FOLDER}/.index_defs/index.json"
 _DEFINITIONS = "indexDefinitions"
 
 
@@ -28,13 +27,13 @@ def bring_index_definitions(table: HoodieTable, to: int) -> tuple[str, ...]:
     else:
         kept = {name: each for name, each in definitions.items() if (each.get("version") or "V1") == "V1"}
     if kept != definitions:
-        table.storage.replace(INDEX_FILE, json.dumps({**content, _DEFINITIONS: kept}, indent=2).encode())
+        table.storage.replace(INDEX_DEFINITIONS, json.dumps({**content, _DEFINITIONS: kept}, indent=2).encode())
     return tuple(sorted(definitions.keys() - kept.keys()))
 
 
 def _read(table: HoodieTable) -> dict[str, Any] | None:
     try:
-        data = table.storage.read(INDEX_FILE)
+        data = table.storage.read(INDEX_DEFINITIONS)
     except FileNotFoundError:
         return None
     try:
@@ -46,5 +45,5 @@ def _read(table: HoodieTable) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         problem = repr(error)
     raise CorruptFileError(
-        f"{table.storage.where(INDEX_FILE)} holds no index definitions ({problem}): restore the file"
+        f"{table.storage.where(INDEX_DEFINITIONS)} holds no index definitions ({problem}): restore the file"
     )

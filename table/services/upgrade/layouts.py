@@ -11,7 +11,9 @@ places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,7 +22,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.services.upgrade.completion import completion_times
 from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.timeline.history.action_files import to_layout_1, to_layout_2
+from tagstream.table.timeline.history.action_files import ActionFile, to_layout_1, to_layout_2
 from tagstream.table.timeline.history.archive import ActionKey, TimelinePlace
 from tagstream.table.timeline.history.archive_log import archive_files, read_archive, write_archive
 from tagstream.table.timeline.history.archived import ArchivedAction
@@ -31,9 +33,12 @@ from tagstream.table.timeline.instant import parse_instant
 
 TIMELINE_FOLDER = f"{META_FOLDER}/timeline"
 ARCHIVE_FOLDER = f"{META_FOLDER}/archived"
+# There while a change of ours is under way: what lies in the other layout is ours then, and no move of another tool.
+CHANGE_FILE = f"{META_FOLDER}/tagstream_version_change.json"
 # How much is held in memory at once, and is one file of an archive.
 _BATCH_ACTIONS = 1000
 _BATCH_BYTES = 64 << 20
+_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ def other_place(table: HoodieTable) -> TimelinePlace:
 def write_other(table: HoodieTable, now: str) -> Converted:
     """Write the whole timeline in the other layout. What is there of an earlier try is written over."""
     source, target = place_of(table), other_place(table)
+    begun = {"from": table.config.version, "layout": target.layout}
+    table.storage.replace(CHANGE_FILE, json.dumps(begun).encode())
     return _to_layout_2(source, target, now) if target.layout == 2 else _to_layout_1(source, target)
 
 
@@ -79,9 +86,11 @@ def _to_layout_2(source: TimelinePlace, target: TimelinePlace, now: str) -> Conv
     for batch in _batches(actions):
         write_batch(target.storage, target.archived, [_completed(action, completed) for action in batch])
         count += len(batch)
-    for key, files in names.items():
-        for file in to_layout_2(source.load(files), completed.get(key)):
-            target.storage.replace(f"{target.active}/{file.name}", file.data)
+
+    def bring(key: ActionKey) -> None:
+        _write(target, to_layout_2(source.load(names[key]), completed.get(key)))
+
+    _each(bring, names)
     return Converted(len(names), count)
 
 
@@ -94,10 +103,24 @@ def _to_layout_1(source: TimelinePlace, target: TimelinePlace) -> Converted:
         entries = (entries_of(action, f"{action.action} {action.time} in {where}") for action in batch)
         write_archive(target.storage, target.archived, entries)
         count += len(batch)
-    for files in names.values():
-        for file in to_layout_1(source.load(files)):
-            target.storage.replace(f"{target.active}/{file.name}", file.data)
+
+    def bring(key: ActionKey) -> None:
+        _write(target, to_layout_1(source.load(names[key])))
+
+    _each(bring, names)
     return Converted(len(names), count)
+
+
+def _write(target: TimelinePlace, files: Iterable[ActionFile]) -> None:
+    for file in files:
+        target.storage.replace(f"{target.active}/{file.name}", file.data)
+
+
+def _each(bring: Callable[[ActionKey], None], keys: Iterable[ActionKey]) -> None:
+    """Several at a time: a store answers each request after a while, and a timeline has thousands of files."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for _ in threads.map(bring, keys):
+            pass
 
 
 def _completed(action: ArchivedAction, completed: dict[ActionKey, str]) -> ArchivedAction:
@@ -118,25 +141,33 @@ def _batches(actions: Iterable[ArchivedAction]) -> Iterator[list[ArchivedAction]
         yield batch
 
 
+def count_archived(place: TimelinePlace) -> int:
+    """How many actions are archived."""
+    if place.layout == 2:
+        return int(History(place.storage, place.archived).read(["instantTime"]).num_rows)
+    return sum(1 for _ in read_archive(place.storage, place.archived))
+
+
 def leftovers(table: HoodieTable) -> tuple[str, ...]:
     """Files of the other layout: of a change of version that was cut off before its end, or behind it."""
     storage, target = table.storage, other_place(table)
+    begun = (CHANGE_FILE,) if storage.exists(CHANGE_FILE) else ()
     if target.layout == 2:
-        return tuple(sorted(storage.walk_files(target.active))) if storage.exists(target.active) else ()
+        return (*(sorted(storage.walk_files(target.active)) if storage.exists(target.active) else ()), *begun)
     folders = {target.archived, f"{META_FOLDER}/{table.config.raw.get('hoodie.archivelog.folder') or 'archived'}"}
     active = (f"{target.active}/{name}" for name in storage.names(target.active) if parse_instant(name) is not None)
     archived = (f"{folder}/{name}" for folder in sorted(folders) for name in archive_files(storage, folder))
-    return tuple(chain(active, archived))
+    return tuple(chain(active, archived, begun))
 
 
 def remove_leftovers(table: HoodieTable) -> tuple[str, ...]:
     """Remove these files, and say which.
 
-    ForeignCommitError when one of them is of an action that the timeline in force lacks. Tools that move the timeline file
-    by file (Hudi) leave such when they are cut off, and then it must be finished by them.
+    ForeignCommitError when no change of ours has left them, and one is of an action that the timeline in force lacks. Tools
+    that move the timeline file by file (Hudi) leave such when they are cut off, and then it must be finished by them.
     """
     found = leftovers(table)
-    lost = _lost_actions(table) if found else ()
+    lost = _lost_actions(table) if found and CHANGE_FILE not in found else ()
     if lost:
         time, action = lost[0]
         raise ForeignCommitError(
@@ -163,8 +194,9 @@ def _lost_actions(table: HoodieTable) -> tuple[ActionKey, ...]:
 def _remove(storage: Storage, place: TimelinePlace, found: tuple[str, ...]) -> None:
     if place.layout == 2:
         storage.delete_tree(place.active)
-        return
-    # The requested files first, as everywhere: half of an action never looks pending to who looks here.
-    unfinished = [rel for rel in found if rel.endswith((".requested", ".inflight"))]
-    storage.delete_many(unfinished)
-    storage.delete_many(rel for rel in found if rel not in unfinished)
+    else:
+        # The requested files first, as everywhere: half of an action never looks pending to who looks here.
+        unfinished = frozenset(rel for rel in found if rel.endswith((".requested", ".inflight")))
+        storage.delete_many(sorted(unfinished))
+        storage.delete_many(rel for rel in found if rel not in unfinished and rel != CHANGE_FILE)
+    storage.delete(CHANGE_FILE)  # last: until then the files are known as ours

@@ -1,12 +1,19 @@
 """What a table must be like before its version is changed, and what is done to get it there.
 
-**Why no log file may be in a newest slice when the timeline's layout changes.** Up to version 7 a log file is named by the
-base instant of its slice, from version 8 on by its own delta commit. Downwards that is fatal: a log of version 8 would
-begin a slice of its own in version 6, and the base file under it would not be read any more. Upwards Hudi 1.2 compacts,
-too.
+Up to version 7 a log file is named by the base instant of its slice, from version 8 on by its own delta commit.
 
-**Why failed writes are rolled back.** Version 6 looks at the blocks in a log to tell whether they count, version 8 at the
-log's name alone: a block of a failed write, in a log of another one, would count from then on.
+**Downwards no log file may be in a newest slice**: a log of version 8 would begin a slice of its own in version 6, and the
+base file under it would not be read any more. All of the table is compacted first.
+
+**Upwards log files stay.** Hudi 1.2 compacts here, too, but the names keep their meaning: a log named by base instant B
+counts as one of the action B, which was completed after B and before any later base file was begun (``completion`` sees to
+that), so it belongs to the slice B, as before. Readers of versions 8 and 9 still skip blocks newer than the instant they
+read as of, and still obey rollback blocks. Hudi 1.2 reads such tables, also as of past instants, indexes, updates and
+compacts them (tests/interop). What must not stay:
+
+- A compaction that was planned and not run: the logs behind it are named by the plan, which is no completed action.
+- Blocks of a failed write in a log of another one: version 6 looks at each block's instant to tell whether it counts,
+  version 8 at the log's name alone. So failed writes are rolled back first, which every change does.
 """
 
 from __future__ import annotations
@@ -82,8 +89,10 @@ def settle(table: HoodieTable, clock_ms: Callable[[], int]) -> tuple[str, ...]:
     return tuple(failed)
 
 
-def check_compacted(table: HoodieTable) -> None:
-    """UnsupportedTableError naming a pending compaction, or a newest slice that has log files."""
+def check_slices(table: HoodieTable, to: int) -> None:
+    """UnsupportedTableError naming a slice whose files another layout would read otherwise."""
+    if not changes_layout(table, to):
+        return
     timeline = table.timeline()
     where = f"table {table.config.name} at {table.base_path}"
     for instant in timeline.pending:
@@ -92,12 +101,12 @@ def check_compacted(table: HoodieTable) -> None:
                 f"{where} has a {instant.action} that was planned and not run ({instant.time}): run it, e.g. with Hudi's "
                 "run_compaction, then begin again"
             )
-    with_logs = list(slices_with_logs(table))
+    with_logs = list(slices_with_logs(table)) if to < LAYOUT_2_VERSION else []
     if with_logs:
         found, count = with_logs[0], len(with_logs)
         raise UnsupportedTableError(
             f"{where} has log files in {count} of its newest file slices (the first: file group {found.file_id} in "
-            f"partition {found.partition_path!r}), whose names mean something else in the other version: compact all of the "
+            f"partition {found.partition_path!r}), whose names mean something else in version {to}: compact all of the "
             "table, e.g. with Hudi's run_compaction, then begin again"
         )
 

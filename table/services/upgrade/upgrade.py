@@ -1,7 +1,8 @@
 """Bring a table to another version: 6, 8 or 9, upwards or downwards.
 
 1. What an earlier change has left is removed (``layouts.remove_leftovers``).
-2. Failed writes are rolled back; logs are compacted where the layout changes.
+2. Failed writes are rolled back; where the layout changes, the table is compacted if the caller has the means
+   (``compact``), and what the other layout would read otherwise is refused (``preconditions``).
 3. The metadata table is dropped, its partitions first from the properties: it has a timeline and a version of its own, and
    the next writer that keeps one builds it anew. (Hudi brings it along, or drops it where it lags behind.)
 4. Index definitions are brought to the version.
@@ -28,6 +29,7 @@ from tagstream.table.meta_client.properties import recover_properties, replace_p
 from tagstream.table.services.upgrade.index_defs import bring_index_definitions
 from tagstream.table.services.upgrade.layouts import (
     Converted,
+    count_archived,
     leftovers,
     place_of,
     remove_leftovers,
@@ -35,9 +37,9 @@ from tagstream.table.services.upgrade.layouts import (
 )
 from tagstream.table.services.upgrade.preconditions import (
     changes_layout,
-    check_compacted,
     check_pending,
     check_settings,
+    check_slices,
     settle,
 )
 from tagstream.table.services.upgrade.properties import properties_of_version
@@ -78,8 +80,8 @@ def upgrade(
     """Bring the table up to version ``to``; the one it has removes what an upgrade that was cut off has left.
 
     ``guard`` is called as the last thing before the properties are replaced (the lease); what it raises stops the change.
-    ``compact``: see :data:`Compact`; without it a table with log files in its newest slices is refused where they would be
-    read wrongly. UnsupportedTableError and InstantConflictError name what is in the way.
+    ``compact``: see :data:`Compact`; it is called where the layout changes. An upgrade needs none, though Hudi's compacts.
+    UnsupportedTableError and InstantConflictError name what is in the way.
     """
     _check_direction(table, to, up=True)
     return _change(table, to, clock_ms, guard, compact)
@@ -92,10 +94,10 @@ def downgrade(
     guard: Callable[[], None] = lambda: None,
     compact: Compact | None = None,
 ) -> VersionChange:
-    """As :func:`upgrade`, to a lower version.
+    """As :func:`upgrade`, to a lower version. From 8 to 6 a table whose newest slices have log files must be compacted.
 
-    From 8 to 6, older slices keep their log files under names that mean something else in version 6: a query of the past
-    (before the table was compacted) misses rows, until the cleaner removes these slices. So it is with Hudi's downgrade.
+    Older slices keep their log files under names that mean something else in version 6: a query of the past (before the
+    table was compacted) misses rows, until the cleaner removes these slices. So it is with Hudi's downgrade.
     """
     _check_direction(table, to, up=False)
     return _change(table, to, clock_ms, guard, compact)
@@ -109,13 +111,13 @@ def plan_change(table: HoodieTable, to: int) -> VersionChange:
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=leftovers(table))
     other = changes_layout(table, to)
-    if other:
-        check_compacted(table)
+    check_slices(table, to)
     return VersionChange(
         table.config.version,
         to,
         _differences(table.config.raw, _new_properties(table, to)),
         active=len(place_of(table).names()) if other else 0,
+        archived=count_archived(place_of(table)) if other else 0,
         metadata=table.config.metadata_partitions,
         failed=tuple(instant.time for instant in timeline.pending_writes),
         removed=leftovers(table),
@@ -133,11 +135,10 @@ def _change(
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=stale)
     failed = settle(table, clock_ms)
-    if changes_layout(table, to):
-        if compact is not None:
-            compact(table)
-            table = table.reload()
-        check_compacted(table)
+    if compact is not None and changes_layout(table, to):
+        compact(table)
+        table = table.reload()
+    check_slices(table, to)
     metadata = table.drop_metadata_table(clock_ms())
     table = table.reload()
     dropped = bring_index_definitions(table, to)

@@ -17,35 +17,22 @@ from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_b
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.services.upgrade.layouts import place_of
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.history.archive import TimelinePlace, archive
+from tagstream.table.timeline.history.archive import archive
 from tagstream.table.timeline.history.archive_log import archive_files, read_archive, read_entries, write_archive
 from tagstream.table.timeline.history.archived import ArchivedAction
 from tagstream.table.timeline.history.commit_content import to_avro
 from tagstream.table.timeline.history.entries import action_of, entries_of, key_of
 from tests.table.reference import unpack
+from tests.table.timeline.history.archives import archived_times, begin_before_its_base_file
 from tests.table.timeline.history.crashes import cut_off_at_each_change
 from tests.table.writer import CrashError, Writer, row
 
 FOLDER = "archived"
 REAL = [("mor_v6_services_015", 14), ("cow_v6_nonpart_simplebloom", 6)]
-
-
-def place_of(table: HoodieTable, storage: Storage | None = None) -> TimelinePlace:
-    config = table.config
-    layout = 2 if config.has_completion_times else 1
-    return TimelinePlace(
-        storage or table.storage, layout, config.timeline_folder, config.history_folder, config.timezone_utc
-    )
-
-
-def archived_times(table: HoodieTable) -> list[str]:
-    if table.config.has_completion_times:
-        return [action.time for action in table.history().actions()]
-    return [action.time for action in read_archive(table.storage, table.config.history_folder)]
 
 
 @pytest.mark.parametrize(("name", "count"), REAL)
@@ -190,7 +177,7 @@ def test_archiving_can_be_cut_off_anywhere(written: Writer) -> None:
         # No gap: what is active begins somewhere and is all of the rest.
         assert [i.time for i in active.completed_writes] == [i.time for i in instants][-len(active.completed_writes) :]
 
-    cut_off_at_each_change(table.storage, lambda cut: archive(place_of(table, cut), instants[:4]), whole)
+    cut_off_at_each_change(table.storage, lambda cut: archive(place_of(HoodieTable.open(cut)), instants[:4]), whole)
     assert archived_times(table) == [i.time for i in instants[:4]]
 
 
@@ -209,9 +196,7 @@ def test_a_slice_is_found_by_the_completion_time_in_the_history(tmp_path: Path) 
     """A delta commit that was begun before a compaction and ended after it belongs to the compaction's slice."""
     table = HoodieTable.open(str(unpack("mor_v9_services", tmp_path)))
     before = _rows(table)
-    delta, base = _delta_over_a_base_file(table)
-    moved = str(int(base) - 1)  # as if it had been begun just before the compaction was planned
-    _rename_instant(table, delta, moved)
+    moved = begin_before_its_base_file(table)
     table = table.reload()
     with_active = _rows(table)
     assert with_active == before
@@ -232,19 +217,3 @@ def _rows(table: HoodieTable) -> list[dict[str, Any]]:
         read_snapshot(table.reload().without_metadata_table()).sort_by("id").select(["id", "ver"]).to_pylist()
     )
     return found
-
-
-def _delta_over_a_base_file(table: HoodieTable) -> tuple[str, str]:
-    """(delta commit, base instant) of a log file that lies over a base file."""
-    view = table.view()
-    found = [s for p in view.partitions() for s in view.latest_merged_slices(p) if s.base_file and s.log_files]
-    assert found[0].base_file is not None
-    return found[0].log_files[0].time, found[0].base_file.instant
-
-
-def _rename_instant(table: HoodieTable, old: str, new: str) -> None:
-    """All of a delta commit's files under another instant time."""
-    base = Path(table.base_path)
-    for path in [*base.glob(".hoodie/timeline/*"), *base.glob("p*/.*")]:
-        if old in path.name:
-            path.rename(path.with_name(path.name.replace(old, new)))

@@ -1,0 +1,181 @@
+"""What keeps a table from being brought to another version: it is named, and nothing is changed."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tagstream.table.errors import ForeignCommitError, InstantConflictError, UnsupportedTableError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.properties import PROPERTIES_FILE
+from tagstream.table.services.upgrade.layouts import leftovers, place_of
+from tagstream.table.services.upgrade.upgrade import VersionChange, downgrade, plan_change, upgrade
+from tagstream.table.timeline.heartbeat import write_heartbeat
+from tests.table.reference import unpack
+from tests.table.services.upgrade.changing import change, clock, rows, written
+from tests.table.stepping import Stepping
+from tests.table.writer import CrashError, row
+
+
+@pytest.mark.parametrize("start", [8, 9])
+def test_downwards_log_files_in_newest_slices_are_refused(start: int, tmp_path: Path) -> None:
+    table = written(tmp_path, start, "MERGE_ON_READ").table
+    before = sorted(p.name for p in Path(table.base_path).rglob("*"))
+    for attempt in (change, plan_change):
+        with pytest.raises(UnsupportedTableError, match=r"has log files in \d of its newest file slices.*compact"):
+            attempt(table, 6)
+    assert sorted(p.name for p in Path(table.base_path).rglob("*")) == before
+    asked = []
+    with pytest.raises(UnsupportedTableError, match="log files"):
+        downgrade(table, 6, clock(), compact=lambda found: asked.append(found.config.version))
+    assert asked == [start]
+
+
+@pytest.mark.parametrize(("start", "to"), [(6, 9), (9, 6)])
+def test_a_failed_write_is_rolled_back_first(start: int, to: int, tmp_path: Path) -> None:
+    writer = written(tmp_path, start)
+    before = rows(writer.table)
+    with pytest.raises(CrashError):
+        writer.write([row(1, "p1", 9)], crash="publish")
+    (failed,) = writer.table.timeline().pending_writes
+    assert plan_change(writer.table, to).failed == (failed.time,)
+    assert change(writer.table, to).failed == (failed.time,)
+    assert rows(writer.table) == before
+    assert [i.action for i in writer.table.reload().timeline().instants if i.action == "rollback"] == ["rollback"]
+
+
+def test_a_living_writer_is_left_alone(tmp_path: Path) -> None:
+    writer = written(tmp_path, 6)
+    with pytest.raises(CrashError):
+        writer.write([row(1, "p1", 9)], crash="files")
+    (alive,) = writer.table.timeline().pending_writes
+    write_heartbeat(writer.table.storage, alive.time)
+    beat = Path(writer.table.storage.where(f".hoodie/.heartbeat/{alive.time}")).stat().st_mtime_ns // 1_000_000
+    with pytest.raises(InstantConflictError, match="being written by another process"):
+        upgrade(writer.table, 9, lambda: beat + 1000)
+    assert writer.table.reload().config.version == 6
+
+
+def test_a_commit_in_between_stops_the_change(tmp_path: Path) -> None:
+    writer = written(tmp_path, 6)
+
+    def guard() -> None:
+        raise AssertionError("too late")
+
+    class Late(Exception):
+        pass
+
+    def compact(table: HoodieTable) -> None:
+        raise Late
+
+    with pytest.raises(Late):
+        upgrade(written(tmp_path / "mor", 6, "MERGE_ON_READ").table, 9, clock(), compact=compact)
+    with pytest.raises(AssertionError, match="too late"):
+        upgrade(writer.table, 9, clock(), guard)
+    assert writer.table.reload().config.version == 6
+    storage = writer.table.storage
+    written_once = []
+
+    def before(kind: str, *rels: str) -> None:
+        if kind == "replace" and rels[0].startswith(".hoodie/timeline/") and not written_once:
+            written_once.append(rels[0])
+            writer.write([row(5, "p1", 9)])
+
+    with pytest.raises(ForeignCommitError, match="came or went"):
+        change(HoodieTable.open(Stepping(storage, before)), 9)
+    change(writer.table, 9)
+    assert rows(writer.table).num_rows == len(writer.live)
+
+
+def test_what_another_tool_has_moved_halfway_is_not_removed(tmp_path: Path) -> None:
+    """Hudi moves the timeline file by file before it changes the version."""
+    table = written(tmp_path, 9).table
+    names = place_of(table).names()
+    (_, moved) = next(iter(names.values()))[-1]
+    storage = table.storage
+    storage.replace(f".hoodie/{moved.split('_')[0]}.commit", storage.read(f".hoodie/timeline/{moved}"))
+    storage.delete(f".hoodie/timeline/{moved}")
+    for _, name in next(iter(names.values()))[:-1]:
+        storage.delete(f".hoodie/timeline/{name}")
+    for to in (6, 8, 9):
+        with pytest.raises(ForeignCommitError, match="another tool's change"):
+            change(table, to)
+
+
+def test_our_own_unfinished_change_is_known_as_ours(tmp_path: Path) -> None:
+    """Also when the table has lost an action since, by a restore with another tool."""
+    table = written(tmp_path, 6).table
+
+    class Killed(Exception):
+        pass
+
+    def guard() -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        upgrade(table, 9, clock(), guard)
+    assert ".hoodie/tagstream_version_change.json" in leftovers(table)
+    for _, name in list(place_of(table).names().values())[-1]:
+        table.storage.delete(f".hoodie/{name}")
+    before = rows(table)
+    change(table, 9)
+    assert rows(table) == before
+    assert leftovers(table.reload()) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "to", "problem"),
+    [
+        ({}, 7, "no way to table version 7"),
+        ({}, 10, "no way to table version 10"),
+        ({"hoodie.compaction.payload.class": "com.acme.Payload"}, 8, "foreign code.*com.acme.Payload"),
+        ({"hoodie.table.keygenerator.class": "com.acme.Keys"}, 8, "com.acme.Keys"),
+        ({"hoodie.table.keygenerator.class": "org.apache.hudi.keygen.CustomKeyGenerator"}, 9, "kind of each partition"),
+    ],
+)
+def test_what_is_in_the_way_is_named(changes: dict[str, str], to: int, problem: str, tmp_path: Path) -> None:
+    table = written(tmp_path, 6).table
+    raw = {**table.config.raw, **changes}
+    text = "".join(f"{key}={value}\n" for key, value in raw.items())
+    table.storage.replace(PROPERTIES_FILE, text.encode())
+    with pytest.raises(UnsupportedTableError, match=problem):
+        upgrade(table.reload(), to, clock())
+    with pytest.raises(UnsupportedTableError, match=problem):
+        plan_change(table.reload(), to)
+
+
+def test_the_direction_is_the_callers(tmp_path: Path) -> None:
+    table = written(tmp_path, 8).table
+    with pytest.raises(UnsupportedTableError, match="downgrade it to come to 6"):
+        upgrade(table, 6, clock())
+    with pytest.raises(UnsupportedTableError, match="upgrade it to come to 9"):
+        downgrade(table, 9, clock())
+
+
+@pytest.mark.parametrize("name", ["mor_v6_compaction_pending", "mor_v9_defaults"])
+def test_a_pending_compaction_is_named(name: str, tmp_path: Path) -> None:
+    table = HoodieTable.open(str(unpack(name, tmp_path)))
+    with pytest.raises(UnsupportedTableError, match="compaction that was planned and not run"):
+        change(table, 6 if table.config.version > 6 else 8)
+
+
+def test_what_an_older_change_left_goes(tmp_path: Path) -> None:
+    """A process that died behind the change of the properties: the old files are still there."""
+    writer = written(tmp_path, 6)
+    copy = tmp_path / "copy"
+    shutil.copytree(Path(writer.table.base_path) / ".hoodie", copy)
+    change(writer.table, 9)
+    hoodie = Path(writer.table.base_path) / ".hoodie"
+    for path in copy.iterdir():
+        if path.name.startswith("20"):
+            shutil.copy(path, hoodie / path.name)
+    shutil.copytree(copy / "archived", hoodie / "archived", dirs_exist_ok=True)
+    table = writer.table.reload()
+    assert len(leftovers(table)) == 10
+    assert plan_change(table, 9).removed == leftovers(table)
+    assert len(change(table, 9).removed) == 10
+    assert leftovers(table) == ()
+    assert replace(change(table, 9), removed=()) == VersionChange(9, 9, {})
