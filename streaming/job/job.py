@@ -138,7 +138,7 @@ def stream(
             job.table = drop_unkept(job.table, options.metadata, clock_ms())
             cover_table(job, spark, rebuild=rebuild, doubt=doubt)
             _look_at_schema(job)
-            job.table = make_if_wanted(job.table, job.decode.schema, options.metadata, clock_ms)
+            job.table = make_if_wanted(job.table, job.decode.schema, options.metadata, spark, clock_ms)
             job.metadata = MetadataKeeper.open(job.table, job.decode.schema)
             job.table.check_writable(keeps_metadata=job.metadata is not None)
             job.small_files.load(job.table.view())

@@ -9,7 +9,9 @@ import logging
 from collections.abc import Callable
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
+from tagstream.streaming.metadata.build import build
 from tagstream.streaming.options.metadata_options import MetadataOptions
 from tagstream.table.errors import MetadataTableMismatchError
 from tagstream.table.file_group.names import next_instant
@@ -19,7 +21,8 @@ from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.metadata.write.dropping import drop_partition
 from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.layout import DEFAULT_GROUPS, PARTITIONS, PARTITIONS_KEY
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.services.metadata_rollback import range_columns
 
 LOG = logging.getLogger("tagstream")
 
@@ -50,28 +53,51 @@ def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> Ho
 
 
 def make_if_wanted(
-    table: HoodieTable, schema: pa.Schema, options: MetadataOptions, clock_ms: Callable[[], int]
+    table: HoodieTable, schema: pa.Schema, options: MetadataOptions, spark: SparkSession, clock_ms: Callable[[], int]
 ) -> HoodieTable:
-    """The table with a metadata table, where it has none, has no commit yet, and is to have one."""
-    config = table.config
-    empty = table.timeline().newest is None
-    if config.metadata_partitions or not empty or not options.is_made(config.version):
+    """The table with a metadata table, or with partitions of one, that it lacks and is to have.
+
+    ``schema``: its user columns. A table with commits gets them from its files and keys, if nothing is pending on it.
+    """
+    config, timeline = table.config, table.timeline()
+    has, empty = bool(config.metadata_partitions), timeline.newest is None
+    asked = has or (options.is_made(config.version) if empty else options.enable)
+    wanted = options.asked_for() if has else options.partitions(config.version)
+    missing = [name for name in wanted if name not in config.metadata_partitions]
+    if not asked or not missing:
         return table
-    wanted = options.partitions(config.version)
+    if timeline.pending:
+        LOG.warning(
+            "table %s: its metadata table (%s) is not made now, since %s is pending; the next start tries again",
+            table.base_path,
+            ", ".join(missing),
+            timeline.pending[0].file_name(),
+        )
+        return table
     groups = {
-        name: options.record_index_groups if name == RECORD_INDEX_PARTITION else DEFAULT_GROUPS[name] for name in wanted
+        name: options.record_index_groups if name == RECORD_INDEX_PARTITION else DEFAULT_GROUPS[name]
+        for name in missing
     }
+    writer = MetadataWriter.open(table)
+    columns = default_columns(schema, config.version) if writer is None else range_columns(writer, schema)
+    times = _times(table, writer, clock_ms)
+    if not empty:
+        return build(table, groups, columns, spark, times, clock_ms)
+    made = create_empty(table, groups, columns, times, clock_ms())
+    LOG.info("table %s has a metadata table now: %s", table.base_path, ", ".join(missing))
+    return made
+
+
+def _times(table: HoodieTable, writer: MetadataWriter | None, clock_ms: Callable[[], int]) -> Times:
     last = ""
 
-    def times() -> str:
+    def fresh() -> str:
         nonlocal last
-        last = next_instant(clock_ms(), last or None, config.timezone_utc)
+        newest = max(last, table.timeline().newest or "", (writer.timeline().newest or "") if writer else "")
+        last = next_instant(clock_ms(), newest[:17] or None, table.config.timezone_utc)
         return last
 
-    columns = default_columns(schema, config.version)
-    made = create_empty(table, groups, columns, times, clock_ms())
-    LOG.info("table %s has a metadata table now: %s", table.base_path, ", ".join(wanted))
-    return made
+    return fresh
 
 
 def _drop(table: HoodieTable, now_ms: int, why: str) -> HoodieTable:

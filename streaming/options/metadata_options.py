@@ -40,6 +40,16 @@ class MetadataOptions:
         )
         return tuple(name for name, wanted in chosen if wanted)
 
+    def asked_for(self) -> tuple[str, ...]:
+        """The partitions that were asked for by name: those that a metadata table which is there lacks are made."""
+        chosen = (
+            ("column_stats", self.column_stats is True),
+            ("bloom_filters", self.bloom_filters),
+            ("record_index", self.record_index),
+            ("partition_stats", self.partition_stats is True and self.column_stats is not False),
+        )
+        return tuple(name for name, wanted in chosen if wanted)
+
 
 def metadata_options(r: Resolved) -> MetadataOptions:
     """The options as they were given."""

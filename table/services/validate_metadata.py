@@ -1,0 +1,93 @@
+"""A metadata table against its table: does it list exactly the files that are there, and name each key's place?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.metadata.record_index import RecordIndex
+from tagstream.table.read.slice_lookup import key_reader
+from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.timeline.timeline import Timeline
+
+_SHOWN = 5
+_PLACE = ("partition_path", "file_id")
+
+
+def validate_metadata(table: HoodieTable) -> list[str]:
+    """What is wrong, in words; empty when all agrees, and where the table has no metadata table.
+
+    The whole record index and all keys are held in memory: this is for a person who asks, and for tests.
+    """
+    timeline = table.timeline()
+    metadata = MetadataTable.open(table, timeline)
+    if metadata is None:
+        return []
+    problems = list(_files(table, timeline, metadata))
+    index = RecordIndex.open(metadata)
+    return problems if index is None else [*problems, *_keys(table, timeline, index)]
+
+
+def _files(table: HoodieTable, timeline: Timeline, metadata: MetadataTable) -> Iterator[str]:
+    listed, there = set(metadata.partition_paths()), set(table.view(timeline).partitions())
+    there = {partition for partition in there if _committed(table, timeline, partition)}
+    listed = {partition for partition in listed if partition in there or metadata.files(partition)}
+    for partition in sorted(listed ^ there):
+        yield f"partition {partition!r} is {'listed and not there' if partition in listed else 'there and not listed'}"
+    for partition in sorted(listed & there):
+        found, known = _committed(table, timeline, partition), metadata.files(partition)
+        known = {name: size for name, size in known.items() if _counts(name, timeline)}
+        for name in sorted(found.keys() | known.keys()):
+            if found.get(name) != known.get(name):
+                yield f"{partition}/{name} has {found.get(name)} bytes, the metadata table says {known.get(name)}"
+
+
+def _committed(table: HoodieTable, timeline: Timeline, partition: str) -> dict[str, int]:
+    entries = table.storage.list(partition)
+    return {e.name: e.size for e in entries if not e.is_dir and _counts(e.name, timeline)}
+
+
+def _counts(name: str, timeline: Timeline) -> bool:
+    base, log = parse_base_file_name(name), parse_log_file_name(name)
+    if base is not None:
+        return timeline.is_valid(base.instant)
+    if log is None:
+        return False
+    return timeline.is_valid(log.base_instant) or log.base_instant in timeline.pending_compactions.values()
+
+
+def _keys(table: HoodieTable, timeline: Timeline, index: RecordIndex) -> Iterator[str]:
+    view = table.view(timeline)
+    parts = [
+        pa.table({"record_key": pa.array([], pa.string()), **{name: pa.array([], pa.string()) for name in _PLACE}})
+    ]
+    if view.as_of is not None:
+        reader = key_reader(table, timeline, view.as_of, None)
+        for partition in view.partitions():
+            for at in view.latest_merged_slices(partition):
+                for rows in reader.read(at):
+                    keys = rows.column(RECORD_KEY).combine_chunks().cast(pa.string())
+                    places = [pa.repeat(pa.scalar(text), len(keys)) for text in (partition, at.file_id)]
+                    parts.append(pa.table([keys, *places], names=["record_key", *_PLACE]))
+    live = pa.concat_tables(parts)
+    known = pa.concat_tables([table.select(["record_key", *_PLACE]) for table in index.scan()] or parts[:1])
+    for what, one, other in (("is not in the record index", live, known), ("is in the record index only", known, live)):
+        keys = one.column("record_key").filter(
+            pc.invert(pc.is_in(one.column("record_key"), value_set=other.column("record_key").combine_chunks()))
+        )
+        if len(keys):
+            yield f"{len(keys):,} keys: each {what}, first {', '.join(map(repr, keys.slice(0, _SHOWN).to_pylist()))}"
+    both = live.join(known, "record_key", join_type="inner", right_suffix="_known")
+    for name in _PLACE:
+        wrong = both.filter(pc.not_equal(both.column(name), both.column(f"{name}_known")))
+        if wrong.num_rows:
+            first = wrong.slice(0, 1).to_pylist()[0]
+            yield (
+                f"{wrong.num_rows:,} keys have another {name} in the record index, first {first['record_key']!r}: "
+                f"{first[name]!r} and {first[f'{name}_known']!r}"
+            )

@@ -1,0 +1,70 @@
+"""A stream keeps the metadata table in step: every version, both table types, moves, deletes, kills and later starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.validate import validate
+from tagstream.table.services.validate_metadata import validate_metadata
+from tests.streaming.stream_case import StreamCase
+from tests.support import events as ev
+from tests.support.compare import compare
+from tests.support.hudi_rs import read_table
+
+pytestmark = pytest.mark.spark
+TYPES = ("COPY_ON_WRITE", "MERGE_ON_READ")
+EVENTS = list(ev.generate(600, ev.Mix(keys=120), seed=14))
+ALL = {
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.index.column.stats.enable": "true",
+    "hoodie.metadata.index.bloom.filter.enable": "true",
+    "hoodie.metadata.record.index.enable": "true",
+    "hoodie.metadata.record.index.min.filegroup.count": "3",
+    "hoodie.metadata.compact.max.delta.commits": "3",
+}
+PARTITIONS = {"files", "column_stats", "bloom_filters", "record_index"}
+
+
+def check(case: StreamCase, events: list[ev.Event]) -> HoodieTable:
+    """The rows by hudi-rs, the files, and the metadata table against both."""
+    table = HoodieTable.open(str(case.table))
+    bad = compare(ev.rows(ev.oracle(events).values()), read_table(case.table, meta_columns=False), ["id"])
+    assert not bad, bad
+    assert validate(table) == []
+    assert validate_metadata(table) == []
+    return table
+
+
+@pytest.mark.table_versions(6, 8, 9)
+@pytest.mark.parametrize("table_type", TYPES)
+def test_a_stream_keeps_it_in_step(version: int, table_type: str, tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark, table_type, conf=ALL)
+    ev.write_files(EVENTS, case.source, 100)
+    assert len(case.run()) == 6
+    table = check(case, EVENTS)
+    assert set(table.config.metadata_partitions) == PARTITIONS | ({"partition_stats"} if version >= 8 else set())
+    compacted = list((case.table / ".hoodie/metadata").rglob("*.commit"))
+    assert compacted, "six commits and a compaction every three"
+
+
+@pytest.mark.table_versions(6, 9)
+@pytest.mark.parametrize("table_type", TYPES)
+def test_it_is_made_of_what_a_table_has(version: int, table_type: str, tmp_path: Path, spark: SparkSession) -> None:
+    # hudi-rs passes over file groups without a base file that a metadata table of version 8 or later lists.
+    conf = {"hoodie.metadata.enable": "false", "tagstream.inserts.to.base.files": "true"}
+    case = StreamCase(tmp_path, spark, table_type, conf=conf)
+    ev.write_files(EVENTS[:400], case.source, 100)
+    case.run()
+    assert not HoodieTable.open(str(case.table)).config.metadata_partitions
+    later = StreamCase(tmp_path, spark, table_type, conf={"hoodie.metadata.enable": "true"})
+    ev.write_files(EVENTS[400:500], later.source, 100, first=4)
+    later.run()
+    check(later, EVENTS[:500])
+    more = StreamCase(tmp_path, spark, table_type, conf=ALL)
+    ev.write_files(EVENTS[500:], more.source, 100, first=5)
+    more.run()
+    assert set(check(more, EVENTS).config.metadata_partitions) >= PARTITIONS
