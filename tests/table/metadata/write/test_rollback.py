@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tagstream.table.errors import MetadataCompactedError
+from tagstream.table.errors import CorruptFileError, MetadataCompactedError
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.meta_client.table_config import MERGE_ON_READ
@@ -177,3 +177,11 @@ def test_one_that_it_was_never_told_of(version: int, tmp_path: Path) -> None:
     assert case.metadata_writer.timeline().instants == before
     recover(case.metadata_writer, case.times)
     assert case.metadata_writer.timeline().instants == before
+
+
+def test_a_pending_rollback_without_a_plan_is_named(tmp_path: Path) -> None:
+    case = filled(tmp_path, 9)
+    writer = case.metadata_writer
+    writer.storage.write_new(f"{writer.config.timeline_folder}/20260102000000000.rollback.inflight", b"")
+    with pytest.raises(CorruptFileError, match=r"20260102000000000\.rollback\.requested"):
+        case.writer.write([row(50, "p5", 2)])
