@@ -32,9 +32,8 @@ CLUSTERING = {
     "hoodie.clustering.plan.strategy.small.file.limit": str(1 << 30),
 }
 # Small numbers, so that Hudi compacts, cleans and archives within ten rounds.
+COMPACTION = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "3"}
 OFTEN = {
-    "hoodie.compact.inline": "true",
-    "hoodie.compact.inline.max.delta.commits": "3",
     "hoodie.clean.commits.retained": "2",
     "hoodie.keep.min.commits": "4",
     "hoodie.keep.max.commits": "6",
@@ -103,7 +102,9 @@ class Turns:
 
     def _write(self, events: list[ev.Event], operation: str, more: dict[str, str]) -> None:
         rows = pa.Table.from_pylist([e.row() for e in events], ev.ARROW_SCHEMA)
-        self.hudi.write(HoodieTable.open(str(self.case.table)), rows, {**INDEXED, **more}, operation)
+        table = HoodieTable.open(str(self.case.table))
+        services = COMPACTION if table.config.is_merge_on_read else {}
+        self.hudi.write(table, rows, {**INDEXED, **services, **more}, operation)
         self._take(events)
 
     def _take(self, events: list[ev.Event]) -> None:
