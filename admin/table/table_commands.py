@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from tagstream.admin.output import Column, Fact, Output
@@ -12,6 +13,7 @@ from tagstream.streaming.batch.commit_record import parse
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import Validation
+from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 
@@ -162,7 +164,8 @@ def _validate(table: HoodieTable, arguments: argparse.Namespace, out: Output) ->
     check = Validation(
         table, global_keys=arguments.global_keys, on_partition=lambda p: out.progress(f"partition {p!r}")
     )
-    count = out.listing("problems", (Column("problem", "problem"),), ((text,) for text in check.problems()))
+    problems = chain(check.problems(), validate_metadata(table))
+    count = out.listing("problems", (Column("problem", "problem"),), ((text,) for text in problems))
     out.facts(
         [
             Fact("sound", "sound", count == 0),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
@@ -19,6 +19,7 @@ from tests.drills.report import Drill
 from tests.support.events import Mix, generate
 
 PER_BATCH = 80
+TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
 COMPLETED = CRASH_POINTS.index("completed")
 PLAIN = tuple(point for point in CRASH_POINTS if not point.startswith("metadata_"))
 POINTS = {6: PLAIN, 9: CRASH_POINTS}
@@ -87,8 +88,14 @@ def kill_at_each(points: Sequence[str], drill: Drill, job: KafkaJob) -> None:
     drill.compare(job)
 
 
-@pytest.mark.table_versions(6, 9)
-@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.drill)])
+@pytest.mark.parametrize(
+    ("version", "table_type"),
+    [
+        (9, "MERGE_ON_READ"),
+        *(pytest.param(*each, marks=pytest.mark.drill) for each in product((6, 9), TYPES) if each != (9, TYPES[0])),
+    ],
+    indirect=["version"],
+)
 def test_a_kill_at_every_step_loses_and_doubles_nothing(
     version: int, table_type: str, new_drill: NewDrill, new_job: NewJob
 ) -> None:
@@ -101,7 +108,7 @@ def test_a_kill_at_every_step_loses_and_doubles_nothing(
 
 @pytest.mark.drill
 @pytest.mark.table_versions(6, 9)
-@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+@pytest.mark.parametrize("table_type", TYPES)
 def test_a_second_kill_in_the_recovery(version: int, table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
     circuit = pair_circuit(POINTS[version])
     at, batches = Position(0), 0

@@ -16,6 +16,7 @@ from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.services.validate import validate
+from tagstream.table.services.validate_metadata import validate_metadata
 from tests.streaming.real_tables import CONTINUED, NOT_BY_HUDI_RS, continue_table, send
 from tests.streaming.stream_case import StreamCase
 from tests.support.compare import compare
@@ -30,6 +31,7 @@ def test_an_update_a_move_and_an_insert(name: str, tmp_path: Path, spark: SparkS
     done = continue_table(name, tmp_path, spark)
     table = HoodieTable.open(str(done.table))
     assert validate(table) == []
+    assert validate_metadata(table) == []
     done.check(read_snapshot(table), "this project")
     if name not in NOT_BY_HUDI_RS:
         done.check(read_table(done.table), "hudi-rs")

@@ -24,12 +24,12 @@ from tests.support.hudi_rs import read_table
 from tests.table.reference import NAMES, unpack
 from tests.table.writer import SMALL_BLOOM
 
-VERSION_6 = [name for name in NAMES if "_v6_" in name or name.startswith("flink_mor")]
+CONTINUED = list(NAMES)
 NOW = 1_893_456_000_000  # 2030
 LATER = 1_000_000
 
 
-@pytest.mark.parametrize("name", VERSION_6)
+@pytest.mark.parametrize("name", CONTINUED)
 def test_upsert_delete_and_insert(name: str, tmp_path: Path) -> None:
     base_path = unpack(name, tmp_path)
     table, before = prepared(base_path)

@@ -39,7 +39,7 @@ def check(case: StreamCase, events: list[ev.Event]) -> HoodieTable:
     return table
 
 
-@pytest.mark.table_versions(6, 8, 9)
+@pytest.mark.table_versions(6, 9)
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_stream_keeps_it_in_step(version: int, table_type: str, tmp_path: Path, spark: SparkSession) -> None:
     case = StreamCase(tmp_path, spark, table_type, conf=ALL)
@@ -51,7 +51,7 @@ def test_a_stream_keeps_it_in_step(version: int, table_type: str, tmp_path: Path
     assert compacted, "six commits and a compaction every three"
 
 
-@pytest.mark.table_versions(6, 9)
+@pytest.mark.table_versions(9)
 @pytest.mark.parametrize("table_type", TYPES)
 def test_it_is_made_of_what_a_table_has(version: int, table_type: str, tmp_path: Path, spark: SparkSession) -> None:
     # hudi-rs passes over file groups without a base file that a metadata table of version 8 or later lists.
