@@ -89,6 +89,14 @@ def test_hudi_goes_on_after_our_services(hudi: HudiSpark, tmp_path: Path, table_
     upsert_by_hudi(hudi, case, 10)
 
 
+def test_hudi_goes_on_after_files_are_gone(hudi: HudiSpark, tmp_path: Path) -> None:
+    case = filled(tmp_path, COPY_ON_WRITE)
+    assert case.clean_files()
+    case.check()
+    read_by_both(hudi, case)
+    upsert_by_hudi(hudi, case, 10)
+
+
 def test_an_empty_table_is_filled_by_hudi(hudi: HudiSpark, tmp_path: Path) -> None:
     """The metadata table as it is made with its table holds what Hudi needs to go on."""
     case = Case.create(tmp_path, MERGE_ON_READ, table_version(), {"files": 1, "record_index": 2})

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -100,11 +101,22 @@ def entries(changes: Changes, partition: str, groups: int, instant: str, version
 
 def grouped(keys: pa.Array, values: pa.Array, gone: pa.Array, groups: int) -> Iterator[GroupEntries]:
     """Sorted keys (binary) with their values, and deleted keys (text), by the file groups they belong to."""
-    own = groups_of_keys(keys.cast(pa.string()), groups)
-    deleted = groups_of_keys(gone, groups)
+    own, order = _by_group(keys.cast(pa.string()), groups)
+    deleted, gone_order = _by_group(gone, groups)
+    keys, values, gone = keys.take(order), values.take(order), gone.take(gone_order)
     for number in np.union1d(own, deleted).tolist():
-        mine = pa.array(own == number)
-        yield GroupEntries(number, keys.filter(mine), values.filter(mine), gone.filter(pa.array(deleted == number)))
+        start, end = np.searchsorted(own, [number, number + 1]).tolist()
+        first, behind = np.searchsorted(deleted, [number, number + 1]).tolist()
+        yield GroupEntries(
+            number, keys.slice(start, end - start), values.slice(start, end - start), gone.slice(first, behind - first)
+        )
+
+
+def _by_group(keys: pa.Array, groups: int) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """(the keys' groups, sorted; where each of the keys so ordered is). Keys of a group keep their order."""
+    own = groups_of_keys(keys, groups)
+    order = np.argsort(own, kind="stable")
+    return own[order], pa.array(order)
 
 
 def _index_entries(changes: Changes, groups: int, version: int) -> Iterator[GroupEntries]:

@@ -32,6 +32,8 @@ from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.layout import DEFAULT_GROUPS
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter
+from tagstream.table.timeline.avro_schemas import parsed_schema
+from tagstream.table.timeline.avro_timeline import write_parsed
 from tagstream.table.timeline.write_status import WriteStatus
 from tests.support.stored import stored
 from tests.support.table_version import using
@@ -102,6 +104,49 @@ class Case:
         gone = pa.array([key for key in before if key not in where], pa.string())
         partitions = {partition: PartitionChange(tuple(found)) for partition, found in files.items()}
         return Changes(partitions, places=[places], deleted_keys=[gone], columns=self.columns)
+
+    def clean_files(self) -> int:
+        """Old files go, by a clean action of the data as Hudi makes one; how many."""
+        table = self.writer.table
+        storage, view = table.storage, table.view()
+        gone: dict[str, tuple[str, ...]] = {}
+        for partition in view.partitions():
+            kept = {
+                rel.rpartition("/")[2]
+                for s in view.latest_merged_slices(partition)
+                for rel in (s.base_path, *s.log_paths)
+                if rel
+            }
+            gone[partition] = tuple(sorted(self.metadata.files(partition).keys() - kept))
+        instant, newest = self.times(), table.timeline().newest_completed or ""
+        policy = "KEEP_LATEST_FILE_VERSIONS"
+        paths = {
+            p: [{"filePath": storage.where(f"{p}/{n}"), "isBootstrapBaseFile": False} for n in names]
+            for p, names in gone.items()
+        }
+        plan = {
+            "earliestInstantToRetain": None, "lastCompletedCommitTimestamp": newest, "policy": policy,
+            "filesToBeDeletedPerPartition": {}, "version": 2, "filePathsToBeDeletedPerPartition": paths,
+            "partitionsToBeDeleted": [], "extraMetadata": {},
+        }  # fmt: skip
+        done = {
+            "startCleanTime": instant, "timeTakenInMillis": 1, "totalFilesDeleted": sum(map(len, gone.values())),
+            "earliestCommitToRetain": "", "lastCompletedCommitTimestamp": newest, "version": 2,
+            "partitionMetadata": {p: {
+                "partitionPath": p, "policy": policy, "deletePathPatterns": list(names), "successDeleteFiles": list(names),
+                "failedDeleteFiles": [], "isPartitionDeleted": False} for p, names in gone.items()},
+            "bootstrapPartitionMetadata": {}, "extraMetadata": {},
+        }  # fmt: skip
+        planned = write_parsed(parsed_schema("HoodieCleanerPlan"), plan)
+        folder, own = table.config.timeline_folder, table.config.has_completion_times
+        storage.write_new(f"{folder}/{instant}.clean.requested", planned)
+        storage.write_new(f"{folder}/{instant}.clean.inflight", b"" if own else planned)
+        storage.delete_many(f"{p}/{name}" for p, names in gone.items() for name in names)
+        changes = Changes({p: PartitionChange(deleted=names) for p, names in gone.items()}, columns=self.columns)
+        delta_commit(self.metadata_writer, instant, changes, self.times)
+        name = f"{instant}_{self.times()}.clean" if own else f"{instant}.clean"
+        storage.write_new(f"{folder}/{name}", write_parsed(parsed_schema("HoodieCleanMetadata"), done))
+        return sum(map(len, gone.values()))
 
     def check(self) -> None:
         """The metadata table says what is on disk and where the keys are."""

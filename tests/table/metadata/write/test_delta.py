@@ -27,3 +27,14 @@ def test_it_is_told_of_every_commit(table_type: str, version: int, tmp_path: Pat
     case.writer.write([row(n, "p9", 3) for n in range(20, 30)])  # moves, into a new partition
     case.check()
     assert case.metadata.partition_paths() == ["p0", "p1", "p2", "p9"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_is_told_of_files_that_are_gone(version: int, tmp_path: Path) -> None:
+    case = Case.create(tmp_path, COPY_ON_WRITE, version)
+    for number in range(3):
+        case.writer.write([row(n, f"p{n % 3}", number) for n in range(30)])
+    assert case.clean_files() == 12
+    case.check()
+    case.writer.write([row(n, f"p{n % 3}", 9) for n in range(30)])
+    case.check()

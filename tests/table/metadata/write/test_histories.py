@@ -37,6 +37,7 @@ STEPS = st.one_of(
     st.tuples(st.just("commit"), PUTS, GONE, FILES),
     st.tuples(st.just("failed"), PUTS, GONE, FILES),
     st.tuples(st.just("clean_files"), FILES),
+    st.tuples(st.just("drop"), st.sampled_from(["p", "q/r", ""])),
     st.tuples(st.just("compact")),
     st.tuples(st.just("clean")),
 )
@@ -98,6 +99,12 @@ class Model:
             for partition, found in files.items():
                 for name in found:
                     self.files.get(partition, {}).pop(name, None)
+        elif kind == "drop":
+            (partition,) = rest
+            gone = PartitionChange(deleted=tuple(self.files.pop(partition, {})))
+            instant = self.times()
+            delta_commit(self.writer, instant, Changes({partition: gone}, deleted_partitions=(partition,)), self.times)
+            self.done(instant)
         elif kind == "compact":
             compact(self.writer, self.times, 1)
         else:
