@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, str] = {
     "table/metadata": "table table/storage table/keys table/timeline table/timeline/history table/file_group "
     "table/file_group/log table/meta_client",
     "table/metadata/encode": "table table/schema table/keys table/file_group table/file_group/log table/metadata",
-    "table/metadata/write": "table table/storage table/schema table/keys table/timeline table/file_group "
+    "table/metadata/write": "table table/storage table/schema table/keys table/timeline table/timeline/history "
+    "table/file_group "
     "table/file_group/log table/meta_client table/metadata table/metadata/encode",
     "table/skipping": "table table/storage table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/metadata",

@@ -18,7 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from tagstream.state.durable.root import current_root
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tests.support import events as ev
 from tests.support.compare import Differences, compare
 from tests.support.hudi_rs import read_table
@@ -125,7 +128,7 @@ class Job:
 
     def commits(self) -> list[dict[str, Any]]:
         """What each commit of the job on the timeline says of its batch, in the order of the instants."""
-        extra = (json.loads(p.read_text())["extraMetadata"] for p in self.completed())
+        extra = (CommitMetadata.from_bytes(p.read_bytes(), str(p)).extra for p in self.completed())
         return [json.loads(e["tagstream.commit"]) for e in extra if "tagstream.commit" in e]
 
     def completed(self) -> list[Path]:
@@ -141,6 +144,8 @@ class Job:
         """The table, read by hudi-rs, against the oracle."""
         expected = self.expected()
         found = read_table(self.table, meta_columns=False) if self.completed() else expected.slice(0, 0)
+        if self.completed():
+            assert not (wrong := validate_metadata(HoodieTable.open(str(self.table)))), wrong
         return Outcome(expected.num_rows, found.num_rows, compare(expected, found, ["id"]))
 
 

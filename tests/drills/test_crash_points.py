@@ -1,4 +1,8 @@
-"""SIGKILL at every named step of the commit protocol, alone and in pairs; after each, the table is the oracle's."""
+"""SIGKILL at every named step of the commit protocol, alone and in pairs; after each, the table is the oracle's.
+
+On tables of version 6 without a metadata table, and on those of version 9 with one that has a record index: it is held
+against the files and keys after each kill.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,15 @@ from tests.support.events import Mix, generate
 
 PER_BATCH = 80
 COMPLETED = CRASH_POINTS.index("completed")
+PLAIN = tuple(point for point in CRASH_POINTS if not point.startswith("metadata_"))
+POINTS = {6: PLAIN, 9: CRASH_POINTS}
+KEPT = {
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.record.index.enable": "true",
+    "hoodie.metadata.record.index.min.filegroup.count": "2",
+    "hoodie.metadata.compact.max.delta.commits": "3",
+}
+CONF = {6: {"hoodie.metadata.enable": "false"}, 9: KEPT}
 REPLAYED = ("delta_durable", "state_committed", "commit_log")  # the steps that a batch goes through in a replay, too
 MIX = Mix(keys=300, tombstones=0.03)
 
@@ -74,24 +87,30 @@ def kill_at_each(points: Sequence[str], drill: Drill, job: KafkaJob) -> None:
     drill.compare(job)
 
 
+@pytest.mark.table_versions(6, 9)
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.drill)])
-def test_a_kill_at_every_step_loses_and_doubles_nothing(table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
-    with new_drill("SIGKILL at each step of a commit", table_type, len(CRASH_POINTS)) as drill:
-        job = new_job(table_type, PER_BATCH)
-        job.produce(generate((len(CRASH_POINTS) + 2) * PER_BATCH, MIX, seed=7))
-        kill_at_each(CRASH_POINTS, drill, job)
+def test_a_kill_at_every_step_loses_and_doubles_nothing(
+    version: int, table_type: str, new_drill: NewDrill, new_job: NewJob
+) -> None:
+    points = POINTS[version]
+    with new_drill(f"SIGKILL at each step of a commit, version {version}", table_type, len(points)) as drill:
+        job = new_job(table_type, PER_BATCH, conf=CONF[version])
+        job.produce(generate((len(points) + 2) * PER_BATCH, MIX, seed=7))
+        kill_at_each(points, drill, job)
 
 
 @pytest.mark.drill
+@pytest.mark.table_versions(6, 9)
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
-def test_a_second_kill_in_the_recovery(table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
-    circuit = pair_circuit(CRASH_POINTS)
+def test_a_second_kill_in_the_recovery(version: int, table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
+    circuit = pair_circuit(POINTS[version])
     at, batches = Position(0), 0
     for point in circuit:
         at = at.after(point)
     batches = at.batch + 4
-    with new_drill("SIGKILL at each pair of steps, the second in the recovery", table_type, len(circuit)) as drill:
-        job = new_job(table_type, PER_BATCH)
+    what = f"SIGKILL at each pair of steps, the second in the recovery, version {version}"
+    with new_drill(what, table_type, len(circuit)) as drill:
+        job = new_job(table_type, PER_BATCH, conf=CONF[version])
         job.produce(generate(batches * PER_BATCH, MIX, seed=23))
         at = Position(0)
         for point in circuit:
@@ -106,7 +125,7 @@ def test_a_second_kill_in_the_recovery(table_type: str, new_drill: NewDrill, new
         drill.compare(job)
 
 
-PULL_POINTS = tuple(point for point in CRASH_POINTS if point != "delta_durable")  # which is the stateful step's
+PULL_POINTS = tuple(point for point in PLAIN if point != "delta_durable")  # which is the stateful step's
 IN_ORDER = Mix(keys=300, late=0, late_deletes=0, equal_ordering=0, tombstones=0.03)
 
 

@@ -66,7 +66,7 @@ def _old(writer: MetadataWriter, timeline: Timeline, partition: str, kept_versio
         elif log is not None and not writer.has_completion_times:
             logs.setdefault(log.file_id, []).append((log.base_instant, name))
         elif log is not None and timeline.is_valid(log.base_instant):
-            logs.setdefault(log.file_id, []).append((timeline.completion_time(log.base_instant), name))
+            logs.setdefault(log.file_id, []).append((writer.completed_at(timeline, log.base_instant), name))
     found: list[str] = []
     for file_id, files in bases.items():
         begins = sorted({instant for instant, _ in files}, reverse=True)

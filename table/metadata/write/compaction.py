@@ -6,7 +6,8 @@ has not completed must not get into base files: then there is no compaction now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError
@@ -21,6 +22,7 @@ from tagstream.table.timeline.avro_schemas import parsed_schema
 from tagstream.table.timeline.avro_timeline import read_record, write_parsed
 from tagstream.table.timeline.instant import COMMIT, COMPACTION, DELTA_COMMIT, Instant, State
 from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.write_status import WriteStat
 
 MAX_DELTA_COMMITS = 10  # Hudi's hoodie.metadata.compact.max.delta.commits
 
@@ -28,10 +30,51 @@ _SUFFIX = "001"  # of a compaction's own instant, up to version 7
 _NAMES_ONLY = 2  # the version of a plan that has names, not paths
 
 
-def compact(writer: MetadataWriter, times: Times, max_delta_commits: int = MAX_DELTA_COMMITS) -> str | None:
+@dataclass(frozen=True)
+class CompactionTask:
+    """The compaction of one file group: a pure function of its fields, picklable, done again with the same result.
+
+    It holds what the group's logs have in memory, and of its base file a piece.
+    """
+
+    writer: MetadataWriter
+    data_timeline: Timeline
+    instant: str
+    file_slice: FileSlice
+
+    def run(self) -> WriteStat | None:
+        """Write the new base file; None where nothing is left in the group."""
+        metadata = MetadataTable.open(self.writer.table, self.data_timeline)
+        if metadata is None:
+            raise CorruptFileError(
+                f"table {self.writer.table.config.name} at {self.writer.table.base_path} has a pending compaction in "
+                f"{FOLDER}, but no metadata table that readers trust; drop it"
+            )
+        found, base = self.file_slice, self.file_slice.base_file
+        return write_base_file(
+            self.writer, found.partition_path, found.file_id, self.instant, merged_entries(metadata, found),
+            found.base_instant, base.name if base is not None else None,
+        )  # fmt: skip
+
+
+Execute = Callable[[Sequence[CompactionTask]], Iterable[WriteStat | None]]
+
+
+def one_by_one(tasks: Sequence[CompactionTask]) -> Iterator[WriteStat | None]:
+    """Carry the tasks out here, in their order."""
+    return (task.run() for task in tasks)
+
+
+def compact(
+    writer: MetadataWriter,
+    times: Times,
+    max_delta_commits: int = MAX_DELTA_COMMITS,
+    execute: Execute = one_by_one,
+) -> str | None:
     """Compact when so many delta commits were completed since the last time; returns the compaction's instant.
 
     One that was cut off is carried out first, and is then the one. None: it is too early, or an action is pending.
+    ``execute`` runs the tasks, one for each file group, here or elsewhere, in any order.
     """
     timeline = writer.timeline()
     begun = [i for i in timeline.pending if i.action == COMPACTION]
@@ -43,7 +86,7 @@ def compact(writer: MetadataWriter, times: Times, max_delta_commits: int = MAX_D
             return None
         instant, plan = planned
         writer.begin(instant, COMPACTION, plan)
-    _carry_out(writer, instant, times)
+    _carry_out(writer, instant, times, execute)
     return instant
 
 
@@ -101,33 +144,21 @@ def _operation(file_slice: FileSlice) -> dict[str, Any]:
     }
 
 
-def _carry_out(writer: MetadataWriter, instant: str, times: Times) -> None:
+def _carry_out(writer: MetadataWriter, instant: str, times: Times, execute: Execute) -> None:
     """Write a base file for each operation of the plan, of exactly its files; what a first attempt wrote is written over."""
     rel = writer.rel(Instant(instant, COMPACTION, State.REQUESTED))
     plan = read_record(writer.storage.read(rel), writer.storage.where(rel))
     inflight = writer.rel(Instant(instant, COMPACTION, State.INFLIGHT))
     if not writer.storage.exists(inflight):
         writer.storage.write_new(inflight, b"")
-    data_timeline = writer.table.timeline()
-    metadata = MetadataTable.open(writer.table, data_timeline)
-    if metadata is None:
-        raise CorruptFileError(
-            f"table {writer.table.config.name} at {writer.table.base_path} has a pending compaction in {FOLDER}, but no "
-            "metadata table; drop it"
-        )
-    view = writer.view(writer.timeline())
-    stats = []
+    view, data_timeline = writer.view(writer.timeline()), writer.table.timeline()
+    tasks = []
     for operation in plan.get("operations") or ():
-        partition, file_id = operation["partitionPath"], operation["fileId"]
-        found = view.latest_slice(partition, file_id)
-        if found is None or partition not in writer.partitions:
-            continue  # dropped since
-        stat = write_base_file(
-            writer, partition, file_id, instant, merged_entries(metadata, _planned(found, operation)),
-            operation["baseInstantTime"] or "", operation["dataFilePath"],
-        )  # fmt: skip
-        if stat is not None:
-            stats.append(stat)
+        partition = operation["partitionPath"]
+        found = view.latest_slice(partition, operation["fileId"])
+        if found is not None and partition in writer.partitions:  # else it was dropped since
+            tasks.append(CompactionTask(writer, data_timeline, instant, _planned(found, operation)))
+    stats = sorted((stat for stat in execute(tasks) if stat is not None), key=lambda stat: stat.path)
     content = delta_content(stats, writer.version, "COMPACT", compacted=True)
     at = times() if writer.has_completion_times else None
     writer.storage.write_new(writer.rel(Instant(instant, COMMIT, State.COMPLETED, at)), content)
@@ -143,4 +174,4 @@ def _planned(found: FileSlice, operation: Mapping[str, Any]) -> FileSlice:
             f"the plan of a compaction of the metadata table names files of {found.file_id} in {found.partition_path} that "
             "are not in its newest slice; drop the metadata table"
         )
-    return FileSlice(found.partition_path, found.file_id, found.base_instant, base, logs)
+    return FileSlice(found.partition_path, found.file_id, operation["baseInstantTime"] or "", base, logs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
@@ -16,6 +18,8 @@ from tagstream.table.metadata.write.rollback import recover, roll_back
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.instant import DELTA_COMMIT, Instant
 from tagstream.table.timeline.write_status import WriteStat
+
+_THREADS: Final = 16
 
 
 def delta_commit(
@@ -44,7 +48,10 @@ def delta_commit(
     ]
     writer.begin(instant, DELTA_COMMIT)
     reach("metadata_begun")
-    stats = [delta_log_file(writer, file_slice, instant, found) for file_slice, found in wanted]
+    with ThreadPoolExecutor(
+        _THREADS
+    ) as threads:  # a record index may have thousands of groups, each a request to the store
+        stats = list(threads.map(lambda each: delta_log_file(writer, each[0], instant, each[1]), wanted))
     reach("metadata_files")
     content = delta_content(stats, writer.version, "UPSERT_PREPPED")
     return writer.complete(instant, DELTA_COMMIT, content, times)

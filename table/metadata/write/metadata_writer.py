@@ -18,6 +18,7 @@ from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConf
 from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER, open_config
 from tagstream.table.metadata.write.layout import PARTITIONS, PARTITIONS_KEY
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.history.lsm import History
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import Timeline
 
@@ -73,7 +74,19 @@ class MetadataWriter:
 
     def view(self, timeline: Timeline) -> FileSystemView:
         """Its file slices as of a look at its timeline."""
-        return FileSystemView(self.storage, timeline, timeline.newest_completed, self.version)
+        return FileSystemView(self.storage, timeline, timeline.newest_completed, self.version, self.history)
+
+    @cached_property
+    def history(self) -> History | None:
+        """Its archived instants, which tell when they were completed; None up to version 7."""
+        return History(self.storage, self.config.history_folder) if self.has_completion_times else None
+
+    def completed_at(self, timeline: Timeline, time: str) -> str:
+        """When an instant was completed, archived or not; its own time where that is not recorded."""
+        archived = (
+            self.history.completion_time(time) if self.history is not None and timeline.find(time) is None else None
+        )
+        return archived or timeline.completion_time(time)
 
     @cached_property
     def has_completion_times(self) -> bool:

@@ -71,11 +71,13 @@ def recover(writer: MetadataWriter, times: Times) -> None:
     """Finish rollbacks that were cut off, and take back delta commits whose action the data does not know any more."""
     for begun in writer.timeline().pending_rollbacks:
         rel = writer.rel(Instant(begun.time, ROLLBACK, State.REQUESTED))
-        plan = read_record(writer.storage.read(rel), writer.storage.where(rel))
+        data = writer.storage.read(rel) if writer.storage.exists(rel) else b""
+        plan = read_record(data, writer.storage.where(rel)) if data else {}
         target = (plan.get("instantToRollback") or {}).get("commitTime")
         if not target:
             raise CorruptFileError(
-                f"{writer.storage.where(rel)} names no instant to roll back; drop the metadata table"
+                f"{writer.storage.where(rel)}, the plan of a pending rollback, is missing or names no instant: drop the "
+                "metadata table"
             )
         inflight = writer.rel(Instant(begun.time, ROLLBACK, State.INFLIGHT))
         if not writer.storage.exists(inflight):

@@ -41,7 +41,7 @@ def opened(data: bytes, folder: Path) -> HFile:
     return HFile.open(*stored(path))
 
 
-@settings(max_examples=60, deadline=2000)
+@settings(max_examples=60, deadline=None)
 @given(
     rows=st.dictionaries(st.binary(max_size=300), st.binary(max_size=600), max_size=60),
     codec=st.sampled_from([Codec.GZ, Codec.NONE]),

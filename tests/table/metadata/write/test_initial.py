@@ -45,6 +45,7 @@ from tests.table.metadata.write.case import Case, groups_of, written
 from tests.table.writer import Writer, row
 
 VERSIONS = (6, 8, 9)
+BY_015 = {"mor_v6_record_index_015", "mor_v6_services_015"}  # without definitions
 
 
 def contents(table: HoodieTable, columns: list[str]) -> Changes:
@@ -148,7 +149,7 @@ def comparable(records: dict[str, Record], listed: dict[str, set[str]] | None = 
             stats = record[COLUMN_STATS]
             if listed is None or (stats["fileName"] in files and stats["valueCount"]):
                 found[key] = (stats["fileName"], stats["columnName"], stats["valueCount"], stats["nullCount"])
-        else:
+        elif record["filesystemMetadata"]:  # a partition that was cleaned away may have an empty one
             found[key] = record["filesystemMetadata"]
     return found
 
@@ -247,7 +248,7 @@ def test_the_columns_of_a_real_table_are_kept(name: str, tmp_path: Path) -> None
     table, metadata = opened(name, tmp_path)
     schema = avro_to_arrow(table.schema_json() or "")
     indexed = {record[COLUMN_STATS]["columnName"] for record in metadata.scan("column_stats").values()}
-    assert set(kept_columns(table, schema, ["ver"])) == indexed or name == "mor_v6_record_index_015"
+    assert set(kept_columns(table, schema, ["ver"])) == indexed or name in BY_015
     assert set(kept_columns(table, schema)) == indexed
 
 

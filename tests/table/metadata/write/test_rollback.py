@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tagstream.table.errors import MetadataCompactedError
+from tagstream.table.errors import CorruptFileError, MetadataCompactedError
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.meta_client.table_config import MERGE_ON_READ
@@ -14,9 +15,11 @@ from tagstream.table.metadata.write import delta, rollback
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
 from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.metadata.write.delta import delta_commit
-from tagstream.table.metadata.write.rollback import ROLLBACK_SUFFIX, check_rollback, recover, roll_back
-from tagstream.table.services.rollback import RollbackResult
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter
+from tagstream.table.metadata.write.rollback import check_rollback, recover, roll_back
+from tagstream.table.services.rollback import resume_rollbacks
 from tagstream.table.services.rollback import rollback as data_rollback
+from tagstream.table.timeline.instant import ROLLBACK
 from tests.table.metadata.write.case import Case
 from tests.table.writer import CrashError, row
 
@@ -40,30 +43,10 @@ def failing_write(case: Case) -> str:
     return failed.time
 
 
-def take_back(case: Case, failed: str) -> RollbackResult:
-    """What the caller does: the data is rolled back, the metadata table told, in the order of each version."""
-    writer = case.metadata_writer
-    check_rollback(writer, failed)
-    instant = case.times()
-    done = data_rollback(case.writer.table, failed, instant)
-    if not writer.has_completion_times:
-        delta_commit(writer, instant, rolled_back(case, done), case.times)
-    roll_back(writer, failed, instant if writer.has_completion_times else instant + ROLLBACK_SUFFIX, case.times)
-    return done
-
-
-def rolled_back(case: Case, done: RollbackResult) -> Changes:
-    partitions: dict[str, PartitionChange] = {}
-    for rel in done.deleted:
-        partition, _, name = rel.rpartition("/")
-        before = partitions.get(partition, PartitionChange())
-        partitions[partition] = PartitionChange(before.written, (*before.deleted, name))
-    for rel in done.blocks:
-        partition, _, name = rel.rpartition("/")
-        before = partitions.get(partition, PartitionChange())
-        file = WrittenFile(name, case.writer.table.storage.size(rel), {})
-        partitions[partition] = PartitionChange((*before.written, file), before.deleted)
-    return Changes(partitions, columns=case.columns)
+def take_back(case: Case, failed: str) -> None:
+    """The rollback of the data tells the metadata table, in the order of each version."""
+    check_rollback(case.metadata_writer, failed)
+    data_rollback(case.writer.table, failed, case.times())
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -140,27 +123,32 @@ def crash_at(patch: pytest.MonkeyPatch, when: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("completed", [True, False])
+@pytest.mark.parametrize("carried_out", [True, False])
 def test_a_rollback_that_was_cut_off_is_finished(
-    version: int, completed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    version: int, carried_out: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = filled(tmp_path, version)
     failed = failing_write(case)
-    data_rollback(case.writer.table, failed, case.times())
+    real = rollback.MetadataWriter.complete
 
     def stop(*_: object) -> None:
         raise CrashError
 
+    def no_rollback(self: MetadataWriter, instant: str, action: str, *rest: Any) -> object:
+        return stop() if action == ROLLBACK else real(self, instant, action, *rest)
+
     with monkeypatch.context() as patch, pytest.raises(CrashError):
-        patch.setattr(rollback.MetadataWriter, "complete" if completed else "timeline_never", stop, raising=False)
-        if not completed:
+        if carried_out:
+            patch.setattr(rollback.MetadataWriter, "complete", no_rollback)
+        else:
             patch.setattr(rollback, "_carry_out", stop)
-        roll_back(case.metadata_writer, failed, case.times(), case.times)
+        take_back(case, failed)
     assert case.metadata_writer.timeline().pending_rollbacks
-    case.writer.write([row(n, "p7", 2) for n in range(5)])
+    assert len(resume_rollbacks(case.writer.table)) == 1
     assert not case.metadata_writer.timeline().pending
-    if version != 6:  # there the delta commit of the rollback would be missing: its files are gone
-        case.check()
+    case.check()
+    case.writer.write([row(n, "p7", 2) for n in range(5)])
+    case.check()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -189,3 +177,11 @@ def test_one_that_it_was_never_told_of(version: int, tmp_path: Path) -> None:
     assert case.metadata_writer.timeline().instants == before
     recover(case.metadata_writer, case.times)
     assert case.metadata_writer.timeline().instants == before
+
+
+def test_a_pending_rollback_without_a_plan_is_named(tmp_path: Path) -> None:
+    case = filled(tmp_path, 9)
+    writer = case.metadata_writer
+    writer.storage.write_new(f"{writer.config.timeline_folder}/20260102000000000.rollback.inflight", b"")
+    with pytest.raises(CorruptFileError, match=r"20260102000000000\.rollback\.requested"):
+        case.writer.write([row(50, "p5", 2)])
