@@ -45,6 +45,7 @@ class Options:
     table_type: str
     op: str
     table_version: int
+    auto_upgrade: bool
     record_key_fields: tuple[str, ...]
     partition_fields: tuple[str, ...]
     ordering_field: str | None
@@ -175,6 +176,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         table_type=r.text("hoodie.datasource.write.table.type"),
         op=r.text("hoodie.datasource.write.operation"),
         table_version=int(r.text("hoodie.write.table.version")),
+        auto_upgrade=r.flag("hoodie.write.auto.upgrade"),
         record_key_fields=keys,
         partition_fields=partitions,
         ordering_field=ordering,

@@ -12,11 +12,13 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_properties
 from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
+from tagstream.table.services.upgrade.upgrade import upgrade
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER
 from tagstream.table.timeline import lease as leases
 from tagstream.table.timeline.lease import LeaseOwner
 
+_VERSION = "hoodie.write.table.version"
 LOG = logging.getLogger("tagstream")
 LEASE_MS = 60_000
 
@@ -71,7 +73,7 @@ def open_or_create(options: Options, now_ms: int) -> HoodieTable:
     if planned.new:
         return HoodieTable.create(planned.table.storage, planned.table.config, now_ms)
     if planned.changes is None:
-        return planned.table
+        return _upgraded(options, planned.table, now_ms)
     storage = planned.table.storage
     lease = leases.acquire(storage, LeaseOwner.this_process("new properties"), now_ms, LEASE_MS)
     try:
@@ -82,6 +84,34 @@ def open_or_create(options: Options, now_ms: int) -> HoodieTable:
     finally:
         leases.release(storage, lease)
     return HoodieTable.open(storage)
+
+
+def wants_upgrade(options: Options, table: HoodieTable) -> bool:
+    """Whether the job is to bring the table to the version that it names: one that is higher than the table's own."""
+    named = _VERSION in options.explicit and options.auto_upgrade and not options.bootstrap_only
+    return named and table.config.version < options.table_version
+
+
+def _upgraded(options: Options, table: HoodieTable, now_ms: int) -> HoodieTable:
+    """The table in the version that the user named, with the writer lease held meanwhile."""
+    if not wants_upgrade(options, table):
+        return table
+    lease = leases.acquire(table.storage, LeaseOwner.this_process("table upgrade"), now_ms, LEASE_MS)
+    try:
+        done = upgrade(table, options.table_version, lambda: now_ms, lambda: _held(table, lease))
+        LOG.warning(
+            "table %s was brought from version %s to %s (hoodie.write.table.version); give its other writers the same",
+            table.base_path,
+            done.before,
+            done.after,
+        )
+    finally:
+        leases.release(table.storage, lease)
+    return table.reload()
+
+
+def _held(table: HoodieTable, lease: leases.Lease) -> None:
+    leases.check(table.storage, lease)
 
 
 def _may_be_made_anew(options: Options, table: HoodieTable) -> bool:
@@ -96,7 +126,6 @@ def _may_be_made_anew(options: Options, table: HoodieTable) -> bool:
     storage = table.storage
     return (
         table.timeline().newest is None
-        and not config.metadata_partitions
         and not storage.names(f"{META_FOLDER}/archived")
         and set(storage.names("")) <= {META_FOLDER}
     )

@@ -80,7 +80,8 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.write.table.version",
         Kind.CHOICE,
-        "Version of a new table; an existing table keeps its own. Hudi 0.x knows version 6 alone, 1.0 writes 8, 1.1 and 1.2 "
+        "Version of a new table. An existing one keeps its own, but for a lower one where this key is given "
+        "(`hoodie.write.auto.upgrade`). Hudi 0.x knows version 6 alone, 1.0 writes 8, 1.1 and 1.2 "
         "write 9.",
         default="6",
         section=_TABLE,
@@ -90,6 +91,14 @@ TABLE_KEYS = (
             "7": "no release of Hudi makes tables of version 7",
             "10": "this version of the table is not known",
         },
+    ),
+    ConfigKey(
+        "hoodie.write.auto.upgrade",
+        Kind.BOOL,
+        "A table of a lower version than `hoodie.write.table.version`, where that is given, is brought to it at the start "
+        "(as `tagstream table upgrade` does). False: it keeps its own.",
+        default=True,
+        section=_TABLE,
     ),
     ConfigKey(
         "hoodie.datasource.write.recordkey.field",
