@@ -75,13 +75,17 @@ def check_pending(timeline: Timeline, where: str) -> None:
             )
 
 
-def settle(table: HoodieTable, clock_ms: Callable[[], int]) -> tuple[str, ...]:
-    """Roll back what failed writes have left; their instants. InstantConflictError when one of them is alive."""
+def check_nobody_writes(table: HoodieTable, now_ms: int) -> None:
+    """InstantConflictError when a pending write gives signs of life."""
     for instant in table.timeline().pending_writes:
-        if is_alive(table.storage, instant.time, clock_ms()):
+        if is_alive(table.storage, instant.time, now_ms):
             raise InstantConflictError(
                 f"{instant.action} {instant.time} of {table.base_path} is being written by another process: let it end first"
             )
+
+
+def settle(table: HoodieTable, clock_ms: Callable[[], int]) -> tuple[str, ...]:
+    """Roll back what failed writes have left; their instants."""
     failed = [result.failed for result in resume_rollbacks(table)]
     for instant in table.timeline().pending_writes:
         time = next_instant(clock_ms(), table.timeline().newest, table.config.timezone_utc)

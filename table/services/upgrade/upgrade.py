@@ -1,10 +1,10 @@
 """Bring a table to another version: 6, 8 or 9, upwards or downwards.
 
 1. What an earlier change has left is removed (``layouts.remove_leftovers``).
-2. Failed writes are rolled back; where the layout changes, the table is compacted if the caller has the means
-   (``compact``), and what the other layout would read otherwise is refused (``preconditions``).
-3. The metadata table is dropped, its partitions first from the properties: it has a timeline and a version of its own, and
+2. The metadata table is dropped, its partitions first from the properties: it has a timeline and a version of its own, and
    the next writer that keeps one builds it anew. (Hudi brings it along, or drops it where it lags behind.)
+3. Failed writes are rolled back. Where the layout changes, the table is compacted if the caller has the means (``compact``);
+   what the other layout would read otherwise is refused, without them before anything is changed (``preconditions``).
 4. Index definitions are brought to the version.
 5. Where the layout changes, the whole timeline and its archive are written in the other layout, beside the old ones.
 6. If the timeline is what it was before 5, ``hoodie.properties`` is replaced. **This one step is the change**: before it
@@ -37,6 +37,7 @@ from tagstream.table.services.upgrade.layouts import (
 )
 from tagstream.table.services.upgrade.preconditions import (
     changes_layout,
+    check_nobody_writes,
     check_pending,
     check_settings,
     check_slices,
@@ -134,13 +135,16 @@ def _change(
     stale = remove_leftovers(table)
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=stale)
+    check_nobody_writes(table, clock_ms())
+    if compact is None:
+        check_slices(table, to)
+    metadata = table.drop_metadata_table(clock_ms())
+    table = table.reload()
     failed = settle(table, clock_ms)
     if compact is not None and changes_layout(table, to):
         compact(table)
         table = table.reload()
-    check_slices(table, to)
-    metadata = table.drop_metadata_table(clock_ms())
-    table = table.reload()
+        check_slices(table, to)
     dropped = bring_index_definitions(table, to)
     converted = Converted(0, 0)
     names = _timeline_files(table)

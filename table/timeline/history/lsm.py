@@ -116,9 +116,9 @@ class History:
         newest = pc.max(rows["version"]).as_py() or _ROW_VERSION
         if newest > _ROW_VERSION:
             raise UnsupportedTableError(f"{self.storage.where(rel)} has rows of version {newest}; only 1 can be read")
-        keep = pa.array([True] * rows.num_rows) if first is None and last is None else _within(rows, first, last)
-        schema = pa.schema([HISTORY_SCHEMA.field(name) for name in columns])
-        return rows.select(list(columns)).cast(schema).filter(keep)
+        if first is not None or last is not None:
+            rows = rows.filter(_within(rows, first, last))
+        return rows.select(list(columns)).cast(pa.schema([HISTORY_SCHEMA.field(name) for name in columns]))
 
 
 # What was read of the files that were asked last: storage, folder, file, completion time by instant.

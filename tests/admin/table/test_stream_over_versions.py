@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.services.validate_metadata import validate_metadata
 from tests.admin.running import run, run_json
 from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase
@@ -37,3 +39,24 @@ def test_a_stream_goes_on(tmp_path: Path, spark: SparkSession, table_type: str, 
             is_oracles(case, EVENTS[: (number + 1) * STEP])
     verified = run("index", "verify", "--checkpoint-dir", case.checkpoint, "--target-base-path", case.table)
     assert "differences" in verified
+
+
+def test_the_metadata_table_is_made_anew(tmp_path: Path, spark: SparkSession) -> None:
+    """It is dropped with the change, and the stream that keeps one makes it in the new version."""
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {"hoodie.metadata.enable": "true"})
+    with using(6):
+        for number, to in enumerate([6, 9, 6]):
+            if number:
+                command = "upgrade" if to > 6 else "downgrade"
+                done = run_json("table", command, "--target-base-path", case.table, "--to", to, "--yes")
+                assert "files" in done["metadata_partitions"]
+                assert not (case.table / ".hoodie/metadata").exists()
+            ev.write_files(EVENTS[number * STEP : (number + 1) * STEP], case.source, STEP, first=number)
+            case.run()
+            table = HoodieTable.open(str(case.table))
+            assert "files" in table.config.metadata_partitions
+            metadata = MetadataTable.open(table, table.timeline())
+            assert metadata is not None
+            assert metadata.config.version == to
+            assert validate_metadata(table) == []
+            is_oracles(case, EVENTS[: (number + 1) * STEP])
