@@ -43,6 +43,10 @@ class HoodieTable:
             create_properties(storage, new_properties(config), at_ms)
         except FileExistsError:
             raise TableConfigMismatchError(f"{storage.root} is a Hudi table already: open it instead") from None
+        if (
+            config.has_completion_times
+        ):  # Hudi 1.2 fails where these folders are missing; a store may know no empty ones
+            storage.replace(f"{config.timeline_folder}/history/.keep", b"")
         return HoodieTable.open(storage)
 
     @staticmethod

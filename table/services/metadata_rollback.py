@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.encode.indexed_columns import INDEX_DEFINITIONS, default_columns, defined_columns
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.definitions import kept_columns
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tagstream.table.metadata.write.rollback import ROLLBACK_SUFFIX, recover, roll_back
@@ -50,19 +50,11 @@ def forget_in_metadata_table(
 
 
 def range_columns(writer: MetadataWriter, schema: pa.Schema | None = None) -> tuple[str, ...]:
-    """The columns that the metadata table has statistics of: as the table's definition says, else those that Hudi takes.
-
-    ``schema``: the user columns; without it as the newest commit tells.
-    """
-    storage = writer.table.storage
-    if storage.exists(INDEX_DEFINITIONS):
-        defined = defined_columns(storage.read(INDEX_DEFINITIONS), storage.where(INDEX_DEFINITIONS))
-        if defined is not None:
-            return tuple(defined)
+    """The columns that the metadata table has statistics of. ``schema``: the user columns; else of the newest commit."""
     if schema is None:
         avro = writer.table.schema_json()
         schema = avro_to_arrow(avro) if avro is not None else pa.schema([])
-    return tuple(default_columns(schema, writer.version))
+    return tuple(kept_columns(writer.table, schema))
 
 
 def _times(writer: MetadataWriter) -> Times:

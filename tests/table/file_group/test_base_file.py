@@ -51,7 +51,7 @@ def write(path: Path, *batches: pa.Table, bloom: BloomParams = SMALL, size: int 
 def test_rows_and_footer(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     result = write(path, rows("m", "é"), rows("b"), rows())
-    assert result == BaseFileResult(3, path.stat().st_size, "b", "é")
+    assert (result.rows, result.bytes, result.min_key, result.max_key) == (3, path.stat().st_size, "b", "é")
     footer = read_footer(*stored(path))
     assert (footer.rows, footer.min_key, footer.max_key, footer.avro_schema) == (3, "b", "é", AVRO)
     assert footer.bloom is not None and footer.bloom.might_contain(pa.array(["m", "é", "b"])).all()
@@ -84,7 +84,8 @@ def test_a_simple_filter_has_no_type_code(tmp_path: Path) -> None:
 
 def test_a_file_without_rows_has_no_key_range(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
-    assert write(path) == BaseFileResult(0, path.stat().st_size, None, None)
+    result = write(path)
+    assert (result.rows, result.bytes, result.min_key, result.max_key) == (0, path.stat().st_size, None, None)
     footer = read_footer(*stored(path))
     assert (footer.rows, footer.min_key, footer.max_key) == (0, None, None)
     assert b"hoodie_min_record_key" not in pq.read_metadata(path).metadata

@@ -69,7 +69,7 @@ def test_markers_have_the_form_of_hudis_timeline_server(tmp_path: Path) -> None:
     folder = Path(writer.table.base_path, ".hoodie/.temp", T)
     assert (folder / "MARKERS.type").read_text() == "TIMELINE_SERVER_BASED"
     assert (folder / "MARKERS0").read_text().splitlines() == [
-        "a/b/.g_1.log.2_0-1-1.marker.APPEND",
+        f"a/b/.g_1.log.2_0-1-1.marker.{'CREATE' if writer.table.config.names_logs_by_commit else 'APPEND'}",
         f"h_0-1-1_{T}.parquet.marker.MERGE",
         f"p0/f_0-1-1_{T}.parquet.marker.CREATE",
     ]
