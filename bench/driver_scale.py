@@ -194,7 +194,9 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     metadata = steps.measure(
         "batch", "build commit metadata", lambda: commit_metadata(guard, epoch, name, statuses), **now
     )
-    steps.measure("batch", "write commit metadata as JSON", metadata.to_bytes, len, **now)
+    steps.measure(
+        "batch", "write commit metadata as JSON", lambda: metadata.to_bytes(job.table.config.version), len, **now
+    )
     look = lambda: guard.before_complete(instant, statuses, adds_keys=True)  # noqa: E731
     complete = lambda: protocol.complete(job.table, instant, DELTA_COMMIT, metadata, guard=look)  # noqa: E731
     steps.measure("batch", "complete (JSON, guard, publish, staged files removed)", complete, **now)

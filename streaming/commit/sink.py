@@ -224,15 +224,17 @@ class BatchSink:
             follows=self._guard.follows,
         )
         extra = extra_metadata(record, streamer_checkpoint(epoch, files=job.decode.files))
-        kept_at = None
-        if job.metadata is not None:
-            kept_at = job.metadata.commit(
-                instant, outcome.statuses, written, job.clock_ms, lambda step: crash.reach(step, batch)
-            )
         metadata = CommitMetadata.build(
             outcome.statuses, extra, job.avro_json, job.options.op, replaced_groups(job, outcome.statuses)
         )
         adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
+        kept_at = None
+        if job.metadata is not None:
+            # Another writer that is at work may be telling the metadata table, too: only one may at a time.
+            self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys)
+            kept_at = job.metadata.commit(
+                instant, outcome.statuses, written, job.clock_ms, lambda step: crash.reach(step, batch)
+            )
         protocol.complete(
             job.table,
             instant,

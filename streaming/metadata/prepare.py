@@ -37,7 +37,8 @@ def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> Ho
     if "files" not in trusted:
         return _drop(table, now_ms, "it has no listing of files that readers may trust")
     for name in dict.fromkeys(table.config.metadata_partitions):
-        if name not in PARTITIONS or name not in trusted:
+        unwanted = name == RECORD_INDEX_PARTITION and options.no_record_index
+        if name not in PARTITIONS or name not in trusted or unwanted:
             table = drop_partition(table, name, now_ms)
             LOG.warning(
                 "table %s: dropped the partition %s of its metadata table, which this writer does not keep in step; the "

@@ -12,7 +12,10 @@ _PREFIX = "hoodie.metadata."
 
 @dataclass(frozen=True)
 class MetadataOptions:
-    """``enable`` and the two kinds of statistics are None where the user left the choice to the table's version."""
+    """``enable`` and the two kinds of statistics are None where the user left the choice to the table's version.
+
+    ``no_record_index``: batches replace whole file groups, and nobody knows which keys go with them.
+    """
 
     enable: bool | None = None
     column_stats: bool | None = None
@@ -21,6 +24,7 @@ class MetadataOptions:
     record_index: bool = False
     record_index_groups: int = 10
     max_delta_commits: int = 10
+    no_record_index: bool = False
 
     def is_made(self, version: int) -> bool:
         """Whether a new table of this version gets a metadata table."""
@@ -58,12 +62,14 @@ def metadata_options(r: Resolved, index_type: str) -> MetadataOptions:
         said = r.said(f"{_PREFIX}enable")
         text = f"{said}: hoodie.index.type=RECORD_INDEX lies in the metadata table; remove one of the two"
         r.problems.append(Problem(text, r.entries[f"{_PREFIX}enable"]))
+    overwrites = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
     return MetadataOptions(
         enable=True if needed else enable,
         column_stats=r.opt_flag(f"{_PREFIX}index.column.stats.enable"),
         partition_stats=r.opt_flag(f"{_PREFIX}index.partition.stats.enable"),
         bloom_filters=r.flag(f"{_PREFIX}index.bloom.filter.enable"),
-        record_index=needed or r.flag(f"{_PREFIX}global.record.level.index.enable"),
+        record_index=needed or (not overwrites and r.flag(f"{_PREFIX}global.record.level.index.enable")),
+        no_record_index=overwrites,
         record_index_groups=r.number(f"{_PREFIX}global.record.level.index.min.filegroup.count"),
         max_delta_commits=r.number(f"{_PREFIX}compact.max.delta.commits"),
     )

@@ -68,3 +68,22 @@ def test_it_is_made_of_what_a_table_has(version: int, table_type: str, tmp_path:
     ev.write_files(EVENTS[500:], more.source, 100, first=5)
     more.run()
     assert set(check(more, EVENTS).config.metadata_partitions) >= PARTITIONS
+
+
+def test_an_overwrite_goes_without_a_record_index(tmp_path: Path, spark: SparkSession) -> None:
+    """Nobody tells which keys go with the file groups that a batch replaces."""
+    conf = {**ALL, "hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+    case = StreamCase(tmp_path, spark, conf=conf)
+    ev.write_files([ev.Event(f"k{n}", f"p{n % 2}", 1, name="first", amount=1.0) for n in range(20)], case.source, 20)
+    case.run()
+    assert "record_index" in HoodieTable.open(str(case.table)).config.metadata_partitions
+    over = [ev.Event(f"n{n}", "p0", 2, name="second", amount=2.0) for n in range(5)]
+    ev.write_files(over, case.source, 5, first=1)
+    case.run("--op", "INSERT_OVERWRITE")
+    table = HoodieTable.open(str(case.table))
+    assert "record_index" not in table.config.metadata_partitions
+    assert sorted(read_table(case.table)["id"].to_pylist()) == sorted(
+        [e.key for e in over] + [f"k{n}" for n in range(1, 20, 2)]
+    )
+    assert validate(table) == []
+    assert validate_metadata(table) == []
