@@ -135,8 +135,10 @@ def stream(
                 _leave_to_others(job, restart)
             doubt = restart.why if restart is not None and restart.doubt else None
             watch.status.step("comparing index and table")
-            job.table = drop_unkept(job.table, options.metadata, clock_ms())
+            if job.table.timeline().pending:  # what is rolled back now would have to be told there, too
+                job.table = drop_unkept(job.table, options.metadata, clock_ms())
             cover_table(job, spark, rebuild=rebuild, doubt=doubt)
+            job.table = drop_unkept(job.table, options.metadata, clock_ms())
             _look_at_schema(job)
             job.table = make_if_wanted(job.table, job.decode.schema, options.metadata, spark, clock_ms)
             job.metadata = MetadataKeeper.open(job.table, job.decode.schema)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.metadata.build import build
 from tagstream.streaming.options.metadata_options import MetadataOptions
-from tagstream.table.errors import MetadataTableMismatchError
+from tagstream.table.errors import CorruptFileError, MetadataTableMismatchError, TableNotFoundError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.indexed_columns import default_columns
@@ -48,7 +48,7 @@ def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> Ho
             )
     try:
         MetadataWriter.open(table)
-    except MetadataTableMismatchError as error:
+    except (MetadataTableMismatchError, TableNotFoundError, CorruptFileError) as error:
         return _drop(table, now_ms, str(error))
     return table
 

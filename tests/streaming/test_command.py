@@ -108,12 +108,6 @@ def test_an_option_that_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "index.state.tll" in fails(arguments(tmp_path, **{"index.state.tll": "1"}), capsys, 2)
 
 
-def test_a_metadata_table_is_not_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = fails(arguments(tmp_path, **{"hoodie.metadata.enable": "true"}), capsys, 2)
-    assert "hoodie.metadata.enable = true (--hoodie-conf)" in line
-    assert not (tmp_path / "table").exists()
-
-
 def metrics(port: int) -> dict[str, float]:
     """What the job's Prometheus page says, by name; labels are left out."""
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:

@@ -73,11 +73,12 @@ def test_a_table_that_is_refused_keeps_its_metadata_table(case: StreamCase) -> N
     assert (case.table / ".hoodie" / "metadata").is_dir()
 
 
-def test_a_metadata_table_that_is_not_maintained_is_dropped(case: StreamCase) -> None:
+@pytest.mark.parametrize("conf", [{"hoodie.metadata.enable": "false"}, {}], ids=["not wanted", "damaged"])
+def test_a_metadata_table_that_is_not_kept_is_dropped(case: StreamCase, conf: dict[str, str]) -> None:
     properties = case.table / ".hoodie" / "hoodie.properties"
     properties.write_text(properties.read_text() + "hoodie.table.metadata.partitions=files\n")
     (case.table / ".hoodie" / "metadata").mkdir()
-    assert len(case.run()) == 1
+    assert len(replace(case, conf=conf).run()) == 1
     assert HoodieTable.open(str(case.table)).config.metadata_partitions == ()
     assert not (case.table / ".hoodie" / "metadata").exists()
 

@@ -75,7 +75,7 @@ def refused(folder: Path, argv: list[str], capsys: pytest.CaptureFixture[str], c
         ({ROOT_KEY: "{folder}/nowhere"}, 1, "source folder {folder}/nowhere does not exist; correct"),
         ({ROOT_KEY: "{folder}/event.avsc"}, 1, "source folder {folder}/event.avsc is a file; name the folder"),
         ({"hoodie.table.ordering.fields": None}, 2, "files have no order among each other: give hoodie.table.ordering"),
-        ({"hoodie.metadata.enable": "true"}, 2, "does not keep a metadata table up to date"),
+        ({"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.enable": "false"}, 2, "lies in the metadata table"),
         ({"hoodie.base.path": "{folder}/event.avsc/t"}, 1, "{folder}/event.avsc/t can't be written: {folder}/ev"),
         ({"hoodie.base.path": "{folder}/in/table"}, 2, "lie in one another; the job would read its own files as records"),
         ({"hoodie.table.name": "a/b"}, 2, "a table's name has no slash"),
