@@ -186,7 +186,8 @@ class PosixStorage:
             self.write_new(f"{rel}.{number}", data)
         except FileExistsError:
             raise stale from None
-        if max(self._numbers(rel)) != number:  # it stood still while others wrote, and cleaned, this number and more
+        # It stood still while others wrote, and cleaned, this number and more. A listing may miss what is made meanwhile.
+        if max(self._numbers(rel), default=None) != number:
             self.delete(f"{rel}.{number}")
             raise stale
         self.delete_many(f"{rel}.{n}" for n in before)
