@@ -1,0 +1,86 @@
+"""The check of a metadata table finds what is wrong in it: a file, a size, a key too few, too many, or in another place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tagstream.table.file_group.names import next_instant
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE
+from tagstream.table.metadata.encode.locations import PLACES
+from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.initial import (
+    begin_partition,
+    complete_partition,
+    create_metadata_table,
+    register,
+    write_index_shard,
+    write_records,
+)
+from tagstream.table.services.validate_metadata import validate_metadata
+from tests.table.writer import START_MS, Writer, row
+
+
+def made(writer: Writer, sizes: dict[str, dict[str, int]], places: dict[str, tuple[str, str]]) -> HoodieTable:
+    """The writer's table with a metadata table that says this."""
+    table = writer.table
+    told = create_metadata_table(table, START_MS)
+    partitions = {
+        path: PartitionChange(tuple(WrittenFile(name, size) for name, size in files.items()))
+        for path, files in sizes.items()
+    }
+
+    def times() -> str:
+        newest = max(told.timeline().newest or "", table.timeline().newest or "")
+        return next_instant(0, newest[:17], table.config.timezone_utc)
+
+    files = begin_partition(told, "files", 1)
+    complete_partition(files, write_records(files, Changes(partitions=partitions)), times)
+    index = begin_partition(told, "record_index", 1)
+    rows = [(key, *places[key], START_MS) for key in sorted(places)]
+    shard = pa.Table.from_pylist([dict(zip(PLACES.names, each, strict=True)) for each in rows], PLACES)
+    stat = write_index_shard(index, 0, [shard])
+    assert stat is not None
+    complete_partition(index, [stat], times)
+    return register(table, ["files", "record_index"], (), START_MS)
+
+
+@pytest.mark.table_versions(6, 9)
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("", None),
+        ("file", "the metadata table says None"),
+        ("size", "bytes, the metadata table says 7"),
+        ("missing", "1 keys: each is not in the record index, first 'k1'"),
+        ("more", "1 keys: each is in the record index only, first 'k9'"),
+        ("moved", "1 keys have another partition_path in the record index, first 'k1'"),
+    ],
+)
+def test_what_is_wrong_is_found(version: int, damage: str, words: str | None, tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, COPY_ON_WRITE, groups=1)
+    writer.write([row(n, f"p{n % 2}", 1) for n in range(4)])
+    assert writer.table.config.version == version
+    sizes = {
+        part: {e.name: e.size for e in writer.table.storage.list(part) if e.name.endswith(".parquet")}
+        for part in ("p0", "p1")
+    }
+    places = dict(writer.where)
+    (name,) = sizes["p1"]
+    if damage == "file":
+        sizes["p1"] = {name.replace("_1-1-1_", "_9-9-9_"): 5}
+    elif damage == "size":
+        sizes["p1"][name] = 7
+    elif damage == "missing":
+        del places["k1"]
+    elif damage == "more":
+        places["k9"] = places["k1"]
+    elif damage == "moved":
+        places["k1"] = ("p0", places["k1"][1])
+    problems = validate_metadata(made(replace(writer), sizes, places))
+    assert bool(problems) == bool(words), problems
+    assert words is None or any(words in problem for problem in problems), problems
