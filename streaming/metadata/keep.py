@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import ForeignCommitError
-from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.column_ranges import ranges_from_json
 from tagstream.table.metadata.encode.locations import PLACES, instant_ms
@@ -27,7 +26,7 @@ from tagstream.table.metadata.write.changes import Changes, PartitionChange, Wri
 from tagstream.table.metadata.write.cleaning import clean
 from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.metadata.write.delta import delta_commit
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.metadata.write.rollback import recover
 from tagstream.table.services.metadata_rollback import range_columns
 from tagstream.table.timeline.write_status import WriteStatus
@@ -87,7 +86,9 @@ class MetadataKeeper:
             deleted_keys=[_deleted(written)] if self.wants_places else (),
             columns=self.columns,
         )
-        completed = delta_commit(self.writer, instant, changes, self.times(clock_ms), reach)
+        completed = delta_commit(
+            self.writer, instant, changes, fresh_times(self.writer.table, self.writer, clock_ms), reach
+        )
         reach("metadata_completed")
         return completed.completion_time
 
@@ -96,25 +97,10 @@ class MetadataKeeper:
 
         Nothing else may be pending on the table's timeline.
         """
-        times = self.times(clock_ms)
+        times = fresh_times(self.writer.table, self.writer, clock_ms)
         recover(self.writer, times)
         if compact(self.writer, times, max_delta_commits) is not None:
             clean(self.writer, times)
-
-    def times(self, clock_ms: Callable[[], int]) -> Times:
-        """Fresh times: later than all on both timelines, and than those that were given before."""
-        last = ""
-
-        def fresh() -> str:
-            nonlocal last
-            newest = max(
-                last, *(timeline.newest or "" for timeline in (self.writer.timeline(), self.writer.table.timeline()))
-            )
-            # Up to version 7 times of the metadata table have a suffix of three digits.
-            last = next_instant(clock_ms(), newest[:17] or None, self.writer.table.config.timezone_utc)
-            return last
-
-        return fresh
 
     def _places(self, written: pa.Table, instant: str) -> pa.Table:
         new = written.filter(pc.and_(written["is_new"], pc.is_valid(written["file_id"])))

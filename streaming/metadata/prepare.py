@@ -14,14 +14,13 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.metadata.build import build
 from tagstream.streaming.options.metadata_options import MetadataOptions
 from tagstream.table.errors import CorruptFileError, MetadataTableMismatchError, TableNotFoundError
-from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.indexed_columns import default_columns
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.metadata.write.dropping import drop_partition
 from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.layout import DEFAULT_GROUPS, PARTITIONS, PARTITIONS_KEY
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.services.metadata_rollback import range_columns
 
 LOG = logging.getLogger("tagstream")
@@ -81,24 +80,12 @@ def make_if_wanted(
     }
     writer = MetadataWriter.open(table)
     columns = default_columns(schema, config.version) if writer is None else range_columns(writer, schema)
-    times = _times(table, writer, clock_ms)
+    times = fresh_times(table, writer, clock_ms)
     if not empty:
         return build(table, groups, columns, spark, times, clock_ms)
     made = create_empty(table, groups, columns, times, clock_ms())
     LOG.info("table %s has a metadata table now: %s", table.base_path, ", ".join(missing))
     return made
-
-
-def _times(table: HoodieTable, writer: MetadataWriter | None, clock_ms: Callable[[], int]) -> Times:
-    last = ""
-
-    def fresh() -> str:
-        nonlocal last
-        newest = max(last, table.timeline().newest or "", (writer.timeline().newest or "") if writer else "")
-        last = next_instant(clock_ms(), newest[:17] or None, table.config.timezone_utc)
-        return last
-
-    return fresh
 
 
 def _drop(table: HoodieTable, now_ms: int, why: str) -> HoodieTable:

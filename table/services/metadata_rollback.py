@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
 from tagstream.table.metadata.write.definitions import kept_columns
 from tagstream.table.metadata.write.delta import delta_commit
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.metadata.write.rollback import ROLLBACK_SUFFIX, recover, roll_back
 from tagstream.table.schema.schema import avro_to_arrow
 
@@ -32,7 +31,7 @@ def forget_in_metadata_table(
     writer = MetadataWriter.open(table)
     if writer is None:
         return
-    times = _times(writer)
+    times = fresh_times(table, writer, lambda: 0)  # a rollback has no clock: the next free millisecond
     recover(writer, times)
     if writer.has_completion_times:
         roll_back(writer, failed, instant, times)
@@ -55,13 +54,3 @@ def range_columns(writer: MetadataWriter, schema: pa.Schema | None = None) -> tu
         avro = writer.table.schema_json()
         schema = avro_to_arrow(avro) if avro is not None else pa.schema([])
     return tuple(kept_columns(writer.table, schema))
-
-
-def _times(writer: MetadataWriter) -> Times:
-    """The next free millisecond of both timelines: a rollback has no clock."""
-
-    def fresh() -> str:
-        newest = max(writer.timeline().newest or "", writer.table.timeline().newest or "")
-        return next_instant(0, newest[:17], writer.table.config.timezone_utc)
-
-    return fresh

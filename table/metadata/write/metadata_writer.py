@@ -13,6 +13,7 @@ from typing import Final
 
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSystemView
+from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
 from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER, open_config
@@ -117,6 +118,21 @@ class MetadataWriter:
             raise InstantConflictError(
                 f"{self.storage.where(rel)} exists already: another writer works on the metadata table, and only one may"
             ) from None
+
+
+def fresh_times(table: HoodieTable, writer: MetadataWriter | None, clock_ms: Callable[[], int]) -> Times:
+    """Fresh times of ``clock_ms``; a clock that is behind gives the next free millisecond. ``writer``: None where the table
+    has no metadata table yet."""
+    last = ""
+
+    def fresh() -> str:
+        nonlocal last
+        newest = max(last, table.timeline().newest or "", (writer.timeline().newest or "") if writer else "")
+        # Up to version 7 times of the metadata table have a suffix of three digits.
+        last = next_instant(clock_ms(), newest[:17] or None, table.config.timezone_utc)
+        return last
+
+    return fresh
 
 
 def unkept_partitions(table: HoodieTable) -> tuple[str, ...]:

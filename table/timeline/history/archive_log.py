@@ -23,9 +23,9 @@ from tagstream.table.file_group.log.block import LogBlock
 from tagstream.table.file_group.log.format import I32, BlockType, HeaderKey, encode_block
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.avro_schemas import avro_schema
 from tagstream.table.timeline.history.archived import ArchivedAction
 from tagstream.table.timeline.history.entries import ENTRY, action_of, key_of, state_of
-from tagstream.table.timeline.history.schemas import schema_of
 from tagstream.table.timeline.instant import State
 
 RECORDS_A_BLOCK = 10  # hoodie.commits.archival.batch
@@ -134,7 +134,7 @@ def _decode(block: LogBlock) -> Iterator[Entry]:
 
 
 def _encode(entries: Sequence[Entry]) -> bytes:
-    text = json.dumps(schema_of(ENTRY))
+    text = json.dumps(avro_schema(ENTRY))
     out = [_CONTENT.pack(_CONTENT_VERSION, len(entries))]
     for entry in entries:
         record = io.BytesIO()

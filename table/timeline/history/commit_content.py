@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError
+from tagstream.table.timeline.avro_schemas import avro_schema
 from tagstream.table.timeline.avro_timeline import MAGIC, read_record, write_record
-from tagstream.table.timeline.history.schemas import conformed, schema_of
+from tagstream.table.timeline.history.schemas import conformed
 
 COMMIT_METADATA = "HoodieCommitMetadata"
 REPLACE_METADATA = "HoodieReplaceCommitMetadata"
@@ -68,7 +69,7 @@ def to_avro(data: bytes, where: str, replace: bool = False) -> bytes:
     if data.startswith(MAGIC):
         return data
     record = commit_record(read_commit(data, where), where, replace)
-    return write_record(schema_of(REPLACE_METADATA if replace else COMMIT_METADATA), record)
+    return write_record(avro_schema(REPLACE_METADATA if replace else COMMIT_METADATA), record)
 
 
 def to_json(data: bytes, where: str, replace: bool = False) -> bytes:

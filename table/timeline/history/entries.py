@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError
+from tagstream.table.timeline.avro_schemas import avro_schema
 from tagstream.table.timeline.avro_timeline import read_record, write_record
 from tagstream.table.timeline.history.action_files import ActionFile
 from tagstream.table.timeline.history.archived import ArchivedAction
 from tagstream.table.timeline.history.commit_content import commit_record, read_commit
-from tagstream.table.timeline.history.schemas import conformed, schema_of
+from tagstream.table.timeline.history.schemas import conformed
 from tagstream.table.timeline.instant import (
     CLEAN,
     COMMIT,
@@ -137,7 +138,7 @@ def _content(entry: Mapping[str, Any], member: tuple[str, str] | None, where: st
             found = conformed(record, content)
         except ValueError as error:
             raise CorruptFileError(f"{where} does not hold a {record} ({error}): restore the file") from error
-    return write_record(schema_of(record), found)
+    return write_record(avro_schema(record), found)
 
 
 def _text(entry: Mapping[str, Any], member: str, where: str) -> str:

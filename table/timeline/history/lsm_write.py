@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.avro_schemas import avro_schema
 from tagstream.table.timeline.history.archived import ArchivedAction
 from tagstream.table.timeline.history.lsm import HISTORY_SCHEMA, History
 from tagstream.table.timeline.history.manifest import (
@@ -31,13 +32,12 @@ from tagstream.table.timeline.history.manifest import (
     read_version,
     write_manifest,
 )
-from tagstream.table.timeline.history.schemas import schema_of
 
 FILES_A_LEVEL = 10  # hoodie.timeline.compaction.batch.size
 TARGET_BYTES = 1000 << 20  # hoodie.timeline.compaction.target.file.max.bytes
 KEPT_MANIFESTS = 3  # hoodie.timeline.manifest.retained.versions
 # What readers of Hudi's take the rows' schema from; without Arrow's own copy of it.
-_FOOTER = {"parquet.avro.schema": json.dumps(schema_of("HoodieLSMTimelineInstant")), "writer.model.name": "avro"}
+_FOOTER = {"parquet.avro.schema": json.dumps(avro_schema("HoodieLSMTimelineInstant")), "writer.model.name": "avro"}
 
 
 def write_batch(storage: Storage, folder: str, actions: Collection[ArchivedAction]) -> Manifest:

@@ -6,8 +6,6 @@ done here, so that what any version wrote can be written as one schema wants it.
 
 from __future__ import annotations
 
-import json
-import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -17,24 +15,9 @@ from tagstream.table.timeline.avro_schemas import avro_schema
 _INT_BITS = {"int": 32, "long": 64}
 
 
-@cache
-def schema_of(name: str) -> dict[str, Any]:
-    """The schema of a record of Hudi's timeline by its short name (``HoodieCommitMetadata``); not to be changed."""
-    own = _own_schemas()
-    return own[name] if name in own else avro_schema(name)
-
-
-@cache
-def _own_schemas() -> dict[str, dict[str, Any]]:
-    data = pkgutil.get_data(__name__.rpartition(".")[0], "schemas.json")
-    assert data is not None, "a part of the package"
-    found: dict[str, dict[str, Any]] = json.loads(data)
-    return found
-
-
 def conformed(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """The record with exactly the members of schema ``name``; ValueError names the member whose value does not fit."""
-    found: dict[str, Any] = _conform(schema_of(name), value, _named_types(name), name)
+    found: dict[str, Any] = _conform(avro_schema(name), value, _named_types(name), name)
     return found
 
 
@@ -56,7 +39,7 @@ def _named_types(name: str) -> dict[str, Any]:
             if isinstance(schema.get("type"), dict | list):
                 walk(schema["type"])
 
-    walk(schema_of(name))
+    walk(avro_schema(name))
     return found
 
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.timeline.avro_schemas import avro_schema
 from tagstream.table.timeline.avro_timeline import MAGIC, read_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.history.commit_content import COUNTS, commit_record, read_commit, to_avro, to_json
-from tagstream.table.timeline.history.schemas import conformed, schema_of
+from tagstream.table.timeline.history.schemas import conformed
 from tests.table.reference import unpack
 
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -33,7 +34,7 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def stat_fields() -> list[dict[str, Any]]:
-    commit = schema_of("HoodieCommitMetadata")["fields"][0]["type"][1]
+    commit = avro_schema("HoodieCommitMetadata")["fields"][0]["type"][1]
     found: list[dict[str, Any]] = commit["values"]["items"]["fields"]
     return found
 
