@@ -19,6 +19,7 @@ from tagstream.streaming.options.resolve import resolve
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.listing import listed_by_metadata
 
 _GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"
 _SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
@@ -77,7 +78,7 @@ class _Settings:
 def run_advise(arguments: argparse.Namespace, out: Output) -> int:
     """Run the command; returns the exit code."""
     settings = _settings(arguments)
-    table = HoodieTable.open(arguments.target_base_path)
+    table = listed_by_metadata(HoodieTable.open(arguments.target_base_path))
     spec = _spec(table, settings)
     out.progress("reading the sample")
     sample = read_sample(arguments.sample, spec, arguments.limit)

@@ -14,6 +14,7 @@ from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.streaming.status.lines import commit_line, largest
 from tagstream.streaming.status.snapshot import CommitLine, GroupSize, PartitionLine
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.listing import listed_by_metadata
 from tagstream.table.services.file_sizes import SMALL_FILE_BYTES, FileSizes, sizes_of, total_sizes
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
@@ -83,7 +84,7 @@ class TableFacts:
 
 def table_facts(arguments: argparse.Namespace, progress: Callable[[str], None]) -> TableFacts:
     """Look at the table, and at the index where a checkpoint is named. Nothing is locked or changed."""
-    table = HoodieTable.open(arguments.target_base_path)
+    table = listed_by_metadata(HoodieTable.open(arguments.target_base_path))
     timeline = table.timeline()
     index = None
     if arguments.checkpoint_dir is not None:

@@ -12,6 +12,7 @@ from tagstream.admin.table.rows import show_rows, wanted_partitions
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.listing import listed_by_metadata
 from tagstream.table.services.validate import Validation
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.timeline.instant import Instant
@@ -54,6 +55,8 @@ _FILES = (
 def run_table(arguments: argparse.Namespace, out: Output) -> int:
     """Run one of the table commands; returns the exit code."""
     table = HoodieTable.open(arguments.target_base_path)
+    if arguments.command != "validate":  # which holds the metadata table against the folders
+        table = listed_by_metadata(table)
     out.facts([Fact("table", "table", table.config.name), Fact("base_path", "path", table.base_path)])
     match arguments.command:
         case "timeline":

@@ -24,6 +24,7 @@ from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.start.preflight import look, stream_problem
 from tagstream.streaming.start.table_match import check_options
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.listing import listed_by_metadata
 from tagstream.table.storage.opening import open_storage
 
 LOG = logging.getLogger("tagstream")
@@ -53,7 +54,7 @@ def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Cal
 def open_existing(options: Options) -> HoodieTable:
     """The table that the options name, held against them; warns when a stream into it will be refused."""
     check_table(open_storage(options.checkpoint_dir), options.target_base_path)
-    table = HoodieTable.open(options.target_base_path)
+    table = listed_by_metadata(HoodieTable.open(options.target_base_path))
     check_options(options, table.config)
     _warn_of_stream(table)
     return table

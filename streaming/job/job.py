@@ -58,6 +58,7 @@ from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.listing import listed_by_metadata
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.lease import LeaseOwner
@@ -101,7 +102,7 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
 def open_table(options: Options, now_ms: int) -> HoodieTable:
     """The table the options name, made if there is none. What can't be written is refused by name, but nothing changed."""
     check_table(open_storage(options.checkpoint_dir), options.target_base_path)  # before a table is made
-    table = open_or_create(options, now_ms)
+    table = listed_by_metadata(open_or_create(options, now_ms))
     check_stream(table, options.index.type)
     return table
 

@@ -42,7 +42,9 @@ class SmallFiles:
     def load(self, view: FileSystemView) -> None:
         """List every partition once; what was known before is forgotten, for another writer may have replaced it."""
         self._sizes.clear()
-        for partition in view.partitions():
+        partitions = view.partitions()
+        view.look_up(partitions)
+        for partition in partitions:
             for s in view.latest_merged_slices(partition):
                 if (partition, s.file_id) in view.timeline.pending_clusterings:
                     continue  # its rows are being moved elsewhere, and new ones would be lost

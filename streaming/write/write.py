@@ -138,6 +138,7 @@ def slices_of(view: FileSystemView, groups: Iterable[tuple[str, str]]) -> dict[t
     wanted: dict[str, list[str]] = {}
     for part, file_id in groups:
         wanted.setdefault(part, []).append(file_id)
+    view.look_up(wanted)
     found = ((part, view.latest_slices(part, file_ids)) for part, file_ids in wanted.items())
     return {(part, file_id): file_slice for part, slices in found for file_id, file_slice in slices.items()}
 

@@ -1,4 +1,4 @@
-"""Which file slices a table has at an instant, found by listing partitions (no metadata table).
+"""Which file slices a table has at an instant: found by listing partitions, or in a listing that is given.
 
 Up to table version 7 a log file names the base instant of its slice; from version 8 on it names its own delta
 commit and belongs to the newest slice that began before that commit was completed.
@@ -6,7 +6,7 @@ commit and belongs to the newest slice that began before that commit was complet
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -36,12 +36,28 @@ class ArchivedTimes(Protocol):
         ...
 
 
+class Listing(Protocol):
+    """The files of a table, known without listing its folders."""
+
+    def partitions(self) -> list[str]:
+        """All partition paths, sorted."""
+        ...
+
+    def look_up(self, partition_paths: Collection[str]) -> None:
+        """Look up several partitions at once, before their files are asked for one by one."""
+        ...
+
+    def files(self, partition_path: str) -> Mapping[str, int]:
+        """Sizes in bytes of the files of a partition, by name."""
+        ...
+
+
 @dataclass(frozen=True)
 class FileSystemView:
     """The committed slices as of ``as_of`` (an instant time; None: nothing is committed).
 
     ``archived``: from version 8 on a log file belongs to a slice by its commit's completion time, which is in the archive
-    once the commit is.
+    once the commit is. ``listing``: where the files are known from; None: the folders are listed.
     """
 
     storage: Storage
@@ -49,10 +65,16 @@ class FileSystemView:
     as_of: str | None
     version: int
     archived: ArchivedTimes | None = None
+    listing: Listing | None = None
 
     def partitions(self) -> list[str]:
         """All partition paths, sorted."""
-        return list_partitions(self.storage)
+        return list_partitions(self.storage) if self.listing is None else self.listing.partitions()
+
+    def look_up(self, partition_paths: Collection[str]) -> None:
+        """Say which partitions are asked next: a listing looks them up at once. Folders are listed one by one, later."""
+        if self.listing is not None:
+            self.listing.look_up(partition_paths)
 
     def latest_merged_slices(self, partition_path: str) -> list[FileSlice]:
         """The newest slice of every file group that is not replaced, sorted by file id.
@@ -84,26 +106,32 @@ class FileSystemView:
 
     def _groups(self, partition_path: str, only: frozenset[str] | None = None) -> dict[str, _Group]:
         groups: dict[str, _Group] = {}
+        for name, size in self._files(partition_path, only):
+            base = parse_base_file_name(name)
+            if base is not None and (only is None or base.file_id in only):
+                group = groups.setdefault(base.file_id, _Group(base.file_id, [], []))
+                group.bases.append(BaseFile(name, base.file_id, base.instant, size))
+                continue
+            log = parse_log_file_name(name)
+            if log is not None and not log.is_cdc and (only is None or log.file_id in only):
+                group = groups.setdefault(log.file_id, _Group(log.file_id, [], []))
+                group.logs.append(LogFile(name, log.file_id, log.base_instant, log.version, log.write_token, size))
+        return groups
+
+    def _files(self, partition_path: str, only: frozenset[str] | None) -> Iterator[tuple[str, int]]:
+        """Names and sizes of the files of a partition, at least those of the file ids."""
         prefixes: tuple[str, ...] = ("",)
         if (
             only is not None and len(only) <= _PREFIXES
         ):  # else to compare each name with all costs more than to look at all
             prefixes = tuple(f"{dot}{file_id}_" for file_id in only for dot in ("", "."))
+        if self.listing is not None:
+            listed = self.listing.files(partition_path).items()
+            yield from listed if prefixes == ("",) else (found for found in listed if found[0].startswith(prefixes))
+            return
         for entry in self.storage.list(partition_path, prefixes):
-            if entry.is_dir:
-                continue
-            base = parse_base_file_name(entry.name)
-            if base is not None and (only is None or base.file_id in only):
-                group = groups.setdefault(base.file_id, _Group(base.file_id, [], []))
-                group.bases.append(BaseFile(entry.name, base.file_id, base.instant, entry.size))
-                continue
-            log = parse_log_file_name(entry.name)
-            if log is not None and not log.is_cdc and (only is None or log.file_id in only):
-                group = groups.setdefault(log.file_id, _Group(log.file_id, [], []))
-                group.logs.append(
-                    LogFile(entry.name, log.file_id, log.base_instant, log.version, log.write_token, entry.size)
-                )
-        return groups
+            if not entry.is_dir:
+                yield entry.name, entry.size
 
     def _replaced(self, partition_path: str, group: _Group) -> bool:
         at = self.timeline.replaced.get((partition_path, group.file_id))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tagstream.table.errors import CorruptFileError, TableConfigMismatchError, UnsupportedTableError
-from tagstream.table.file_group.fs_view import FileSystemView
+from tagstream.table.file_group.fs_view import FileSystemView, Listing
 from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
 from tagstream.table.meta_client.table_config import (
@@ -29,10 +30,14 @@ _METADATA_TABLE = f"{META_FOLDER}/metadata"
 
 @dataclass(frozen=True)
 class HoodieTable:
-    """Storage and settings of one table. A picklable value: a task works on the copy it was sent."""
+    """Storage and settings of one table. A picklable value: a task works on the copy it was sent.
+
+    ``lister``: what lists the table's files as of a look at its timeline in place of its folders; that may know nothing.
+    """
 
     storage: Storage
     config: TableConfig
+    lister: Callable[[HoodieTable, Timeline], Listing | None] | None = None
 
     @staticmethod
     def create(place: str | Storage, config: TableConfig, at_ms: int) -> HoodieTable:
@@ -74,7 +79,7 @@ class HoodieTable:
 
     def reload(self) -> HoodieTable:
         """The table with its properties read again: another engine may have changed them."""
-        return HoodieTable.open(self.storage)
+        return replace(HoodieTable.open(self.storage), lister=self.lister)
 
     def timeline(self) -> Timeline:
         """A fresh look at the active timeline."""
@@ -85,7 +90,8 @@ class HoodieTable:
         timeline = timeline if timeline is not None else self.timeline()
         archived = self.history() if self.config.has_completion_times else None
         as_of = as_of or timeline.newest_completed
-        return FileSystemView(self.storage, timeline, as_of, self.config.version, archived)
+        listing = self.lister(self, timeline) if self.lister is not None else None
+        return FileSystemView(self.storage, timeline, as_of, self.config.version, archived, listing)
 
     def history(self) -> History:
         """The archived instants of a table of version 8 or 9; nothing is read before it is asked."""

@@ -6,7 +6,7 @@ and for those of its own: the initial ones, and (up to version 7) data instants 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -105,9 +105,14 @@ class MetadataTable:
 
     def files(self, partition_path: str) -> dict[str, int]:
         """Sizes in bytes of the data files of a partition, by name; those of unfinished writes may be among them."""
-        key = partition_name(partition_path)
-        listed = (self.lookup(FILES_PARTITION, [key]).get(key) or {}).get(FILES) or {}
-        return {name: info["size"] for name, info in sorted(listed.items())}
+        return self.files_of([partition_path])[partition_path]
+
+    def files_of(self, partition_paths: Collection[str]) -> dict[str, dict[str, int]]:
+        """The same of several partitions, by partition path."""
+        keys = {path: partition_name(path) for path in partition_paths}
+        found = self.lookup(FILES_PARTITION, list(keys.values()))
+        listed = {path: (found.get(key) or {}).get(FILES) or {} for path, key in keys.items()}
+        return {path: {name: info["size"] for name, info in sorted(names.items())} for path, names in listed.items()}
 
     def lookup(self, partition: str, keys: Sequence[str]) -> dict[str, Record]:
         """Merged records of some keys; all shards are asked."""
