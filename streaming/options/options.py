@@ -24,6 +24,7 @@ from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.metadata_options import MetadataOptions, metadata_options
 from tagstream.streaming.options.resolve import Resolved, resolve
+from tagstream.streaming.options.service_options import ServiceOptions, service_options
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
 
@@ -110,6 +111,7 @@ class Options:
     bloom_fpp: float
     bloom_max_entries: int
     metadata: MetadataOptions
+    services: ServiceOptions
 
     explicit: frozenset[str]
     warnings: tuple[str, ...]
@@ -165,6 +167,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
     metadata = metadata_options(r, index.type if index is not None else "")
+    services = service_options(r)
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
     host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
     told = refuse_or_tell(r)
@@ -243,6 +246,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         bloom_fpp=r.real("hoodie.index.bloom.fpp"),
         bloom_max_entries=r.number("hoodie.bloom.index.filter.dynamic.max.entries"),
         metadata=metadata,
+        services=services,
         explicit=frozenset(r.values),
         warnings=(*([told] if told else []), *r.warnings, *index_warnings(r)),
         described=_described(r),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tagstream.streaming.options.keys.refused import unsupported
 from tagstream.table.config import Concern, ConfigKey, Family
 
-_SERVICES = "table services (clean, archive, compact, cluster): run them with Hudi beside the job"
+_CLUSTERING = "clustering: run it with Hudi beside the job"
+_LOG_COMPACTION = "log compaction: logs are compacted into base files"
 _SYNC = "registering the table in a catalogue: run Hudi's sync tool beside the job"
 _METADATA = "a setting of Hudi's metadata table that this job has no use for"
 _METRICS = "Hudi's metrics reporters: this job's metrics are served by --status-port"
@@ -32,26 +33,18 @@ BESIDE_KEYS = (
     _beside("--enable-sync", _SYNC, "false", flag=True),
     _beside("--enable-hive-sync", _SYNC, "false", flag=True),
     _beside("--sync-tool-classes", _SYNC, flag=True),
-    _beside("--max-pending-compactions", _SERVICES, flag=True),
-    _beside("--max-pending-clustering", _SERVICES, flag=True),
+    _beside("--max-pending-clustering", _CLUSTERING, flag=True),
+    _beside(
+        "hoodie.archive.beyond.savepoint",
+        "archiving of what is newer than a savepoint: it would leave a hole in the timeline",
+        "false",
+    ),
 )
 
 BESIDE_FAMILIES = (
-    *(
-        _family(f"hoodie.{name}.", _SERVICES)
-        for name in (
-            "clean",
-            "cleaner",
-            "keep",
-            "archive",
-            "compact",
-            "compaction",
-            "clustering",
-            "log.compaction",
-            "datasource.compaction",
-            "datasource.clustering",
-        )
-    ),
+    _family("hoodie.clustering.", _CLUSTERING),
+    _family("hoodie.datasource.clustering.", _CLUSTERING),
+    _family("hoodie.log.compaction.", _LOG_COMPACTION),
     *(
         _family(f"hoodie.{name}.", _SYNC)
         for name in ("datasource.hive_sync", "datasource.meta.sync", "datasource.meta_sync", "meta.sync", "gcp")

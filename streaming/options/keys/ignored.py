@@ -5,7 +5,8 @@ from __future__ import annotations
 from tagstream.streaming.options.keys.refused import OTHER
 from tagstream.table.config import Concern, ConfigKey, Family, Kind, Status
 
-_COMPACTION = "this version runs no compaction in any case"
+_DETAIL = "a detail of how Hudi carries a service out"
+_BETWEEN = "it is done between two batches"
 _TASKS = "Spark's shuffle partitions are spark.sql.shuffle.partitions, fixed in the checkpoint"
 _ONCE = "a batch is always reduced to one record per key first"
 _RETRY = "a batch that fails ends the job; start it again"
@@ -33,8 +34,10 @@ def _family(prefix: str, reason: str) -> Family:
 
 
 IGNORED_KEYS = (
-    _ignored("--disable-compaction", _COMPACTION, flag="--disable-compaction", kind=Kind.BOOL),
-    _ignored("hoodie.datasource.write.streaming.disable.compaction", _COMPACTION),
+    _ignored("--max-pending-compactions", "one compaction is planned at a time", flag="--max-pending-compactions"),
+    _ignored("hoodie.clean.async.enabled", _BETWEEN, aliases=("hoodie.clean.async", "clean.async.enabled")),
+    _ignored("hoodie.archive.async", _BETWEEN),
+    _ignored("hoodie.commits.archival.batch", _DETAIL),
     _ignored("hoodie.datasource.write.reconcile.schema", _SCHEMA, harmless=("false",)),
     _ignored("hoodie.clean.failed.writes.policy", _ROLLBACK, aliases=("hoodie.cleaner.policy.failed.writes",)),
     _ignored("hoodie.upsert.shuffle.parallelism", _TASKS),
@@ -68,6 +71,7 @@ IGNORED_FAMILIES = (
         "hoodie.keygen.timebased.",
         "read by Hudi's timestamp key generators only, and the key generator is another one: Hudi would not read it either",
     ),
+    *(_family(f"hoodie.{name}.", _DETAIL) for name in ("clean", "cleaner", "keep", "archive", "compact", "compaction")),
     _family("hoodie.write.lock.", "locks are only taken where hoodie.write.concurrency.mode asks for them"),
     _family("hoodie.filesystem.view.", "the writer reads the timeline itself"),
     _family("hoodie.memory.", _MEMORY),

@@ -15,6 +15,7 @@ from tagstream.streaming.options.keys.job import JOB_KEYS
 from tagstream.streaming.options.keys.metadata import METADATA_KEYS
 from tagstream.streaming.options.keys.pull import PULL_KEYS
 from tagstream.streaming.options.keys.refused import REFUSED_FAMILIES, REFUSED_KEYS
+from tagstream.streaming.options.keys.services import SERVICE_KEYS
 from tagstream.streaming.options.keys.source import SOURCE_KEYS
 from tagstream.streaming.options.keys.table import TABLE_KEYS
 from tagstream.streaming.options.keys.write import WRITE_KEYS
@@ -31,6 +32,7 @@ REGISTRY = Registry(
         *HBASE_KEYS,
         *WRITE_KEYS,
         *METADATA_KEYS,
+        *SERVICE_KEYS,
         *IGNORED_KEYS,
         *BESIDE_KEYS,
         *REFUSED_KEYS,

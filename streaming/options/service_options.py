@@ -1,0 +1,119 @@
+"""What the user wants of the table services that run beside the stream: compaction, cleaning, archiving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tagstream.table.services.archiving.options import ArchiveOptions
+from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
+from tagstream.table.services.compaction.options import CompactionOptions, Trigger, strategy_of
+
+from tagstream.streaming.options.resolve import Problem, Resolved
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
+
+_INLINE, _ASYNC = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
+_SCHEDULE = "hoodie.compact.schedule.inline"
+_DISABLED = "hoodie.datasource.write.streaming.disable.compaction"
+_KEPT = ("hoodie.clean.commits.retained", "hoodie.keep.min.commits", "hoodie.keep.max.commits")
+
+
+class CompactionMode(Enum):
+    """Who carries compactions out: nobody, the job between two batches or beside them, or something else."""
+
+    OFF = "off"
+    INLINE = "inline"
+    ASYNC = "async"
+    SCHEDULE = "schedule"
+
+
+@dataclass(frozen=True)
+class ServiceOptions:
+    """``mode`` None: the table's version and the kind of run decide. ``clean`` and ``archive`` None: not done here."""
+
+    mode: CompactionMode | None = None
+    compaction: CompactionOptions = CompactionOptions()
+    clean: CleanOptions | None = CleanOptions()
+    archive: ArchiveOptions | None = ArchiveOptions()
+
+    def compaction_mode(self, version: int, *, merge_on_read: bool, continuous: bool) -> CompactionMode:
+        """How the tables' logs get into base files. Beside the batches only where every reader stands a pending plan:
+        from table version 8 on."""
+        if not merge_on_read:
+            return CompactionMode.OFF
+        if self.mode is not None:
+            return self.mode
+        return CompactionMode.ASYNC if continuous and version >= LAYOUT_2_VERSION else CompactionMode.INLINE
+
+
+def service_options(r: Resolved) -> ServiceOptions:
+    """The options as they were given; a problem for each that contradicts another."""
+    regex = r.opt_text("hoodie.compaction.partition.path.regex")
+    compaction = r.attempt(
+        lambda: CompactionOptions(
+            trigger=Trigger(r.text("hoodie.compact.inline.trigger.strategy")),
+            max_delta_commits=r.number("hoodie.compact.inline.max.delta.commits"),
+            max_delta_seconds=r.number("hoodie.compact.inline.max.delta.seconds"),
+            strategy=strategy_of(r.text("hoodie.compaction.strategy")),
+            target_io_mb=r.number("hoodie.compaction.target.io"),
+            log_size_threshold=r.number("hoodie.compaction.logfile.size.threshold"),
+            log_count_threshold=r.number("hoodie.compaction.logfile.num.threshold"),
+            target_partitions=r.number("hoodie.compaction.daybased.target.partitions"),
+            partition_regex=regex,
+            max_memory=r.number("hoodie.memory.compaction.max.size"),
+            base_file_bytes=r.number("hoodie.parquet.max.file.size"),
+        ),
+        CompactionOptions(),
+        "hoodie.compaction.strategy",
+        "hoodie.compaction.partition.path.regex",
+    )
+    return ServiceOptions(_mode(r), compaction, _clean(r), _archive(r))
+
+
+def _mode(r: Resolved) -> CompactionMode | None:
+    inline, beside, planned = r.opt_flag(_INLINE), r.opt_flag(_ASYNC), r.flag(_SCHEDULE)
+    if r.flag(_DISABLED):
+        return CompactionMode.OFF
+    if planned:
+        for key, said in ((_INLINE, inline), (_ASYNC, beside)):
+            if said:
+                text = f"{r.said(_SCHEDULE)} and {r.said(key)}: one only plans compactions, the other runs them; remove one"
+                r.problems.append(Problem(text, r.entries[key]))
+        return CompactionMode.SCHEDULE
+    if inline:
+        return CompactionMode.INLINE
+    if beside:
+        return CompactionMode.ASYNC
+    if inline is False and beside is False:
+        return CompactionMode.OFF
+    return CompactionMode.INLINE if beside is False else None
+
+
+def _clean(r: Resolved) -> CleanOptions | None:
+    if not r.flag("hoodie.clean.automatic"):
+        return None
+    return CleanOptions(
+        policy=CleanPolicy(r.text("hoodie.clean.policy")),
+        commits=r.number("hoodie.clean.commits.retained"),
+        hours=r.number("hoodie.clean.hours.retained"),
+        file_versions=r.number("hoodie.clean.fileversions.retained"),
+        max_commits=r.number("hoodie.clean.trigger.max.commits"),
+        incremental=r.flag("hoodie.clean.incremental.enabled"),
+    )
+
+
+def _archive(r: Resolved) -> ArchiveOptions | None:
+    """As Hudi: what is kept active must be more than what the cleaner keeps."""
+    if not r.flag("hoodie.archive.automatic"):
+        return None
+    retained, least, most = (r.number(key) for key in _KEPT)
+    by_commits = r.flag("hoodie.clean.automatic") and r.text("hoodie.clean.policy") == "KEEP_LATEST_COMMITS"
+    order = [*([(_KEPT[0], retained)] if by_commits else []), (_KEPT[1], least), (_KEPT[2], most)]
+    for (key, number), (above, greater) in zip(order, order[1:], strict=False):
+        if number >= greater:
+            text = f"{key}={number} and {above}={greater}: the second must be greater than the first"
+            given = r.entries.get(above) or r.entries.get(key)
+            assert given is not None  # the defaults are in order
+            r.problems.append(Problem(text, given))
+            return None
+    return ArchiveOptions(min_commits=least, max_commits=most)
