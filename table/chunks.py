@@ -52,6 +52,23 @@ def take(rows: pa.Table, order: Rows | pa.Array) -> pa.Table:
     return pa.concat_tables([*parts, rows.schema.empty_table()])
 
 
+def gather(rows: pa.Table, numbers: Rows) -> pa.Table:
+    """As :func:`take`, but the rows are not brought together first: for those that lie in a file, and for many calls."""
+    batches = rows.to_batches()
+    if not batches or not len(numbers):
+        return rows.schema.empty_table()
+    ends = np.cumsum([batch.num_rows for batch in batches])
+    step = max(1, rows.num_rows * CHUNK_BYTES // (2 * max(rows.nbytes, 1)))
+    parts = [
+        part
+        for start in range(0, len(numbers), step)
+        for part in _gather(
+            batches, ends, numbers[start : start + step], np.ones(min(step, len(numbers) - start), np.bool_)
+        )
+    ]
+    return pa.concat_tables(parts)
+
+
 def _gather(
     batches: list[pa.RecordBatch], ends: Any, numbers: Rows, known: npt.NDArray[np.bool_]
 ) -> Iterator[pa.Table]:

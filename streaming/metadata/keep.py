@@ -6,7 +6,7 @@ back there, too (``table.services.rollback``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from tagstream.table.errors import ForeignCommitError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.encode.column_ranges import ranges_from_json
 from tagstream.table.metadata.encode.locations import PLACES, instant_ms
 from tagstream.table.metadata.metadata_table import (
     BLOOM_FILTERS_PARTITION,
@@ -22,7 +21,7 @@ from tagstream.table.metadata.metadata_table import (
     PARTITION_STATS_PARTITION,
     RECORD_INDEX_PARTITION,
 )
-from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.changes import Changes, written_by
 from tagstream.table.metadata.write.cleaning import clean
 from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.metadata.write.delta import delta_commit
@@ -81,7 +80,7 @@ class MetadataKeeper:
         of the steps ``metadata_begun``, ``metadata_files`` and ``metadata_completed``.
         """
         changes = Changes(
-            partitions=_by_partition(statuses),
+            partitions=written_by(statuses),
             places=[self._places(written, instant)] if self.wants_places else (),
             deleted_keys=[_deleted(written)] if self.wants_places else (),
             columns=self.columns,
@@ -114,16 +113,6 @@ def _deleted(written: pa.Table) -> pa.Array:
     live = written.filter(pc.is_valid(written["file_id"]))["record_key"].combine_chunks()
     gone = written.filter(pc.is_null(written["file_id"]))["record_key"].combine_chunks()
     return gone.filter(pc.invert(pc.is_in(gone, value_set=live)))
-
-
-def _by_partition(statuses: Iterable[WriteStatus]) -> dict[str, PartitionChange]:
-    found: dict[str, list[WrittenFile]] = {}
-    for status in statuses:
-        stat = status.stat
-        ranges = None if status.ranges is None else ranges_from_json(status.ranges)
-        file = WrittenFile(stat.file_name, stat.file_size, ranges, status.bloom)
-        found.setdefault(stat.partition_path, []).append(file)
-    return {path: PartitionChange(tuple(files)) for path, files in found.items()}
 
 
 def _has_ranges(writer: MetadataWriter) -> bool:

@@ -87,24 +87,29 @@ def merge_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog, super
 
     ``superseded`` are the winners found to have lost before; the second result includes them.
     """
-    found = pc.index_in(keys, value_set=log.keys)
-    hit = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-    keep = np.ones(len(keys), dtype=np.bool_)
-    keep[hit] = False
+    winner, stays = match_base(keys, orderings, log)
+    if not stays.any():
+        return winner < 0, superseded
+    lost = superseded.copy()
+    lost[winner[stays]] = True
+    return (winner < 0) | stays, lost
+
+
+def match_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog) -> tuple[_Ints, _Bools]:
+    """For rows of the base file: (the log's winner of the same key, -1 where it has none; rows that stay in spite of it)."""
+    winner: _Ints = pc.index_in(keys, value_set=log.keys).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    stays = np.zeros(len(keys), dtype=np.bool_)
+    hit = np.flatnonzero(winner >= 0)
     if not len(hit) or orderings is None or log.orderings is None:
-        return keep, superseded
-    winner = found.drop_null().to_numpy().astype(np.int64)
+        return winner, stays
     base_ordering = orderings.take(pa.array(hit))
-    log_ordering = log.orderings.take(pa.array(winner))
+    log_ordering = log.orderings.take(pa.array(winner[hit]))
     # Nulls are smaller than every value; equal ones go to the log.
     later = pc.or_(
         pc.greater(base_ordering, log_ordering).fill_null(False), _null_only_in_log(base_ordering, log_ordering)
     )
-    stays = later.to_numpy(zero_copy_only=False) & ~log.unconditional[winner]
-    keep[hit[stays]] = True
-    lost = superseded.copy()
-    lost[winner[stays]] = True
-    return keep, lost
+    stays[hit] = later.to_numpy(zero_copy_only=False) & ~log.unconditional[winner[hit]]
+    return winner, stays
 
 
 def _null_only_in_log(base: pa.Array, log: pa.Array) -> pa.Array:

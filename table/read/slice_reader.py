@@ -52,7 +52,7 @@ class SliceReader:
         needed = [f.name for f in self.file_schema if f.name in self._needed]
         lost = np.zeros(len(log.keys), dtype=np.bool_)
         for batch in self.base_batches(file_slice, needed):
-            keep, lost = merge_base(_flat(batch.column(RECORD_KEY)), self._ordering(batch), log, lost)
+            keep, lost = merge_base(_flat(batch.column(RECORD_KEY)), self.ordering(batch), log, lost)
             yield (batch if keep.all() else batch.filter(pa.array(keep))).select(self.columns)
         if log.rows is not None:
             live = log.row[(log.row >= 0) & ~lost]
@@ -64,8 +64,12 @@ class SliceReader:
 
     def log_batches(self, file_slice: FileSlice) -> list[LogBatch]:
         """The records and deletes of the slice's log blocks, in their order."""
+        return list(self.scan_logs(file_slice))
+
+    def scan_logs(self, file_slice: FileSlice) -> Iterator[LogBatch]:
+        """The same one by one, each read when it is asked for."""
         self._check_mergeable()
-        return [self._batch(block) for block in self._blocks(file_slice)]
+        return (self._batch(block) for block in self._blocks(file_slice))
 
     @property
     def event_time(self) -> bool:
@@ -137,9 +141,10 @@ class SliceReader:
         deleted = self._deleted(rows)
         rows = rows.drop_columns([OPERATION]) if OPERATION not in self.file_schema.names else rows
         keys = _flat(rows.column(RECORD_KEY))
-        return LogBatch(keys, rows, self._ordering(rows), deleted, np.zeros(len(keys), dtype=np.bool_))
+        return LogBatch(keys, rows, self.ordering(rows), deleted, np.zeros(len(keys), dtype=np.bool_))
 
-    def _ordering(self, rows: pa.Table) -> pa.Array | None:
+    def ordering(self, rows: pa.Table) -> pa.Array | None:
+        """The ordering values of rows; None where they decide nothing and are not asked for."""
         field = self._ordering_field
         return rows.column(field).combine_chunks() if field is not None else None
 

@@ -29,7 +29,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
+from tagstream.table.timeline.instant import COMPLETED_ACTION, REPLACE_COMMIT, Instant, State
 from tagstream.table.timeline.write_status import FileKind, WriteStatus
 from tagstream.table.write.data_file import is_staged, staged_path
 from tagstream.table.write.markers import (
@@ -159,7 +159,8 @@ def completed_instant(table: HoodieTable, pending: Instant, at_ms: int, after: s
     if not table.config.has_completion_times:
         return Instant(pending.time, pending.action, State.COMPLETED)
     timeline = table.timeline()
-    if any(i.is_completed and (i.time, i.action) == (pending.time, pending.action) for i in timeline.instants):
+    action = COMPLETED_ACTION.get(pending.action, pending.action)
+    if any(i.is_completed and (i.time, i.action) == (pending.time, action) for i in timeline.instants):
         raise FileExistsError(pending.time)
     newest = max(timeline.newest or "", pending.time, after or "")
     at = next_instant(at_ms, newest, table.config.timezone_utc)

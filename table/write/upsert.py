@@ -76,7 +76,7 @@ def write_base_file(
             row_group_bytes=options.row_group_bytes,
         ) as writer,
     ):
-        old = _old_batches(storage, old_path, ctx.file_schema) if old_path else iter(())
+        old = old_batches(storage, old_path, ctx.file_schema) if old_path else iter(())
         ordering = table.config.ordering_field if options.compare_ordering else None
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
@@ -174,8 +174,11 @@ def _merge_batch(
     return chunks.take(chunks.together([rows, chunks.take(incoming, source)]), order[keep])
 
 
-def _old_batches(storage: Storage, rel: str, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group."""
+def old_batches(storage: Storage, rel: str, schema: pa.Schema, batch_bytes: int = 0) -> Iterator[pa.Table]:
+    """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group.
+
+    A batch has ``BATCH_ROWS`` rows, or as many more as have about ``batch_bytes`` uncompressed.
+    """
     path = storage.where(rel)
     try:
         with open_base_file(storage, rel) as file:
@@ -186,7 +189,9 @@ def _old_batches(storage: Storage, rel: str, schema: pa.Schema) -> Iterator[pa.T
                     "add them to the schema"
                 )
             for group in range(file.num_row_groups):  # a batch of several could be of any size
-                for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group]):
+                found = file.metadata.row_group(group)
+                rows = max(BATCH_ROWS, batch_bytes * found.num_rows // max(found.total_byte_size, 1))
+                for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
                     yield conform(pa.Table.from_batches([batch]), schema, path)
     except pa.ArrowInvalid as error:
         raise CorruptFileError(f"{path} cannot be read to its end ({error}): restore it") from error

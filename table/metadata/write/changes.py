@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
-from tagstream.table.metadata.encode.column_ranges import Ranges, merged_ranges
+from tagstream.table.metadata.encode.column_ranges import Ranges, merged_ranges, ranges_from_json
 from tagstream.table.metadata.encode.file_records import (
     bloom_record,
     encode_records,
@@ -32,6 +32,7 @@ from tagstream.table.metadata.metadata_table import (
 from tagstream.table.metadata.name_hash import column_stats_key, file_id, partition_id, partition_name
 from tagstream.table.metadata.records import Record
 from tagstream.table.metadata.write.layout import groups_of_keys
+from tagstream.table.timeline.write_status import WriteStatus
 
 _NO_KEYS = pa.array([], pa.string())
 
@@ -71,6 +72,17 @@ class Changes:
     places: Sequence[pa.Table] = ()
     deleted_keys: Sequence[pa.Array] = ()
     columns: Sequence[str] = ()
+
+
+def written_by(statuses: Iterable[WriteStatus]) -> dict[str, PartitionChange]:
+    """The files that write statuses tell of, by partition path."""
+    found: dict[str, list[WrittenFile]] = {}
+    for status in statuses:
+        stat = status.stat
+        ranges = None if status.ranges is None else ranges_from_json(status.ranges)
+        file = WrittenFile(stat.file_name, stat.file_size, ranges, status.bloom)
+        found.setdefault(stat.partition_path, []).append(file)
+    return {path: PartitionChange(tuple(files)) for path, files in found.items()}
 
 
 @dataclass(frozen=True)
