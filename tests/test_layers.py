@@ -38,6 +38,8 @@ MAY_IMPORT: dict[str, str] = {
     "table/metadata/encode table/meta_client",
     "table/services": "table table/storage table/schema table/timeline table/file_group table/file_group/log "
     "table/meta_client table/metadata table/metadata/encode table/metadata/write table/read table/write",
+    "table/services/cleaning": "table table/storage table/timeline table/file_group table/meta_client table/metadata "
+    "table/metadata/write table/write table/services",
     "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
     "table/meta_client table/metadata/encode table/services",
     "index": "table/*",
