@@ -6,7 +6,8 @@ commit and belongs to the newest slice that began before that commit was complet
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -104,6 +105,37 @@ class FileSystemView:
         found = (self._newest_base(g) for _, g in sorted(groups.items()) if not self._replaced(partition_path, g))
         return [base for base in found if base is not None]
 
+    def all_slices(self, partition_path: str) -> dict[str, tuple[FileSlice, ...]]:
+        """Every committed slice of each file group, oldest first, by file id; those of replaced groups, too.
+
+        A slice that a pending compaction has begun (up to version 7) is one of its own here. Two base files of one instant
+        are two slices: one of them is a leftover. A group without a committed slice is left out.
+        """
+        by_time = self._slices_by_completion if self.version >= 8 else self._slices_by_name
+        found = {
+            file_id: by_time(partition_path, group) for file_id, group in sorted(self._groups(partition_path).items())
+        }
+        return {file_id: slices for file_id, slices in found.items() if slices}
+
+    def _slices_by_name(self, partition_path: str, group: _Group) -> tuple[FileSlice, ...]:
+        pending = self.timeline.pending_compactions.get((partition_path, group.file_id))
+        logs: dict[str, list[LogFile]] = {}
+        for log in sorted(group.logs, key=lambda log: log.order):
+            if self._committed(log.time) or log.time == pending:
+                logs.setdefault(log.time, []).append(log)
+        return _slices(partition_path, group, [b for b in group.bases if self._committed(b.instant)], logs)
+
+    def _slices_by_completion(self, partition_path: str, group: _Group) -> tuple[FileSlice, ...]:
+        bases = [b for b in group.bases if self._committed(b.instant)]
+        own = sorted((log for log in group.logs if self._committed(log.time)), key=lambda log: log.order)
+        begins = sorted({b.instant for b in bases})
+        logs: dict[str, list[LogFile]] = {}
+        before_all = min((log.time for log in own), default="")
+        for log in own:
+            at = bisect_right(begins, self._completed_at(log.time))
+            logs.setdefault(begins[at - 1] if at else before_all, []).append(log)
+        return _slices(partition_path, group, bases, logs)
+
     def _groups(self, partition_path: str, only: frozenset[str] | None = None) -> dict[str, _Group]:
         groups: dict[str, _Group] = {}
         for name, size in self._files(partition_path, only):
@@ -191,3 +223,16 @@ class FileSystemView:
             return None
         base_instant = base.instant if base is not None else min(log.time for log in own)
         return FileSlice(partition_path, group.file_id, base_instant, base, tuple(own))
+
+
+def _slices(
+    partition_path: str, group: _Group, bases: Sequence[BaseFile], logs: Mapping[str, Sequence[LogFile]]
+) -> tuple[FileSlice, ...]:
+    """Slices of these base files, and of these logs by the instants of their slices, oldest first."""
+    found = []
+    for time in sorted({base.instant for base in bases} | logs.keys()):
+        own = sorted((base for base in bases if base.instant == time), key=lambda base: base.name)
+        found += [FileSlice(partition_path, group.file_id, time, base) for base in own[:-1]]
+        newest = own[-1] if own else None
+        found.append(FileSlice(partition_path, group.file_id, time, newest, tuple(logs.get(time, ()))))
+    return tuple(found)

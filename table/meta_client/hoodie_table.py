@@ -20,6 +20,7 @@ from tagstream.table.meta_client.table_config import (
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
+from tagstream.table.timeline.history.archive import TimelinePlace
 from tagstream.table.timeline.history.lsm import History
 from tagstream.table.timeline.timeline import Timeline
 
@@ -92,6 +93,12 @@ class HoodieTable:
         as_of = as_of or timeline.newest_completed
         listing = self.lister(self, timeline) if self.lister is not None else None
         return FileSystemView(self.storage, timeline, as_of, self.config.version, archived, listing)
+
+    def timeline_place(self) -> TimelinePlace:
+        """Where the active timeline and its archive lie."""
+        config = self.config
+        layout = 2 if config.has_completion_times else 1
+        return TimelinePlace(self.storage, layout, config.timeline_folder, config.history_folder, config.timezone_utc)
 
     def history(self) -> History:
         """The archived instants of a table of version 8 or 9; nothing is read before it is asked."""

@@ -51,9 +51,7 @@ class Converted:
 
 def place_of(table: HoodieTable) -> TimelinePlace:
     """The timeline of the layout that is in force."""
-    config = table.config
-    layout = 2 if config.version >= LAYOUT_2_VERSION else 1
-    return TimelinePlace(table.storage, layout, config.timeline_folder, config.history_folder, config.timezone_utc)
+    return table.timeline_place()
 
 
 def other_place(table: HoodieTable) -> TimelinePlace:

@@ -10,7 +10,7 @@ one with other actions) finishes it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tagstream.table.errors import InstantConflictError
@@ -60,10 +60,18 @@ class TimelinePlace:
         return {e.name: instant_from_ms(e.mtime_ms, self.utc) for e in entries if parse_instant(e.name) is not None}
 
 
-def archive(place: TimelinePlace, instants: Collection[Instant], merge: bool = True) -> tuple[str, ...]:
+def archive(
+    place: TimelinePlace,
+    instants: Collection[Instant],
+    merge: bool = True,
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
+) -> tuple[str, ...]:
     """Archive completed actions; the names of the files that were removed.
 
     ``merge``: also merge what has become many small files (layout 2). InstantConflictError when one is not completed.
+    ``check`` is called before files are removed, and stops that by what it raises; ``reach`` is told of the steps
+    ``archive_written``, ``archive_unfinished_removed`` and ``archive_removed``.
     """
     names = place.names()
     keys = sorted({(i.time, COMPLETED_ACTION.get(i.action, i.action)) for i in instants})
@@ -82,7 +90,9 @@ def archive(place: TimelinePlace, instants: Collection[Instant], merge: bool = T
         write_batch(place.storage, place.archived, [archived_of(place.load(f)) for f in chosen.values()])
         if merge:
             remove_old(place.storage, place.archived, merge_levels(place.storage, place.archived))
-    return _remove(place, chosen)
+    reach("archive_written")
+    check()
+    return _remove(place, chosen, reach)
 
 
 def archived_of(files: list[ActionFile]) -> ArchivedAction:
@@ -95,10 +105,14 @@ def archived_of(files: list[ActionFile]) -> ArchivedAction:
     return ArchivedAction(done.instant.time, action, done.instant.completion_time, done.data, plan, by)
 
 
-def _remove(place: TimelinePlace, chosen: dict[ActionKey, list[tuple[Instant, str]]]) -> tuple[str, ...]:
+def _remove(
+    place: TimelinePlace, chosen: dict[ActionKey, list[tuple[Instant, str]]], reach: Callable[[str], None]
+) -> tuple[str, ...]:
     unfinished = [name for files in chosen.values() for i, name in files if not i.is_completed]
     completed = [name for files in chosen.values() for i, name in files if i.is_completed]
     place.storage.delete_many(f"{place.active}/{name}" for name in unfinished)
+    reach("archive_unfinished_removed")
     for name in completed:
         place.storage.delete(f"{place.active}/{name}")
+    reach("archive_removed")
     return (*unfinished, *completed)

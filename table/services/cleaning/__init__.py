@@ -1,0 +1,1 @@
+"""Cleaning: files of old slices are deleted, in Hudi's form."""
