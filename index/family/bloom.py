@@ -27,13 +27,17 @@ _LOG_BYTE_COST = 0.05  # of a byte of log that is read
 
 @dataclass(frozen=True)
 class BloomIndexOptions:
-    """Hudi's ``hoodie.bloom.index.*``; ``parallelism`` 0: from the number of comparisons."""
+    """Hudi's ``hoodie.bloom.index.*``; ``parallelism`` 0: from the number of comparisons.
+
+    ``use_metadata``: ranges and filters come from the table's metadata table, where it has them.
+    """
 
     prune_by_ranges: bool = True
     use_tree: bool = True
     bucketized: bool = True
     keys_per_bucket: int = 10_000_000
     parallelism: int = 0
+    use_metadata: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class BloomIndex(HoodieIndex):
     def __init__(self, options: BloomIndexOptions | None = None, update_partition_path: bool = True) -> None:
         self._options = options or BloomIndexOptions()
         self.update_partition_path = update_partition_path
-        self._ranges = RangeCache()
+        self._ranges = RangeCache(use_metadata=self._options.use_metadata)
         self._lookup = Lookup()
         self.plan: BloomPlan | None = None
 
@@ -87,7 +91,7 @@ class BloomIndex(HoodieIndex):
             f"{plan.unpruned_comparisons:,}",
             len(plan.tasks),
         )
-        return self._lookup.run(look, keys, plan.tasks)
+        return self._lookup.run(look, keys, plan.tasks, use_metadata=self._options.use_metadata)
 
     @property
     def counts(self) -> LookupCounts | None:

@@ -1,4 +1,4 @@
-"""Key ranges of base files, read from their footers once: a base file never changes."""
+"""Key ranges of base files, read from the metadata table or their footers once: a base file never changes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from pyspark.sql import functions as F
 from tagstream.index.base import TableAsOf
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.base_file import comparable_range, open_base_file, range_of
+from tagstream.table.file_group.partition_metadata import split
+from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
+from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.skipping.column_stats import metadata_ranges
 from tagstream.table.storage.storage import Storage
 
 _SCHEMA = "path string, low string, high string"
@@ -28,8 +32,10 @@ class KeyRange:
 class RangeCache:
     """Ranges by path; those of files that the table has left behind are forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, use_metadata: bool = False) -> None:
+        """``use_metadata``: ask the table's metadata table first."""
         self._known: dict[str, KeyRange | None] = {}
+        self._use_metadata = use_metadata
 
     def of(self, look: TableAsOf, paths: Sequence[str]) -> dict[str, KeyRange]:
         """The ranges of base files (paths relative to the table); a file that tells none is left out.
@@ -37,6 +43,9 @@ class RangeCache:
         Footers not seen yet are read by Spark tasks.
         """
         missing = sorted({p for p in paths if p not in self._known})
+        if missing and self._use_metadata:
+            self._known |= _of_metadata(look, missing)
+            missing = [p for p in missing if p not in self._known]
         if missing:
             spark = look.spark
             count = max(1, min(spark.sparkContext.defaultParallelism, -(-len(missing) // _FILES_A_TASK)))
@@ -47,6 +56,22 @@ class RangeCache:
         if len(self._known) > 4 * len(wanted) + 10_000:
             self._known = {p: r for p, r in self._known.items() if p in wanted}
         return {p: r for p in wanted if (r := self._known.get(p)) is not None}
+
+
+def _of_metadata(look: TableAsOf, paths: Sequence[str]) -> dict[str, KeyRange | None]:
+    """What the metadata table's column statistics tell of the record keys."""
+    metadata = MetadataTable.open(look.table, look.timeline)
+    if metadata is None or COLUMN_STATS_PARTITION not in metadata.partitions:
+        return {}
+    files = {split(path): path for path in paths}
+    found = metadata_ranges(metadata, [pa.field(RECORD_KEY, pa.string())], list(files))
+    known = {file: ranges[RECORD_KEY] for file, ranges in found.items() if RECORD_KEY in ranges}
+    ends = {file: (known[file].lower, known[file].upper) for file in known}
+    return {
+        files[file]: _usable(lower.as_py(), upper.as_py())
+        for file, (lower, upper) in ends.items()
+        if lower is not None and upper is not None
+    }
 
 
 def _make_read(storage: Storage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -6,7 +6,7 @@ broadcast; what comes back is only what was found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,10 +19,15 @@ from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import read_footer
 from tagstream.table.file_group.bloom import BloomFilter
 from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.partition_metadata import join, split
+from tagstream.table.metadata.bloom_filters import bloom_filters
+from tagstream.table.metadata.metadata_table import BLOOM_FILTERS_PARTITION, MetadataTable
 from tagstream.table.read.slice_lookup import key_reader, lookup_slice
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
+
+_FILTERS_AT_ONCE = 32  # some 16 MB with Hudi's defaults
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,17 @@ class _Job:
     sql_type: str
     tasks: Sequence[Sequence[SliceTask]]
     keys: BatchKeys
+    use_metadata: bool = False
+
+    def filters(self, tasks: Sequence[SliceTask]) -> dict[str, BloomFilter]:
+        """Filters that the metadata table has of the tasks' base files, by path; none is read for a file without keys."""
+        if not self.use_metadata:
+            return {}
+        metadata = MetadataTable.open(self.reader.table, self.reader.timeline)
+        if metadata is None or BLOOM_FILTERS_PARTITION not in metadata.partitions:
+            return {}
+        paths = [t.file_slice.base_path for t in tasks if t.bloom and t.comparisons]
+        return {join(*file): found for file, found in bloom_filters(metadata, [split(p) for p in paths if p]).items()}
 
 
 class Lookup:
@@ -77,13 +93,18 @@ class Lookup:
         self._sent: list[Broadcast[_Job]] = []
         self.counts: LookupCounts | None = None
 
-    def run(self, look: TableAsOf, keys: BatchKeys, tasks: Sequence[Sequence[SliceTask]]) -> DataFrame:
-        """The places of the keys (``index.base.location_schema``); nothing is read before Spark needs it."""
+    def run(
+        self, look: TableAsOf, keys: BatchKeys, tasks: Sequence[Sequence[SliceTask]], *, use_metadata: bool = False
+    ) -> DataFrame:
+        """The places of the keys (``index.base.location_schema``); nothing is read before Spark needs it.
+
+        ``use_metadata``: bloom filters come from the table's metadata table, where it has them.
+        """
         schema = location_schema(look.ordering.sql_type)
         if not tasks or look.as_of is None:
             return look.spark.createDataFrame([], schema)
         reader = key_reader(look.table, look.timeline, look.as_of, look.ordering.type)
-        job = _Job(reader, look.ordering.encode, look.ordering.sql_type, tasks, keys)
+        job = _Job(reader, look.ordering.encode, look.ordering.sql_type, tasks, keys, use_metadata)
         sent = look.spark.sparkContext.broadcast(job)
         self._sent.append(sent)
         self.counts = LookupCounts.create(look.spark)
@@ -141,20 +162,30 @@ def _make_task(
         job = sent.value
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for task in job.tasks[number]:
-                    yield from _look(job, task, counts)
+                for part in batched_tasks(job.tasks[number]):
+                    known = job.filters(part)
+                    for task in part:
+                        yield from _look(job, task, known, counts)
 
     return run
 
 
-def _look(job: _Job, task: SliceTask, counts: LookupCounts) -> Iterator[pa.RecordBatch]:
+def batched_tasks(tasks: Sequence[SliceTask]) -> Iterator[Sequence[SliceTask]]:
+    """Tasks whose filters are looked up, and held, together."""
+    for start in range(0, len(tasks), _FILTERS_AT_ONCE):
+        yield tasks[start : start + _FILTERS_AT_ONCE]
+
+
+def _look(
+    job: _Job, task: SliceTask, known: Mapping[str, BloomFilter], counts: LookupCounts
+) -> Iterator[pa.RecordBatch]:
     keys = job.keys.slice(task.start, task.stop)
     in_base = job.keys.slice(task.base_start, task.base_stop)
     base_path = task.file_slice.base_path
     if base_path is None:
         in_base = in_base.slice(0, 0)
     elif task.bloom and len(in_base):
-        filters = read_filter(job.reader.table.storage, base_path)
+        filters = known.get(base_path) or read_filter(job.reader.table.storage, base_path)
         if filters is not None:
             counts.filters.add(1)
             counts.asked.add(len(in_base))

@@ -62,6 +62,7 @@ def index_options(r: Resolved) -> IndexOptions:
             bucketized=r.flag("hoodie.bloom.index.bucketized.checking"),
             keys_per_bucket=r.number("hoodie.bloom.index.keys.per.bucket"),
             parallelism=r.number("hoodie.bloom.index.parallelism"),
+            use_metadata=r.flag("hoodie.bloom.index.use.metadata"),
         ),
         simple_parallelism=r.number("hoodie.simple.index.parallelism"),
         global_simple_parallelism=r.number("hoodie.global.simple.index.parallelism"),

@@ -44,6 +44,12 @@ def list_partitions(storage: Storage) -> list[str]:
     return sorted(found)
 
 
+def split(path: str) -> tuple[str, str]:
+    """The partition path and the name of a file, of its path relative to the base path."""
+    partition_path, _, name = path.rpartition("/")
+    return partition_path, name
+
+
 def join(partition_path: str, name: str) -> str:
     """A file's path relative to the base path; the partition of an unpartitioned table is the empty text."""
     return f"{partition_path}/{name}" if partition_path else name

@@ -57,3 +57,23 @@ def test_the_stream_ends_in_the_oracles_rows(
     assert not compare(expected, ours, key=("id", "part"))
     assert not compare(expected, read_table(case.table), key=("id", "part"))
     assert validate(HoodieTable.open(str(case.table))) == []
+
+
+@pytest.mark.parametrize("version", ["6", "9"])
+@pytest.mark.parametrize("index", ["BLOOM", "GLOBAL_BLOOM"])
+def test_filters_and_ranges_out_of_the_metadata_table(
+    tmp_path: Path, spark: SparkSession, index: str, version: str
+) -> None:
+    """Among them those of base files that the stream itself has told the metadata table of."""
+    events = mixed_events(is_global=FACTS[index].is_global)
+    conf = {
+        "hoodie.index.type": index, "hoodie.write.table.version": version, "hoodie.metadata.enable": "true",
+        "hoodie.bloom.index.use.metadata": "true", "hoodie.metadata.index.bloom.filter.enable": "true",
+        "hoodie.metadata.index.column.stats.enable": "true",
+    }  # fmt: skip
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf)
+    ev.write_files(events, case.source, PER_FILE)
+    case.run()
+    expected = ev.rows(ev.oracle(events, global_index=FACTS[index].is_global).values())
+    assert not compare(expected, read_table(case.table), key=("id", "part"))
+    assert validate(HoodieTable.open(str(case.table))) == []

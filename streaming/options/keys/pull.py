@@ -92,13 +92,10 @@ PULL_KEYS = (
     ),
     _ignored("hoodie.global.index.reconcile.parallelism", "moved keys are looked up where they are tagged"),
     _ignored("hoodie.bloom.index.fileid.key.sorting.enable", "keys are always sorted"),
-    ConfigKey(
+    _flag(
         "hoodie.bloom.index.use.metadata",
-        Kind.STRING,
-        "Filters and ranges are read from the footers.",
-        section=_SECTION,
-        status=Status.IGNORED,
-        reason="filters and ranges are read from the footers of the base files, which every writer keeps",
-        harmless=("false",),
+        False,
+        "BLOOM: key ranges and filters come out of the table's metadata table, where it has them (column statistics, bloom "
+        "filters), and no footer is read for them; of a file that it does not know the footer is read.",
     ),
 )
