@@ -15,6 +15,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+_METADATA = ("metadata_begun", "metadata_files", "metadata_completed")
+# Of the services after a batch: a compaction, a clean, an archiving.
+SERVICE_POINTS = (
+    *(f"compaction_{step}" for step in ("requested", "inflight", "files", "published", *_METADATA, "completed")),
+    *(f"clean_{step}" for step in ("requested", "inflight", "deleted", *_METADATA[:2], "metadata", "completed")),
+    *(f"archive_{step}" for step in ("written", "unfinished_removed", "removed")),
+)
 CRASH_POINTS = (
     "profile_pinned",
     "requested",
@@ -29,6 +36,7 @@ CRASH_POINTS = (
     "metadata_completed",
     "completed",
     "commit_log",
+    *SERVICE_POINTS,
 )
 
 

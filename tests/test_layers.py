@@ -69,7 +69,9 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/source/files streaming/progress streaming/tag streaming/write",
     "streaming/recovery": "table/* state/* bootstrap streaming streaming/options streaming/source streaming/progress "
     "streaming/batch",
-    "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/source streaming/source/decode "
+    "streaming/services": "table/* streaming streaming/options streaming/progress streaming/batch streaming/write",
+    "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/services streaming/source "
+    "streaming/source/decode "
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery",
     "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
     "streaming/source streaming/batch",

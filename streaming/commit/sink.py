@@ -45,6 +45,7 @@ from tagstream.streaming.commit.pull import located_rows, replaced_groups
 from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.progress.report import BatchReport
+from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
 from tagstream.streaming.write.write import (
     INDEX_STATUS,
@@ -82,8 +83,11 @@ class BatchSink:
         job: JobContext,
         on_report: Callable[[BatchReport], None],
         on_begin: Callable[[int], None] = lambda _: None,
+        services: TableServices | None = None,
     ) -> None:
         self._job = job
+        self._services = services
+        self._one_at_a_time = threading.Lock()
         self._on_begin = on_begin
         self._guard = TimelineGuard(job)
         self._on_report = on_report
@@ -105,7 +109,8 @@ class BatchSink:
         self._job.stop.batch = batch_id
         self._on_begin(batch_id)
         try:
-            self._batch(rows, batch_id)
+            with self._one_at_a_time:
+                self._batch(rows, batch_id)
         except Exception as e:
             self.failure = e
             raise
@@ -113,6 +118,20 @@ class BatchSink:
             self._last_batch = batch_id
             self._job.stop.batch = None
             self._running.clear()
+
+    def idle(self) -> None:
+        """Between two batches, from another thread: a batch that begins waits until it has ended."""
+        if self._services is None or not self._one_at_a_time.acquire(blocking=False):
+            return
+        try:
+            self._services.idle(self._guard.committed)
+        finally:
+            self._one_at_a_time.release()
+
+    def end(self) -> None:
+        """The stream has taken all there is."""
+        if self._services is not None:
+            self._services.end(self._guard.committed)
 
     @property
     def running(self) -> bool:
@@ -173,6 +192,8 @@ class BatchSink:
         job.collect_garbage(batch_id)
         if job.decode.files:
             forget_old_plans(job.root.files, batch_id, job.retain_batches)
+        if self._services is not None:
+            self._services.after_batch(batch_id, self._guard.committed)
         if job.options.quarantine_days and batch_id % max(1, job.retain_batches // 10) == 0:
             forget_old(job.quarantine, job.clock_ms() - int(job.options.quarantine_days * DAY_MS))
 

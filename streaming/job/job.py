@@ -46,6 +46,7 @@ from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.prune import prune_retired
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
+from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
@@ -147,7 +148,8 @@ def stream(
             job.small_files.load(job.table.view())
             find_depth(job)
             start_index(job, spark)
-            sink = BatchSink(job, monitor.on_report, progress.begin)
+            services = TableServices(job, spark)
+            sink = BatchSink(job, monitor.on_report, progress.begin, services)
             files = SourceFiles.open(spark, job)
             watch.ready(spark)
             query = start_query(spark, job, sink, files)
@@ -171,6 +173,7 @@ def stream(
                 watch.status.restarted(restart.error, restart.why)
                 job.lease.beat(None)
             finally:
+                services.close()
                 end_query(query)
                 sink.tell_quarantined()
                 if files is not None:

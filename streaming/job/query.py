@@ -123,7 +123,9 @@ def run_to_end(
         if job.crash.point == "commit_log":
             job.crash.reach_logged("commit_log", newest_batch(job.root.files, "commits"))
         if ended:
+            sink.end()
             return
+        sink.idle()
         if job.stop.requested and sink.pause_between_batches():
             query.stop()
             return

@@ -79,6 +79,7 @@ def start_session(
         "spark.sql.streaming.stopTimeout": "60s",
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_MEMORY.items()},
         **QUICK_CHECKPOINT_FILES,
+        "spark.scheduler.mode": "FAIR",  # a service beside the batches shares the cores with them
         # A file of some MiB is cut evenly over the cores: what Spark takes opening one for makes the first part larger.
         "spark.sql.files.openCostInBytes": str(64 << 10),
     }

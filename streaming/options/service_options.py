@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 
+from tagstream.streaming.options.resolve import Problem, Resolved
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.services.compaction.options import CompactionOptions, Trigger, strategy_of
 
-from tagstream.streaming.options.resolve import Problem, Resolved
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
-
 _INLINE, _ASYNC = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
 _SCHEDULE = "hoodie.compact.schedule.inline"
 _DISABLED = "hoodie.datasource.write.streaming.disable.compaction"
+_COUNTED = (Trigger.NUM_COMMITS, Trigger.NUM_AND_TIME)
 _KEPT = ("hoodie.clean.commits.retained", "hoodie.keep.min.commits", "hoodie.keep.max.commits")
 
 
@@ -32,9 +33,9 @@ class ServiceOptions:
     """``mode`` None: the table's version and the kind of run decide. ``clean`` and ``archive`` None: not done here."""
 
     mode: CompactionMode | None = None
-    compaction: CompactionOptions = CompactionOptions()
-    clean: CleanOptions | None = CleanOptions()
-    archive: ArchiveOptions | None = ArchiveOptions()
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
+    clean: CleanOptions | None = field(default_factory=CleanOptions)
+    archive: ArchiveOptions | None = field(default_factory=ArchiveOptions)
 
     def compaction_mode(self, version: int, *, merge_on_read: bool, continuous: bool) -> CompactionMode:
         """How the tables' logs get into base files. Beside the batches only where every reader stands a pending plan:
@@ -67,7 +68,9 @@ def service_options(r: Resolved) -> ServiceOptions:
         "hoodie.compaction.strategy",
         "hoodie.compaction.partition.path.regex",
     )
-    return ServiceOptions(_mode(r), compaction, _clean(r), _archive(r))
+    mode = _mode(r)
+    by_number = mode is not CompactionMode.OFF and compaction.trigger in _COUNTED
+    return ServiceOptions(mode, compaction, _clean(r), _archive(r, compaction.max_delta_commits if by_number else None))
 
 
 def _mode(r: Resolved) -> CompactionMode | None:
@@ -102,18 +105,18 @@ def _clean(r: Resolved) -> CleanOptions | None:
     )
 
 
-def _archive(r: Resolved) -> ArchiveOptions | None:
+def _archive(r: Resolved, compaction_deltas: int | None) -> ArchiveOptions | None:
     """As Hudi: what is kept active must be more than what the cleaner keeps."""
     if not r.flag("hoodie.archive.automatic"):
         return None
     retained, least, most = (r.number(key) for key in _KEPT)
     by_commits = r.flag("hoodie.clean.automatic") and r.text("hoodie.clean.policy") == "KEEP_LATEST_COMMITS"
     order = [*([(_KEPT[0], retained)] if by_commits else []), (_KEPT[1], least), (_KEPT[2], most)]
-    for (key, number), (above, greater) in zip(order, order[1:], strict=False):
+    for (key, number), (above, greater) in pairwise(order):
         if number >= greater:
             text = f"{key}={number} and {above}={greater}: the second must be greater than the first"
             given = r.entries.get(above) or r.entries.get(key)
             assert given is not None  # the defaults are in order
             r.problems.append(Problem(text, given))
             return None
-    return ArchiveOptions(min_commits=least, max_commits=most)
+    return ArchiveOptions(min_commits=least, max_commits=most, compaction_deltas=compaction_deltas)

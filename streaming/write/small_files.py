@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.timeline.write_status import FileKind, WriteStatus
 from tagstream.table.write.write_profile import SmallFile
@@ -46,13 +47,20 @@ class SmallFiles:
         view.look_up(partitions)
         for partition in partitions:
             for s in view.latest_merged_slices(partition):
-                if (partition, s.file_id) in view.timeline.pending_clusterings:
-                    continue  # its rows are being moved elsewhere, and new ones would be lost
-                logs = sum(f.size for f in s.log_files)
-                if self._base_only and s.log_files:
-                    continue
-                base = s.base_file.size if s.base_file else 0
-                self._set(partition, s.file_id, base + self._log_ratio * logs)
+                self._take(view, partition, s)
+
+    def reload(self, view: FileSystemView, groups: Iterable[tuple[str, str]]) -> None:
+        """Look at some file groups again, by partition path and file id: a service of ours has rewritten them."""
+        wanted: dict[str, list[str]] = {}
+        for partition, file_id in groups:
+            wanted.setdefault(partition, []).append(file_id)
+        view.look_up(wanted)
+        for partition, file_ids in wanted.items():
+            known = self._sizes.get(partition, {})
+            for file_id in file_ids:
+                known.pop(file_id, None)
+            for s in view.latest_slices(partition, file_ids).values():
+                self._take(view, partition, s)
 
     def apply(self, statuses: Iterable[WriteStatus]) -> None:
         """Take over what a commit wrote."""
@@ -80,6 +88,14 @@ class SmallFiles:
             )
             for partition, groups in sorted(self._sizes.items())
         }
+
+    def _take(self, view: FileSystemView, partition: str, found: FileSlice) -> None:
+        if (partition, found.file_id) in view.timeline.pending_clusterings:
+            return  # its rows are being moved elsewhere, and new ones would be lost
+        if self._base_only and found.log_files:
+            return
+        base = found.base_file.size if found.base_file else 0
+        self._set(partition, found.file_id, base + self._log_ratio * sum(f.size for f in found.log_files))
 
     def _set(self, partition: str, file_id: str, size: float) -> None:
         groups = self._sizes.setdefault(partition, {})

@@ -32,8 +32,8 @@ COMPACTION_KEYS = (
     ConfigKey(
         "hoodie.datasource.compaction.async.enable",
         Kind.BOOL,
-        "Merge-on-read: plan compactions between two batches, and carry them out beside the next ones, as Spark tasks of a "
-        "pool of their own. On table version 6 hudi-rs and Hudi 1.2 without options read too little while a plan is pending.",
+        "Merge-on-read: plan compactions between two batches, and carry them out beside the next ones, as Spark tasks of "
+        "a pool of their own. On table version 6 hudi-rs and a careless Hudi 1.2 read too little meanwhile.",
         default_note="true from table version 8 on in a continuous job",
         aliases=("compaction.async.enabled",),
         section=_COMPACTION,

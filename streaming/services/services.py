@@ -1,0 +1,126 @@
+"""What is done for the table between two batches: compaction, cleaning, archiving, in this order, as Hudi does them.
+
+The batch is committed when they begin. What fails here is told and tried again after the next batch: the stream goes on,
+and no service leaves a table that cannot be read. Only a lost lease ends the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.progress.report import size
+from tagstream.streaming.services.compactor import Compacted, Compactor
+from tagstream.table.errors import LeaseLostError, TagstreamError
+from tagstream.table.services.archiving.archive_table import archive_table
+from tagstream.table.services.cleaning.clean import clean
+from tagstream.table.services.cleaning.options import CleanOptions
+
+LOG = logging.getLogger("tagstream")
+
+
+class TableServices:
+    """The services of one run. ``on_commit`` is told of each instant that a service has completed."""
+
+    def __init__(self, job: JobContext, spark: SparkSession) -> None:
+        self._job = job
+        self._compactor = Compactor(job, spark)
+        self.failed: dict[str, str] = {}
+
+    def after_batch(self, batch_id: int, on_commit: Callable[[str], None]) -> None:
+        """All that is due, on the thread of the batches."""
+        job = self._job
+        job.step("table services", batch_id)
+        if job.table.timeline().pending_writes:
+            return  # another writer is at work: the metadata table has one writer at a time, and slices may be in use
+        with self._attempt("compaction"):
+            self._take_in(self._compactor.turn(self._reach("compaction", batch_id)), on_commit)
+        with self._attempt("cleaning"):
+            self._clean(batch_id)
+        with self._attempt("archiving"):
+            self._archive(batch_id)
+
+    def idle(self, on_commit: Callable[[str], None]) -> None:
+        """While no batch runs and none is begun: complete what has run beside the batches."""
+        if not self._compactor.running or self._job.table.timeline().pending_writes:
+            return
+        with self._attempt("compaction"):
+            self._take_in(self._compactor.finish(self._reach("compaction", -1)), on_commit)
+
+    def end(self, on_commit: Callable[[str], None]) -> None:
+        """The stream has taken all there is: wait for what runs beside it, and complete it."""
+        if self._compactor.running and not self._job.table.timeline().pending_writes:
+            with self._attempt("compaction"):
+                self._take_in(self._compactor.finish(self._reach("compaction", -1), wait=True), on_commit)
+
+    def close(self) -> None:
+        """Give up what runs beside the batches; a later start begins it anew."""
+        self._compactor.close()
+
+    def _take_in(self, done: Sequence[Compacted], on_commit: Callable[[str], None]) -> None:
+        job = self._job
+        for compacted in done:
+            on_commit(compacted.instant)
+            view = job.table.view()
+            job.small_files.reload(view, {(s.stat.partition_path, s.stat.file_id) for s in compacted.statuses})
+            LOG.info(
+                "compaction %s: %s file groups, %s written, in %.1f s",
+                compacted.instant,
+                f"{len(compacted.statuses):,}",
+                size(sum(s.stat.file_size for s in compacted.statuses)),
+                compacted.seconds,
+            )
+
+    def _clean(self, batch_id: int) -> None:
+        job, options = self._job, self._job.options.services.clean
+        if options is None:
+            return
+        begun = time.monotonic()
+        done = clean(job.table, options, job.clock_ms, job.lease.check, self._reach("clean", batch_id))
+        if done is not None and done.instants:
+            LOG.info(
+                "clean %s: %s files deleted, in %.1f s",
+                done.instants[-1],
+                f"{len(done.deleted):,}",
+                time.monotonic() - begun,
+            )
+
+    def _archive(self, batch_id: int) -> None:
+        job, options = self._job, self._job.options.services
+        if options.archive is None:
+            return
+        cleaning = options.clean or CleanOptions()
+        done = archive_table(
+            job.table, options.archive, cleaning, job.clock_ms, job.lease.check, self._reach("archive", batch_id)
+        )
+        if done is not None:
+            LOG.info("archived %s actions, up to %s", f"{len(done.instants):,}", done.instants[-1].time)
+
+    def _reach(self, service: str, batch_id: int) -> Callable[[str], None]:
+        """Steps by names of their own: those of the metadata table have the same names in every action."""
+
+        def reach(step: str) -> None:
+            named = step if step.startswith(f"{service}_") else f"{service}_{step}"
+            self._job.crash.reach(named, batch_id)
+
+        return reach
+
+    @contextmanager
+    def _attempt(self, service: str) -> Iterator[None]:
+        try:
+            yield
+        except LeaseLostError:
+            raise
+        except (TagstreamError, OSError, PySparkException) as error:
+            text = str(error).strip().split("\n", maxsplit=1)[0]
+            if self.failed.get(service) != text:
+                LOG.warning("%s of table %s failed: %s; it is tried again", service, self._job.table.base_path, text)
+            self.failed[service] = text
+        else:
+            self.failed.pop(service, None)

@@ -1,0 +1,1 @@
+"""Table services beside the stream."""

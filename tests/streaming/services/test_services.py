@@ -1,0 +1,64 @@
+"""A stream with its table services: the rows are the oracle's after every batch, and the table stays small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.validate import validate
+from tagstream.table.timeline.instant import CLEAN, COMPACTION
+from tests.streaming.stream_case import StreamCase
+from tests.support import events as ev
+from tests.support.compare import compare
+from tests.support.hudi_rs import read_table
+
+pytestmark = pytest.mark.spark
+BATCHES, PER_FILE = 14, 60
+SMALL = {
+    "hoodie.compact.inline.max.delta.commits": "3", "hoodie.clean.commits.retained": "2",
+    "hoodie.keep.min.commits": "4", "hoodie.keep.max.commits": "6", "hoodie.metadata.compact.max.delta.commits": "3",
+}  # fmt: skip
+CASES = {
+    "6": {"hoodie.write.table.version": "6"},
+    "6, metadata table": {"hoodie.write.table.version": "6", "hoodie.metadata.enable": "true"},
+    "9": {"hoodie.write.table.version": "9", "hoodie.metadata.enable": "false"},
+    "9, metadata table": {
+        "hoodie.write.table.version": "9",
+        "hoodie.metadata.global.record.level.index.enable": "true",
+        "hoodie.metadata.global.record.level.index.min.filegroup.count": "2",
+    },
+    "9, beside": {"hoodie.write.table.version": "9", "hoodie.datasource.compaction.async.enable": "true"},
+}
+
+
+MOR = "MERGE_ON_READ"
+
+
+@pytest.mark.parametrize(
+    ("table_type", "name"),
+    [(MOR, name) for name in CASES] + [("COPY_ON_WRITE", "6"), ("COPY_ON_WRITE", "9, metadata table")],
+)
+def test_rows_are_right_and_little_is_left(tmp_path: Path, spark: SparkSession, table_type: str, name: str) -> None:
+    events = list(ev.generate(BATCHES * PER_FILE, ev.Mix(keys=40, tombstones=0), seed=11))
+    case = StreamCase(tmp_path, spark, table_type, SMALL | CASES[name])
+    done = 0
+    for batches in (5, BATCHES):  # a start in between: the services go on where they were
+        ev.write_files(events[done * PER_FILE : batches * PER_FILE], case.source, PER_FILE, first=done)
+        done = batches
+        case.run()
+        rows = ev.rows(ev.oracle(events[: done * PER_FILE], global_index=True).values())
+        assert not compare(rows, read_table(case.table), key=("id", "part"))
+    table = HoodieTable.open(str(case.table))
+    assert validate(table) == []
+    timeline = table.timeline()
+    assert len(timeline.completed_writes) <= 6 + 3
+    assert any(i.action == CLEAN for i in timeline.instants)
+    assert not [i for i in timeline.pending if i.action == COMPACTION]
+    view = table.view()
+    for path in view.partitions():
+        for found in view.all_slices(path).values():
+            assert len(found) <= 4
+            assert all(len(s.log_files) <= 6 for s in found)
