@@ -1,4 +1,7 @@
-"""Keys of the pull-type indexes: Hudi's ``hoodie.bloom.index.*``, ``hoodie.simple.index.*``, ``hoodie.bucket.index.*``."""
+"""Keys of the pull-type indexes: Hudi's ``hoodie.bloom.index.*``, ``hoodie.simple.index.*``, ``hoodie.bucket.index.*``;
+
+of the HBASE index ``hoodie.index.hbase.*``, and the Thrift server that this writer reaches HBase by.
+"""
 
 from __future__ import annotations
 
@@ -98,4 +101,52 @@ PULL_KEYS = (
         "BLOOM: key ranges and filters come out of the table's metadata table, where it has them (column statistics, bloom "
         "filters), and no footer is read for them; of a file that it does not know the footer is read.",
     ),
+)
+
+_HBASE = "HBASE index"
+_ZOOKEEPER = "Hudi's own writers find HBase by it; this one goes to the Thrift server (tagstream.hbase.thrift.host)"
+
+
+def _hbase(
+    name: str, kind: Kind, doc: str, default: str | int | float | bool | None = None, **more: float
+) -> ConfigKey:
+    return ConfigKey(name, kind, doc, default=default, section=_HBASE, **more)  # type: ignore[arg-type]
+
+
+def _of_hudis_own(name: str) -> ConfigKey:
+    return ConfigKey(name, Kind.STRING, _ZOOKEEPER, section=_HBASE, status=Status.IGNORED, reason=_ZOOKEEPER)
+
+
+HBASE_KEYS = (
+    _hbase("hoodie.index.hbase.table", Kind.STRING, "The index's table in HBase; it must exist (docs/hbase.md)."),
+    _hbase("tagstream.hbase.thrift.host", Kind.STRING, "Host of HBase's Thrift server.", "localhost"),
+    _hbase("tagstream.hbase.thrift.port", Kind.INT, "Its port.", 9090, minimum=1, maximum=65535),
+    _hbase(
+        "tagstream.hbase.thrift.timeout.seconds", Kind.FLOAT, "Seconds that one request may take.", 60.0, minimum=0.1
+    ),
+    _hbase("tagstream.hbase.thrift.retries", Kind.INT, "How often a request that failed is tried again.", 5, minimum=0),
+    _hbase("hoodie.index.hbase.get.batch.size", Kind.INT, "Keys of one get.", 100, minimum=1),
+    _hbase("hoodie.index.hbase.put.batch.size", Kind.INT, "Rows of one put.", 100, minimum=1),
+    _hbase(
+        "hoodie.index.hbase.put.batch.size.autocompute", Kind.BOOL, "As many rows as a task may put in a second.", False
+    ),
+    _hbase("hoodie.index.hbase.qps.fraction", Kind.FLOAT, "Share of HBase's capacity that the job may use.", 0.5),
+    _hbase(
+        "hoodie.index.hbase.max.qps.per.region.server", Kind.INT, "Capacity of a region server, puts a second.", 1000
+    ),
+    _hbase(
+        "hoodie.index.hbase.rollback.sync",
+        Kind.BOOL,
+        "Take back what a failed write has put; it counts for nothing.",
+        False,
+    ),
+    _hbase("hoodie.index.hbase.security.authentication", Kind.STRING, "Only `simple` can be used.", "simple"),
+    _hbase("hoodie.index.hbase.bucket.number", Kind.INT, "Prefixes of the rebalanced class (`hoodie.index.class`).", 8),
+    _hbase(
+        "hoodie.hbase.index.update.partition.path",
+        Kind.BOOL,
+        "A record that comes with another partition moves there; when false it is written to the partition its key is in.",
+        False,
+    ),
+    *(_of_hudis_own(f"hoodie.index.hbase.{name}") for name in ("zkquorum", "zkport", "zknode.path", "zkpath.qps_root")),
 )

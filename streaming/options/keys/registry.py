@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from tagstream.streaming.options.keys.beside import BESIDE_FAMILIES, BESIDE_KEYS
 from tagstream.streaming.options.keys.decode import DECODE_KEYS
-from tagstream.streaming.options.keys.hbase import HBASE_KEYS
 from tagstream.streaming.options.keys.ignored import IGNORED_FAMILIES, IGNORED_KEYS
 from tagstream.streaming.options.keys.index import INDEX_KEYS
 from tagstream.streaming.options.keys.job import JOB_KEYS
 from tagstream.streaming.options.keys.metadata import METADATA_KEYS
-from tagstream.streaming.options.keys.pull import PULL_KEYS
+from tagstream.streaming.options.keys.pull import HBASE_KEYS, PULL_KEYS
 from tagstream.streaming.options.keys.refused import REFUSED_FAMILIES, REFUSED_KEYS
 from tagstream.streaming.options.keys.services import SERVICE_KEYS
 from tagstream.streaming.options.keys.source import SOURCE_KEYS

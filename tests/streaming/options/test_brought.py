@@ -80,8 +80,8 @@ def test_a_file_of_production_starts_after_one_message() -> None:
     assert first.startswith("hoodie.datasource.write.payload.class = org.apache.hudi.common.model.OverwriteWithLatest")
     assert f"({PRODUCTION}:{line_of(PRODUCTION, 'hoodie.datasource.write.payload')}): known but not supported" in first
     # All that matters is in the same message, each key with its line.
-    for key in ("hoodie.datasource.hive_sync.enable", "hoodie.clean.automatic", "hoodie.cleaner.commits.retained",
-                "hoodie.keep.min.commits", "hoodie.metrics.on", "hoodie.compact.inline.max.delta.commits",
+    for key in ("hoodie.datasource.hive_sync.enable", "hoodie.clean.async", "hoodie.archive.merge.enable",
+                "hoodie.metrics.on",
                 "hoodie.datasource.write.reconcile.schema", "hoodie.cleaner.policy.failed.writes",
                 "hoodie.deltastreamer.keygen.timebased.output.dateformat",
                 "hoodie.deltastreamer.schemaprovider.registry.url"):  # fmt: skip
@@ -91,7 +91,8 @@ def test_a_file_of_production_starts_after_one_message() -> None:
     way_out = next(line for line in rest if line.startswith("to leave a file as it is"))
     o = load(PRODUCTION, *way_out.partition(": ")[2].split())
     assert (o.ordering_field, o.hive_style, o.index.type, o.parquet_codec) == ("ts", True, "GLOBAL_BLOOM", "snappy")
-    assert "run them with Hudi beside the job" in o.warnings[0]
+    assert "run Hudi's sync tool beside the job" in o.warnings[0]
+    assert "hoodie.clean.automatic" not in o.warnings[0]
     assert "the table's schema is kept or extended" in o.warnings[0]
 
 
@@ -111,12 +112,12 @@ def test_every_contradiction_is_in_the_one_message(tmp_path: Path) -> None:
 
 
 def test_unsupported_says_what_becomes_of_services(tmp_path: Path) -> None:
-    props = given(tmp_path, "hoodie.clean.automatic=true", "hoodie.clustering.inline=true")
+    props = given(tmp_path, "hoodie.datasource.hive_sync.enable=true", "hoodie.clustering.inline=true")
     assert "hoodie.clustering.inline = true" in load(props).warnings[0]
     assert load(props, *conf("tagstream.unsupported=ignore")).warnings == ()
     text = refusal(props, *conf("tagstream.unsupported=fail"))
     assert text.startswith("2 settings keep this job from starting:")
-    assert "hoodie.clean.automatic = true" in text
+    assert "hoodie.datasource.hive_sync.enable = true" in text
     # A contradiction is none of them.
     meta = given(tmp_path, "hoodie.populate.meta.fields=false")
     assert "need the meta columns" in refusal(meta, *conf("tagstream.unsupported=ignore"))

@@ -117,14 +117,14 @@ def test_source_limit_and_kafkas_own_key() -> None:
 def test_unknown_hoodie_keys_warn_with_the_nearest_and_harmless_ones_pass() -> None:
     o = load(*conf("hoodie.tabel.name=x", "hoodie.clean.automatic=false", "hoodie.upsert.shuffle.parallelism=200",
                    "hoodie.datasource.write.payload.class=org.apache.hudi.common.model.DefaultHoodieRecordPayload"),
-             "--disable-compaction")  # fmt: skip
+             "--max-pending-compactions", "3")  # fmt: skip
     (told,) = o.warnings
     assert (
         "unknown key, it has no effect:\n  hoodie.tabel.name = x (--hoodie-conf); did you mean hoodie.table.name?"
         in told
     )
     assert "hoodie.upsert.shuffle.parallelism" in told
-    assert "--disable-compaction" in told
+    assert "--max-pending-compactions" in told
     assert "hoodie.clean.automatic" not in told
     assert o.shuffle_partitions is None
 
@@ -144,7 +144,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("hoodie.index.type=RECORD_INDEX", "hoodie.metadata.enable=false"), "lies in the metadata table; remove one"),
         (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
         (conf("hoodie.table.cdc.enabled=true"), "known but not supported (it may be false)"),
-        (conf("hoodie.clustering.inline=true", "tagstream.unsupported=fail"), "run them with Hudi beside the job"),
+        (conf("hoodie.clustering.inline=true", "tagstream.unsupported=fail"), "run it with Hudi beside the job"),
         (["--schemaprovider-class", "SchemaRegistryProvider"], "this version reads the schema from a file"),
         (["--props", "a.properties", "--props", "b.properties"], "--props is given 2 times (a.properties, b.properties)"),
         (["--target-table", "a b/c"], "--target-table 'a b/c': a table's name has no slash"),
