@@ -3,7 +3,8 @@
 The names are the steps of one batch in their order; ``streaming.commit.sink`` says what each one is. In production the
 plan is empty and :func:`CrashPlan.reach` does nothing. A drill sets ``TAGSTREAM_CRASH=<point>@<batch id>`` in the
 environment of the job; the process group of the driver (Python and JVM) is then killed with SIGKILL when the step has
-been done. With ``:pause`` behind the batch id it is stopped with SIGSTOP instead, once, and goes on at SIGCONT.
+been done; ``@*`` stands for the first batch that comes to it. With ``:pause`` behind the batch id it is stopped with SIGSTOP
+instead, once, and goes on at SIGCONT.
 ``TAGSTREAM_CRASH_NOTE`` names a file that is made just before, so that a drill can tell this death from another.
 """
 
@@ -16,13 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _METADATA = ("metadata_begun", "metadata_files", "metadata_completed")
-# Of the services after a batch: a compaction, a clean, an archiving.
-SERVICE_POINTS = (
-    *(f"compaction_{step}" for step in ("requested", "inflight", "files", "published", *_METADATA, "completed")),
-    *(f"clean_{step}" for step in ("requested", "inflight", "deleted", *_METADATA[:2], "metadata", "completed")),
-    *(f"archive_{step}" for step in ("written", "unfinished_removed", "removed")),
-)
-CRASH_POINTS = (
+COMMIT_POINTS = (
     "profile_pinned",
     "requested",
     "inflight",
@@ -31,13 +26,18 @@ CRASH_POINTS = (
     "files_written",
     "files_published",
     "manifest_durable",
-    "metadata_begun",
-    "metadata_files",
-    "metadata_completed",
+    *_METADATA,
     "completed",
     "commit_log",
-    *SERVICE_POINTS,
 )
+# Of the services after a batch: a compaction, a clean, an archiving.
+SERVICE_POINTS = (
+    *(f"compaction_{step}" for step in ("requested", "inflight", "files", "published", *_METADATA, "completed")),
+    *(f"clean_{step}" for step in ("requested", "inflight", "deleted", *_METADATA[:2], "metadata", "completed")),
+    *(f"archive_{step}" for step in ("written", "unfinished_removed", "removed")),
+)
+CRASH_POINTS = (*COMMIT_POINTS, *SERVICE_POINTS)
+ANY_BATCH = -2
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,12 @@ class CrashPlan:
                 f"TAGSTREAM_CRASH={text}: not <point>@<batch id> or <point>@<batch id>:pause with one of the points "
                 f"{', '.join(CRASH_POINTS)}"
             )
-        return cls(point, int(batch or 0), process_group, how == "pause", env.get("TAGSTREAM_CRASH_NOTE", ""))
+        at = ANY_BATCH if batch == "*" else int(batch or 0)
+        return cls(point, at, process_group, how == "pause", env.get("TAGSTREAM_CRASH_NOTE", ""))
 
     def reach(self, point: str, batch_id: int) -> None:
         """Kill or pause the driver's process group if this is the planned step of the planned batch."""
-        if self.point != point or self.batch_id != batch_id:
+        if self.point != point or self.batch_id not in (batch_id, ANY_BATCH):
             return
         first = self._leave_note()
         if not self.pause:

@@ -84,6 +84,7 @@ class Job:
             "hoodie.streamer.schemaprovider.source.schema.file": str(schema),
             "hoodie.index.bloom.num_entries": "1000",
             "index.local.dir": str(self.local),
+            "hoodie.archive.automatic": "false",  # what became of each batch is read from the commits
             "spark.driver.memory": "1g",
             "spark.local.dir": str(self.folder / "spark"),
             **self.conf,
@@ -105,7 +106,7 @@ class Job:
         log.parent.mkdir(parents=True, exist_ok=True)
         return Process([*program, *self.arguments(*more)], log, cwd=self.folder, env=environment)
 
-    def crash(self, point: str, batch: int) -> None:
+    def crash(self, point: str, batch: int | str) -> None:
         """One start that must die at a crash point: by SIGKILL, with the note that the point leaves."""
         with self.start(crash=f"{point}@{batch}") as process:
             code = process.wait(DEADLINE_S)

@@ -12,7 +12,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from tagstream.streaming.crash import CRASH_POINTS
+from tagstream.streaming.crash import COMMIT_POINTS
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.report import Drill
@@ -20,9 +20,9 @@ from tests.support.events import Mix, generate
 
 PER_BATCH = 80
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
-COMPLETED = CRASH_POINTS.index("completed")
-PLAIN = tuple(point for point in CRASH_POINTS if not point.startswith("metadata_"))
-POINTS = {6: PLAIN, 9: CRASH_POINTS}
+COMPLETED = COMMIT_POINTS.index("completed")
+PLAIN = tuple(point for point in COMMIT_POINTS if not point.startswith("metadata_"))
+POINTS = {6: PLAIN, 9: COMMIT_POINTS}
 KEPT = {
     "hoodie.metadata.enable": "true",
     "hoodie.metadata.record.index.enable": "true",
@@ -50,7 +50,7 @@ class Position:
         batch = self.crash_at(point)
         if point == "commit_log":
             return Position(batch + 1)
-        return Position(batch, replay=CRASH_POINTS.index(point) >= COMPLETED or (self.replay and batch == self.batch))
+        return Position(batch, replay=COMMIT_POINTS.index(point) >= COMPLETED or (self.replay and batch == self.batch))
 
     @property
     def committed(self) -> int:
@@ -71,9 +71,9 @@ def pair_circuit(points: tuple[str, ...]) -> list[str]:
 
 
 def test_the_circuit_has_every_pair_once() -> None:
-    circuit = pair_circuit(CRASH_POINTS)
-    assert len(circuit) == len(CRASH_POINTS) ** 2 + 1
-    assert len(set(pairwise(circuit))) == len(CRASH_POINTS) ** 2
+    circuit = pair_circuit(COMMIT_POINTS)
+    assert len(circuit) == len(COMMIT_POINTS) ** 2 + 1
+    assert len(set(pairwise(circuit))) == len(COMMIT_POINTS) ** 2
 
 
 def kill_at_each(points: Sequence[str], drill: Drill, job: KafkaJob) -> None:
@@ -82,7 +82,7 @@ def kill_at_each(points: Sequence[str], drill: Drill, job: KafkaJob) -> None:
         job.crash(point, batch)
         drill.injected += 1
         drill.compare(job)
-        assert job.batches() == batch + (CRASH_POINTS.index(point) >= COMPLETED), point
+        assert job.batches() == batch + (COMMIT_POINTS.index(point) >= COMPLETED), point
     job.finish()
     assert job.all_taken()
     drill.compare(job)

@@ -1,0 +1,79 @@
+"""SIGKILL at every named step of every table service, again and again; after each, the table is the oracle's.
+
+The numbers are so small that each batch brings a compaction and a clean, and each few an archiving: so the second kill often
+falls into the recovery from the first.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tagstream.streaming.crash import SERVICE_POINTS
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.validate import validate
+from tagstream.table.services.validate_metadata import validate_metadata
+from tests.drills.conftest import NewDrill, NewJob
+from tests.drills.kafka_job import KafkaJob
+from tests.support.events import Mix, generate
+
+pytestmark = pytest.mark.drill
+PER_BATCH = 60
+MIX = Mix(keys=150, tombstones=0.03)
+SMALL = {
+    "hoodie.compact.inline.max.delta.commits": "1", "hoodie.clean.commits.retained": "1",
+    "hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3", "hoodie.metadata.compact.max.delta.commits": "1",
+    "hoodie.archive.automatic": "true",
+}  # fmt: skip
+RECORD_INDEX = {
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.record.index.enable": "true",
+    "hoodie.metadata.record.index.min.filegroup.count": "2",
+}
+WITHOUT = {"hoodie.metadata.enable": "false"}
+BESIDE = {"hoodie.datasource.compaction.async.enable": "true"}
+CASES = {
+    "version 6": ("6", "MERGE_ON_READ", WITHOUT),
+    "version 6, metadata table": ("6", "MERGE_ON_READ", RECORD_INDEX),
+    "version 9, metadata table": ("9", "MERGE_ON_READ", RECORD_INDEX),
+    "version 9, beside the batches": ("9", "MERGE_ON_READ", RECORD_INDEX | BESIDE),
+    "version 8": ("8", "MERGE_ON_READ", WITHOUT),
+    "version 9, copy-on-write": ("9", "COPY_ON_WRITE", RECORD_INDEX),
+}
+ROUNDS = 2
+
+
+def points_of(table_type: str, conf: dict[str, str]) -> list[str]:
+    """The steps that such a table's services have."""
+    found = [p for p in SERVICE_POINTS if table_type == "MERGE_ON_READ" or not p.startswith("compaction_")]
+    return [p for p in found if "_metadata" not in p or conf.get("hoodie.metadata.enable") == "true"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_kill_at_every_step_of_every_service(name: str, new_drill: NewDrill, new_job: NewJob) -> None:
+    version, table_type, more = CASES[name]
+    points = points_of(table_type, more)
+    sequence = [*points, *random.Random(5).sample(points, len(points))]
+    with new_drill(f"SIGKILL at each step of the services, {name}", table_type, len(sequence)) as drill:
+        job = new_job(table_type, PER_BATCH, conf=SMALL | more | {"hoodie.write.table.version": version})
+        job.produce(generate(4 * len(sequence) * PER_BATCH, MIX, seed=31))
+        for point in sequence:
+            job.crash(point, "*")
+            drill.injected += 1
+            drill.compare(job)
+            job.committed()
+        job.finish("--source-limit", str(40 * PER_BATCH))
+        assert job.all_taken()
+        drill.compare(job)
+        check_healthy(job)
+
+
+def check_healthy(job: KafkaJob) -> None:
+    """Nothing is pending, nothing is left of what was killed, and files, timeline and metadata table agree."""
+    table = HoodieTable.open(str(job.table))
+    assert validate(table) == []
+    assert validate_metadata(table) == []
+    assert table.timeline().pending == ()
+    left = job.table / ".hoodie" / ".temp"
+    assert not left.exists() or list(left.iterdir()) == []
