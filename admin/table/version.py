@@ -63,6 +63,7 @@ def _report(out: Output, table: HoodieTable, change: VersionChange, changed: boo
             Fact("actions", "active actions rewritten", change.active, "count"),
             Fact("archived", "archived actions rewritten", change.archived, "count"),
             Fact("rolled_back", "failed writes rolled back", list(change.failed)),
+            Fact("compacted", "file slices compacted", change.compacted, "count"),
             Fact("metadata_partitions", "metadata table dropped", list(change.metadata)),
             Fact("dropped_indexes", "index definitions dropped", list(change.dropped_indexes), json_only=True),
             Fact("removed", "files of the other layout", list(change.removed), json_only=True),

@@ -15,6 +15,7 @@ R must be smaller than the next commit's instant: older readers stop at a block 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
@@ -26,12 +27,14 @@ from tagstream.table.services.metadata_rollback import forget_in_metadata_table
 from tagstream.table.services.rollback_plan import RollbackRequest, plan_record, plan_rollback, requests_of
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from tagstream.table.timeline.heartbeat import delete_heartbeat
-from tagstream.table.timeline.instant import COMPLETED_ACTION, ROLLBACK, Instant, State
+from tagstream.table.timeline.instant import COMPACTION, COMPLETED_ACTION, LOG_COMPACTION, ROLLBACK, Instant, State
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import completed_instant, unstage
 from tagstream.table.write.markers import delete_markers
 
 _ROLLBACK_TOKEN = "1-0-1"  # what Hudi's own rollback blocks carry
+
+_PLAN_STAYS = frozenset({COMPACTION, LOG_COMPACTION})
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,35 @@ def rollback(table: HoodieTable, failed_instant: str, rollback_instant: str) -> 
 
     Raises InstantConflictError when the instant is completed or unknown, or the rollback's is not the newest.
     """
+    return _roll_back(table, failed_instant, rollback_instant, _failed, plan_rollback)
+
+
+def roll_back_execution(
+    table: HoodieTable,
+    instant: str,
+    rollback_instant: str,
+    plan: Callable[[HoodieTable, Instant], list[RollbackRequest]],
+) -> RollbackResult:
+    """Take back what an execution of the pending plan ``instant`` wrote; the plan stays, and can be executed again.
+
+    ``plan`` names the files. Otherwise as :func:`rollback`.
+    """
+    return _roll_back(table, instant, rollback_instant, _begun, plan)
+
+
+def _roll_back(
+    table: HoodieTable,
+    failed_instant: str,
+    rollback_instant: str,
+    find: Callable[[HoodieTable, Timeline, str], Instant],
+    plan_of: Callable[[HoodieTable, Instant], list[RollbackRequest]],
+) -> RollbackResult:
     timeline = table.timeline()
     for begun in timeline.pending_rollbacks:
         result = _resume(table, begun, only=failed_instant)
         if result is not None:
             return result
-    failed = _failed(table, timeline, failed_instant)
+    failed = find(table, timeline, failed_instant)
     if timeline.newest is not None and rollback_instant <= timeline.newest:
         raise InstantConflictError(
             f"rollback instant {rollback_instant} is not newer than {timeline.newest} in {table.base_path}: take a "
@@ -64,8 +90,8 @@ def rollback(table: HoodieTable, failed_instant: str, rollback_instant: str) -> 
         )
     unstage(table, failed.time, failed.action)
     # Published in the last moment? Then it is a commit, and must not be taken apart.
-    _failed(table, table.timeline(), failed_instant)
-    requests = plan_rollback(table, failed)
+    find(table, table.timeline(), failed_instant)
+    requests = plan_of(table, failed)
     requested = Instant(rollback_instant, ROLLBACK, State.REQUESTED)
     plan = write_record(ROLLBACK_PLAN, plan_record(table, failed, requests))
     table.storage.write_new(_rel(table, requested), plan)
@@ -87,6 +113,15 @@ def _failed(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
         raise UnsupportedTableError(
             f"instant {time} of {table.base_path} is a pending {instant.action}, a plan that log files may rely on: "
             "run it to its end with Hudi"
+        )
+    return instant
+
+
+def _begun(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
+    instant = timeline.find(time)
+    if instant is None or instant.action not in _PLAN_STAYS or instant.state is not State.INFLIGHT:
+        raise InstantConflictError(
+            f"instant {time} of {table.base_path} is no plan that is being executed: there is nothing to roll back"
         )
     return instant
 
@@ -127,7 +162,8 @@ def _carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Ro
             rel = _write_rollback_block(table, request, failed.time, time)
             blocks[request.partition_path][rel] = storage.size(rel)
     forget_in_metadata_table(table, failed.time, time, deleted, blocks)
-    for state in (State.INFLIGHT, State.REQUESTED):
+    # The plan of a compaction stays: log files may rely on it, and it is still to be executed.
+    for state in (State.INFLIGHT,) if failed.action in _PLAN_STAYS else (State.INFLIGHT, State.REQUESTED):
         storage.delete(_rel(table, Instant(failed.time, failed.action, state)))
     partitions = sorted({request.partition_path for request in requests})
     files = tuple(rel for p in partitions for rel in deleted[p])

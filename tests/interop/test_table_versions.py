@@ -316,7 +316,7 @@ REAL = {
     "cow_v6_complexkey_replace": ({STRATEGY, METADATA}, {".replacecommit.requested", ".replacecommit.inflight"},
                                   {".clustering.requested", ".clustering.inflight"}),
     "cow_v6_nonpart_simplebloom": ({STRATEGY, METADATA}, set(), set()),
-    # Hudi compacts; logs may stay (see table/services/upgrade/preconditions.py).
+    # Hudi compacts; logs may stay (see table/services/upgrade/logs.py).
     "mor_v6_services_015": ({METADATA, MODE}, set(),
                             {".compaction.requested", ".compaction.inflight", ".commit"}),
 }  # fmt: skip

@@ -95,7 +95,7 @@ def begin_compaction(
     InstantConflictError when it is completed, is not there, or another process gives signs of carrying it out.
     """
     operations = read_operations(table, instant)
-    _check_pending(table, instant)
+    check_pending(table, instant)
     storage, rel = table.storage, _inflight(table, instant)
     if is_alive(storage, instant, clock_ms()):
         raise InstantConflictError(
@@ -158,7 +158,7 @@ def complete_compaction(
     table = table.reload()
     check()
     try:
-        _check_pending(table, instant)
+        check_pending(table, instant)
         publish_files(table, instant, statuses)
         reach("compaction_published")
         after = tell_metadata(table, instant, statuses, clock_ms, check, reach)
@@ -202,7 +202,8 @@ def _newest_before(table: HoodieTable, timeline: Timeline, instant: str) -> str:
     return max((i.time for i in timeline.completed_writes if i.time < instant), default=instant)
 
 
-def _check_pending(table: HoodieTable, instant: str) -> None:
+def check_pending(table: HoodieTable, instant: str) -> None:
+    """InstantConflictError when the compaction is completed, UnsupportedTableError when the instant is something else."""
     found = table.timeline().find(instant)
     if found is not None and found.is_completed:
         raise InstantConflictError(

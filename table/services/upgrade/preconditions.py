@@ -1,43 +1,21 @@
-"""What a table must be like before its version is changed, and what is done to get it there.
-
-Up to version 7 a log file is named by the base instant of its slice, from version 8 on by its own delta commit.
-
-**Downwards no log file may be in a newest slice**: a log of version 8 would begin a slice of its own in version 6, and the
-base file under it would not be read any more. All of the table is compacted first.
-
-**Upwards log files stay.** Hudi 1.2 compacts here, too, but the names keep their meaning: a log named by base instant B
-counts as one of the action B, which was completed after B and before any later base file was begun (``completion`` sees to
-that), so it belongs to the slice B, as before. Readers of versions 8 and 9 still skip blocks newer than the instant they
-read as of, and still obey rollback blocks. Hudi 1.2 reads such tables, also as of past instants, indexes, updates and
-compacts them (tests/interop). What must not stay:
-
-- A compaction that was planned and not run: the logs behind it are named by the plan, which is no completed action.
-- Blocks of a failed write in a log of another one: version 6 looks at each block's instant to tell whether it counts,
-  version 8 at the log's name alone. So failed writes are rolled back first, which every change does.
-"""
+"""What of a table stands in the way of a change of its version, and what is settled first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
-from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import READABLE_VERSIONS, HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, MergeMode, key_generator_type
 from tagstream.table.services.rollback import resume_rollbacks, rollback
+from tagstream.table.services.upgrade.logs import changes_layout
 from tagstream.table.timeline.heartbeat import is_alive
-from tagstream.table.timeline.instant import COMPACTION, INDEXING, LOG_COMPACTION, RESTORE
+from tagstream.table.timeline.instant import INDEXING, RESTORE
 from tagstream.table.timeline.timeline import Timeline
 
 # Unfinished actions that only their own tool can end.
 _TO_BE_ENDED = (RESTORE, INDEXING)
-_TO_BE_RUN = (COMPACTION, LOG_COMPACTION)
-
-
-def changes_layout(table: HoodieTable, to: int) -> bool:
-    """Whether the change brings another timeline layout, and other names of log files."""
-    return (table.config.version >= LAYOUT_2_VERSION) != (to >= LAYOUT_2_VERSION)
 
 
 def check_settings(table: HoodieTable, to: int) -> None:
@@ -91,34 +69,3 @@ def settle(table: HoodieTable, clock_ms: Callable[[], int]) -> tuple[str, ...]:
         time = next_instant(clock_ms(), table.timeline().newest, table.config.timezone_utc)
         failed.append(rollback(table, instant.time, time).failed)
     return tuple(failed)
-
-
-def check_slices(table: HoodieTable, to: int) -> None:
-    """UnsupportedTableError naming a slice whose files another layout would read otherwise."""
-    if not changes_layout(table, to):
-        return
-    timeline = table.timeline()
-    where = f"table {table.config.name} at {table.base_path}"
-    for instant in timeline.pending:
-        if instant.action in _TO_BE_RUN:
-            raise UnsupportedTableError(
-                f"{where} has a {instant.action} that was planned and not run ({instant.time}): run it, e.g. with Hudi's "
-                "run_compaction, then begin again"
-            )
-    with_logs = list(slices_with_logs(table)) if to < LAYOUT_2_VERSION else []
-    if with_logs:
-        found, count = with_logs[0], len(with_logs)
-        raise UnsupportedTableError(
-            f"{where} has log files in {count} of its newest file slices (the first: file group {found.file_id} in "
-            f"partition {found.partition_path!r}), whose names mean something else in version {to}: compact all of the "
-            "table, e.g. with Hudi's run_compaction, then begin again"
-        )
-
-
-def slices_with_logs(table: HoodieTable) -> Iterator[FileSlice]:
-    """The newest slices that are not a base file alone."""
-    if not table.config.is_merge_on_read:
-        return
-    view = table.view()
-    for partition in view.partitions():
-        yield from (found for found in view.latest_merged_slices(partition) if found.log_files)

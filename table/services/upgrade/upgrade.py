@@ -3,8 +3,8 @@
 1. What an earlier change has left is removed (``layouts.remove_leftovers``).
 2. The metadata table is dropped, its partitions first from the properties: it has a timeline and a version of its own, and
    the next writer that keeps one builds it anew. (Hudi brings it along, or drops it where it lags behind.)
-3. Failed writes are rolled back. Where the layout changes, the table is compacted if the caller has the means (``compact``);
-   what the other layout would read otherwise is refused, without them before anything is changed (``preconditions``).
+3. Failed writes are rolled back. Where the layout changes, compactions that were planned are carried out, and for a
+   downgrade all of the table is compacted (``logs``). What stands in the way of that is named before anything is changed.
 4. Index definitions are brought to the version.
 5. Where the layout changes, the whole timeline and its archive are written in the other layout, beside the old ones.
 6. If the timeline is what it was before 5, ``hoodie.properties`` is replaced. **This one step is the change**: before it
@@ -26,6 +26,7 @@ from tagstream.table.errors import ForeignCommitError, UnsupportedTableError
 from tagstream.table.file_group.names import instant_from_ms
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import recover_properties, replace_properties
+from tagstream.table.services.compaction.execute import Execute, one_by_one
 from tagstream.table.services.upgrade.index_defs import bring_index_definitions
 from tagstream.table.services.upgrade.layouts import (
     Converted,
@@ -35,19 +36,16 @@ from tagstream.table.services.upgrade.layouts import (
     remove_leftovers,
     write_other,
 )
+from tagstream.table.services.upgrade.logs import changes_layout, check_logs, compact_logs
 from tagstream.table.services.upgrade.preconditions import (
-    changes_layout,
     check_nobody_writes,
     check_pending,
     check_settings,
-    check_slices,
     settle,
 )
 from tagstream.table.services.upgrade.properties import properties_of_version
 
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
-# Compacts all of a table: afterwards no newest slice has log files.
-Compact = Callable[[HoodieTable], None]
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,8 @@ class VersionChange:
     ``settings``: (before, after) by key of the properties that change, None where the key is missing; ``active`` and
     ``archived``: actions written in the other layout (0 where it stays); ``metadata``: partitions of the metadata table
     that is dropped; ``failed``: writes that are rolled back; ``dropped_indexes``: definitions the version does not know;
-    ``removed``: files of the other layout that are removed, those of an earlier change among them.
+    ``removed``: files of the other layout that are removed, those of an earlier change among them; ``compacted``: slices
+    whose logs go into new base files.
     """
 
     before: int
@@ -69,6 +68,7 @@ class VersionChange:
     failed: tuple[str, ...] = ()
     dropped_indexes: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    compacted: int = 0
 
 
 def upgrade(
@@ -76,16 +76,16 @@ def upgrade(
     to: int,
     clock_ms: Callable[[], int],
     guard: Callable[[], None] = lambda: None,
-    compact: Compact | None = None,
+    execute: Execute = one_by_one,
 ) -> VersionChange:
     """Bring the table up to version ``to``; the one it has removes what an upgrade that was cut off has left.
 
-    ``guard`` is called as the last thing before the properties are replaced (the lease); what it raises stops the change.
-    ``compact``: see :data:`Compact`; it is called where the layout changes. An upgrade needs none, though Hudi's compacts.
+    ``guard`` is called before each step that cannot be taken back (the lease); what it raises stops the change. ``execute``:
+    runs the tasks of compactions, where some are needed.
     UnsupportedTableError and InstantConflictError name what is in the way.
     """
     _check_direction(table, to, up=True)
-    return _change(table, to, clock_ms, guard, compact)
+    return _change(table, to, clock_ms, guard, execute)
 
 
 def downgrade(
@@ -93,15 +93,15 @@ def downgrade(
     to: int,
     clock_ms: Callable[[], int],
     guard: Callable[[], None] = lambda: None,
-    compact: Compact | None = None,
+    execute: Execute = one_by_one,
 ) -> VersionChange:
-    """As :func:`upgrade`, to a lower version. From 8 to 6 a table whose newest slices have log files must be compacted.
+    """As :func:`upgrade`, to a lower version. From 8 to 6 a table whose newest slices have log files is compacted.
 
     Older slices keep their log files under names that mean something else in version 6: a query of the past (before the
     table was compacted) misses rows, until the cleaner removes these slices. So it is with Hudi's downgrade.
     """
     _check_direction(table, to, up=False)
-    return _change(table, to, clock_ms, guard, compact)
+    return _change(table, to, clock_ms, guard, execute)
 
 
 def plan_change(table: HoodieTable, to: int) -> VersionChange:
@@ -112,7 +112,7 @@ def plan_change(table: HoodieTable, to: int) -> VersionChange:
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=leftovers(table))
     other = changes_layout(table, to)
-    check_slices(table, to)
+    compacted = check_logs(table, to)
     return VersionChange(
         table.config.version,
         to,
@@ -122,11 +122,12 @@ def plan_change(table: HoodieTable, to: int) -> VersionChange:
         metadata=table.config.metadata_partitions,
         failed=tuple(instant.time for instant in timeline.pending_writes),
         removed=leftovers(table),
+        compacted=compacted,
     )
 
 
 def _change(
-    table: HoodieTable, to: int, clock_ms: Callable[[], int], guard: Callable[[], None], compact: Compact | None
+    table: HoodieTable, to: int, clock_ms: Callable[[], int], guard: Callable[[], None], execute: Execute
 ) -> VersionChange:
     recover_properties(table.storage)
     table = table.reload()
@@ -136,15 +137,11 @@ def _change(
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=stale)
     check_nobody_writes(table, clock_ms())
-    if compact is None:
-        check_slices(table, to)
+    check_logs(table, to)
     metadata = table.drop_metadata_table(clock_ms())
     table = table.reload()
     failed = settle(table, clock_ms)
-    if compact is not None and changes_layout(table, to):
-        compact(table)
-        table = table.reload()
-        check_slices(table, to)
+    compacted = compact_logs(table, to, clock_ms, guard, execute)
     dropped = bring_index_definitions(table, to)
     converted = Converted(0, 0)
     names = _timeline_files(table)
@@ -166,6 +163,7 @@ def _change(
         failed,
         dropped,
         (*stale, *removed),
+        compacted,
     )
 
 

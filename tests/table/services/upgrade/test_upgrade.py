@@ -12,6 +12,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import PROPERTIES_FILE, parse
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.upgrade.layouts import leftovers
+from tagstream.table.services.upgrade.logs import slices_with_logs
 from tagstream.table.services.upgrade.upgrade import VersionChange, plan_change
 from tagstream.table.services.validate import validate
 from tagstream.table.storage.storage import Storage
@@ -163,6 +164,55 @@ def test_real_tables_go_up_with_their_logs(name: str, tmp_path: Path) -> None:
         assert [rows(table, time) for time in times] == before
         assert history(table) == past
         assert not [problem for problem in validate(table) if "unfinished" not in problem]
+
+
+@pytest.mark.parametrize("path", [(8, 6), (9, 6), (6, 9, 6, 8)])
+@pytest.mark.parametrize("archived", [0, 2])
+def test_downwards_log_files_are_compacted(path: tuple[int, ...], archived: int, tmp_path: Path) -> None:
+    writer = written(tmp_path, path[0], "MERGE_ON_READ", archived)
+    table = writer.table
+    before = rows(table).drop_columns(["_hoodie_file_name"])
+    for to in path[1:]:
+        slices = len(list(slices_with_logs(table)))
+        wanted = slices if to == 6 else 0
+        assert plan_change(table, to).compacted == wanted
+        assert change(table, to).compacted == wanted
+        table = table.reload()
+        assert rows(table).drop_columns(["_hoodie_file_name"]) == before
+        assert len(list(slices_with_logs(table))) == (0 if to == 6 else slices)
+        assert validate(table) == []
+    writer.table = table
+    writer.write([row(1, "p1", 9), row(77, "p0", 9)], ["k5"])
+    assert set(rows(writer.table)["id"].to_pylist()) == set(writer.live)
+
+
+@pytest.mark.parametrize(("name", "to"), [("mor_v6_compaction_pending", 8), ("mor_v9_defaults", 6), ("mor_v9_services", 6),
+                                          ("mor_v8_global_record_index", 6)])  # fmt: skip
+def test_what_was_planned_is_compacted_first(name: str, to: int, tmp_path: Path) -> None:
+    base = unpack(name, tmp_path)
+    table = HoodieTable.open(str(base))
+    wanted = expected_records(base)
+    assert plan_change(table, to).compacted > 0
+    assert change(table, to).compacted > 0
+    table = table.reload()
+    assert records(read_snapshot(table)) == wanted
+    assert table.timeline().pending_compactions == {}
+    assert (list(slices_with_logs(table)) == []) == (to == 6)
+    assert read_table(str(base)).num_rows == len(wanted)
+
+
+def test_a_downgrade_that_compacts_can_be_cut_off_anywhere(tmp_path: Path) -> None:
+    table = written(tmp_path, 9, "MERGE_ON_READ").table
+    before = rows(table).drop_columns(["_hoodie_file_name"])
+    seen = set()
+
+    def whole(_: int) -> None:
+        seen.add(table.reload().config.version)
+        assert rows(table.reload()).drop_columns(["_hoodie_file_name"]) == before
+
+    cut_off_at_each_change(table.storage, lambda cut: change(HoodieTable.open(cut), 6), whole)
+    assert seen == {9, 6}
+    assert leftovers(table.reload()) == ()
 
 
 def test_a_plan_says_what_a_change_does_and_changes_nothing(tmp_path: Path) -> None:
