@@ -8,7 +8,7 @@ cleaner has removed since are not missed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,7 +29,8 @@ from tagstream.state.ttl import minutes_of
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.create import create
-from tagstream.table.timeline.timeline import FileGroupId
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 # Operations that only add keys to the file groups they touch. A compaction changes no key at all and is passed over.
 _ONLY_ADD = frozenset({"INSERT", "INSERT_PREPPED", "BULK_INSERT", "BULK_INSERT_PREPPED"})
@@ -66,15 +67,14 @@ class CatchUpReport:
 
 
 def plan_catch_up(table: HoodieTable, instants: Sequence[str], partition_regex: str = ".*") -> CatchUpPlan:
-    """What the completed writes `instants` touched, listed as of the newest completed instant."""
+    """What the completed writes `instants`, archived ones among them, touched, as of the newest completed instant.
+
+    CorruptFileError when one of them is on neither timeline.
+    """
     timeline = table.timeline()
     groups: set[FileGroupId] = set()
     removals = False
-    wanted = frozenset(instants)
-    for instant in timeline.completed_writes:
-        if instant.time not in wanted:
-            continue
-        metadata = timeline.metadata(table.storage, instant)
+    for metadata in _metadata_of(table, timeline, instants):
         if metadata.operation in _COMPACTIONS or metadata.compacted:
             continue
         removals = removals or metadata.operation not in _ONLY_ADD or bool(metadata.replaced)
@@ -84,6 +84,25 @@ def plan_catch_up(table: HoodieTable, instants: Sequence[str], partition_regex: 
     newest = {(s.file_slice.partition_path, s.file_slice.file_id): s.file_slice.base_instant for s in plan.slices}
     touched = tuple(Touched(*group, newest.get(group, "0")) for group in sorted(groups))
     return CatchUpPlan(tuple(instants), touched, removals, plan)
+
+
+def _metadata_of(table: HoodieTable, timeline: Timeline, instants: Sequence[str]) -> Iterator[CommitMetadata]:
+    wanted = set(instants)
+    for instant in timeline.completed_writes:
+        if instant.time in wanted:
+            wanted.discard(instant.time)
+            yield timeline.metadata(table.storage, instant)
+    for action in table.archived_writes() if wanted else ():
+        if action.time in wanted:
+            wanted.discard(action.time)
+            yield CommitMetadata.from_bytes(action.metadata or b"", f"archived instant {action.time}")
+        if not wanted:
+            return
+    if wanted:
+        raise CorruptFileError(
+            f"instant {min(wanted)} of table {table.base_path} is neither on its timeline nor in its archive: restore "
+            f"{table.config.history_folder}, or start with a new checkpoint"
+        )
 
 
 def catch_up_index(

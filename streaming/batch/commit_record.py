@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tagstream.streaming.batch.epoch import Epoch
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 
@@ -21,6 +22,11 @@ SINK_KEY = "_hudi_streaming_sink_checkpoint"
 STREAMER_KEY = "deltastreamer.checkpoint.key"
 COMMIT_KEY = "tagstream.commit"
 COMMIT_VERSION = 1
+_MARKS = (
+    COMMIT_KEY.encode(),
+    STREAMER_KEY.encode(),
+    b"deflate",
+)  # the last: Avro that is compressed may hold the others
 
 
 @dataclass(frozen=True)
@@ -79,3 +85,14 @@ def newest_commit(table: HoodieTable, timeline: Timeline) -> tuple[Instant, Comm
         return None
     instant = timeline.completed_writes[-1]
     return instant, parse(timeline.metadata(table.storage, instant).extra)
+
+
+def all_extra_metadata(table: HoodieTable, timeline: Timeline) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """(instant, extra metadata) of the table's completed writes, newest first; those of the active timeline, then archived
+    ones, of which only such are given as a stream has made."""
+    for instant in reversed(timeline.completed_writes):
+        yield instant.time, timeline.metadata(table.storage, instant).extra
+    for action in table.archived_writes():
+        data = action.metadata or b""
+        if any(text in data for text in _MARKS):
+            yield action.time, CommitMetadata.from_bytes(data, f"archived instant {action.time}").extra

@@ -72,7 +72,7 @@ def next_step(
     hurt = _find_hurt(index, table, timeline, state, found)
     if hurt:
         return CoverStep("reread", _hurt(path, hurt), found, hurt[0].record.start_offsets)
-    if len(found.uncovered) == len(timeline.completed_writes) and not found.loaded:
+    if len(found.uncovered) >= len(timeline.completed_writes) and not found.knows_any:
         return CoverStep("load", f"table {path} has rows that the index does not know")
     several = len(found.uncovered) > 1
     which = f"{found.uncovered[0]}{f' to {found.uncovered[-1]}' if several else ''}"

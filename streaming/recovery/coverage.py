@@ -8,7 +8,7 @@ Spark's checkpoint is at. What else the timeline has must be caught up with; wha
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.files import batch_of, each
@@ -21,6 +21,7 @@ from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, read_epoch
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 
@@ -73,6 +74,7 @@ class Coverage:
     `loaded`: those that the generation and its epochs name. `batches`: commits of batches that Spark has planned and not
     finished, by batch id: replays, if the same batch comes again. A commit of a newer copy of the checkpoint is none: its
     batch is done again, since deletes of rows that the table did not have left their mark in that copy's index only.
+    `knows_any`: the index knows some commit of the table, archived or not.
     """
 
     uncovered: tuple[str, ...]
@@ -80,6 +82,7 @@ class Coverage:
     vanished: tuple[str, ...]
     loaded: frozenset[str]
     batches: dict[int, tuple[str, CommitRecord]]
+    knows_any: bool = field(default=False, compare=False)
 
 
 def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: CheckpointState) -> Coverage:
@@ -93,7 +96,47 @@ def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: Che
     gone = {time for time in loaded | known.keys() if time not in present and not is_archived(timeline, time)}
     lost = {time for time in gone if time in known}
     uncovered, batches = _sort_out(index, table, timeline, state, by_generation, loaded, known)
-    return Coverage(uncovered, tuple(sorted(lost)), tuple(sorted(gone - lost)), loaded, batches)
+    older, archived = _archived(index, table, timeline, state, loaded, known)
+    return Coverage(
+        (*older, *uncovered),
+        tuple(sorted(lost)),
+        tuple(sorted(gone - lost)),
+        loaded,
+        {**archived, **batches},
+        bool(loaded or known),
+    )
+
+
+def _archived(
+    index: IndexPlace,
+    table: HoodieTable,
+    timeline: Timeline,
+    state: CheckpointState,
+    loaded: frozenset[str],
+    known: Collection[str],
+) -> tuple[tuple[str, ...], dict[int, tuple[str, CommitRecord]]]:
+    """The same of commits that were archived after the newest that the index knows: as others may do between two runs.
+
+    The archive is asked only when all that the index knows is in it, from its newest commit on and no further than that.
+    """
+    unfinished = _last(state.finished) < _last(state.planned)
+    floor = max(known if unfinished and known else (*loaded, *known), default=None)
+    if floor is None or not is_archived(timeline, floor):
+        return (), {}
+    uncovered: set[str] = set()
+    batches: dict[int, tuple[str, CommitRecord]] = {}
+    for action in table.archived_writes():
+        if action.time <= floor:
+            break
+        if not is_archived(timeline, action.time):
+            continue  # cut off in the middle of archiving: it is on the active timeline, too
+        record = parse(CommitMetadata.from_bytes(action.metadata or b"", f"archived instant {action.time}").extra)
+        own = record is not None and _is_own(index, record, action.time, state)
+        if record is not None and own and _is_unfinished(record, state):
+            batches.setdefault(record.batch_id, (action.time, record))
+        if not own and action.time not in loaded and action.time not in known:
+            uncovered.add(action.time)
+    return tuple(sorted(uncovered)), batches
 
 
 def _sort_out(

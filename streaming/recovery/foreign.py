@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tagstream.state.stream_name import same_stream
-from tagstream.streaming.batch.commit_record import CommitRecord, parse
+from tagstream.streaming.batch.commit_record import CommitRecord, all_extra_metadata, parse
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
@@ -72,11 +72,11 @@ def find_swallowed(
 
 
 def newest_own_commit(table: HoodieTable, timeline: Timeline, stream_id: str) -> str | None:
-    """The newest completed commit of the stream; None when it has none."""
-    for instant in reversed(timeline.completed_writes):
-        record = parse(timeline.metadata(table.storage, instant).extra)
+    """The newest completed commit of the stream, archived or not; None when it has none."""
+    for time, extra in all_extra_metadata(table, timeline):
+        record = parse(extra)
         if record is not None and same_stream(record.stream_id, stream_id):
-            return instant.time
+            return time
     return None
 
 

@@ -12,7 +12,7 @@ from tagstream.state.durable.generation import read_marker
 from tagstream.state.durable.meta import META_FILE, BoundTo, read_meta
 from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.batch.commit_record import parse
+from tagstream.streaming.batch.commit_record import all_extra_metadata, parse
 from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.recovery.coverage import CheckpointState
 from tagstream.streaming.recovery.takeover import read_takeover
@@ -79,18 +79,18 @@ def is_unused(checkpoint: Storage) -> bool:
 
 
 def _has_its_commits(root: Storage, table: HoodieTable) -> bool:
-    """Whether the timeline holds a commit of the checkpoint's query, or one that its index was loaded over."""
+    """Whether the table holds a commit of the checkpoint's query, or one that its index was loaded over; archived or not."""
     timeline = table.timeline()
+    covered: frozenset[str] = frozenset()
     taken = read_takeover(root)
     if taken is not None:
-        layout = StateLayout(root.below(INDEX), "")
-        marker = read_marker(layout, taken.generation)
+        marker = read_marker(StateLayout(root.below(INDEX), ""), taken.generation)
         covered = frozenset(marker.covered) if marker is not None else frozenset()
         if any(instant.time in covered for instant in timeline.completed_writes):
             return True
     query = CheckpointState.read(root).query_id
-    for instant in reversed(timeline.completed_writes):
-        record = parse(timeline.metadata(table.storage, instant).extra)
+    for _, extra in all_extra_metadata(table, timeline):
+        record = parse(extra)
         if record is not None and record.query_id == query:
             return True
-    return False
+    return bool(covered) and any(action.time in covered for action in table.archived_writes())

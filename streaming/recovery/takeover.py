@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tagstream.state.durable.root import TAKEOVER
-from tagstream.streaming.batch.commit_record import STREAMER_KEY, parse
+from tagstream.streaming.batch.commit_record import STREAMER_KEY, all_extra_metadata, parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import CheckpointError, SourceError
 from tagstream.streaming.source.topic import EARLIEST, Ends, topic_offsets
@@ -109,8 +109,7 @@ def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -
 
 def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> dict[int, int] | None:
     """Next offset of every partition after the newest commit of the stream; None where no commit tells."""
-    for instant in reversed(timeline.completed_writes):
-        extra = timeline.metadata(job.table.storage, instant).extra
+    for _, extra in all_extra_metadata(job.table, timeline):
         record = parse(extra)
         if record is not None and record.stream_id == job.meta.stream_id:
             if topic not in record.end_offsets:

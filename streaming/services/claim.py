@@ -1,14 +1,17 @@
 """Whether a compaction that is inflight may be taken up: left by a process that is gone, or at work elsewhere.
 
-Hudi gives no sign of life while it compacts, and two that carry out one plan take each other's files away. So a plan that is
-inflight is taken up only where this project began it (a file beside its markers says so, and the writer lease says that
-nobody but this process is at it now), or when nothing of it was written for as long as a heartbeat counts.
+Hudi gives no sign of life while it compacts, and two that carry out one plan take each other's files away. So a plan is
+taken up at once only where this project has made it, and, if it is inflight, has begun it too (a file beside its markers
+says so); the writer lease says that nobody but this process is at it now. Any other is left until nothing of it was written
+for as long as a heartbeat counts.
 """
 
 from __future__ import annotations
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.compaction.plan import PLANNED_BY, PLANNER
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
 from tagstream.table.timeline.instant import COMPACTION, Instant, State
 from tagstream.table.write.markers import marker_folder
@@ -27,11 +30,18 @@ def may_take_up(table: HoodieTable, instant: str, now_ms: int) -> bool:
     if is_alive(storage, instant, now_ms):
         return False
     name = Instant(instant, COMPACTION, State.INFLIGHT).file_name()
-    begun = [e for e in storage.list(table.config.timeline_folder, (name,)) if e.name == name]
-    if not begun or storage.exists(f"{marker_folder(instant)}/{_CLAIM}"):
+    files = {e.name: e.mtime_ms for e in storage.list(table.config.timeline_folder, (f"{instant}.{COMPACTION}.",))}
+    own = storage.exists(f"{marker_folder(instant)}/{_CLAIM}") if name in files else _is_planned_here(table, instant)
+    if own:
         return True
-    newest = max(begun[0].mtime_ms, _newest_below(storage, marker_folder(instant)))
+    newest = max(*files.values(), _newest_below(storage, marker_folder(instant)), 0)
     return now_ms - newest > DEFAULT_TIMEOUT_MS
+
+
+def _is_planned_here(table: HoodieTable, instant: str) -> bool:
+    rel = f"{table.config.timeline_folder}/{Instant(instant, COMPACTION, State.REQUESTED).file_name()}"
+    plan = read_record(table.storage.read(rel), table.storage.where(rel))
+    return (plan.get("extraMetadata") or {}).get(PLANNED_BY) == PLANNER
 
 
 def _newest_below(storage: Storage, folder: str) -> int:

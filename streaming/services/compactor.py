@@ -101,8 +101,9 @@ class Compactor:
     def _begin(self, instant: str, reach: Reach) -> None:
         job = self._job
         self._instant, self._began_ms = instant, job.clock_ms()
-        begin_compaction(job.table, instant, job.clock_ms, job.lease.check, reach)
         claim(job.table.storage, instant)
+        begin_compaction(job.table, instant, job.clock_ms, job.lease.check, reach)
+        claim(job.table.storage, instant)  # what an execution before had left was removed, and its claim with it
         options = job.options.services.compaction
         tasks = compaction_tasks(job.table, instant, job.run, options, job.writer)
         beside = self.mode is CompactionMode.ASYNC

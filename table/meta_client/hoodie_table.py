@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tagstream.table.errors import CorruptFileError, TableConfigMismatchError, UnsupportedTableError
@@ -21,7 +21,9 @@ from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.history.archive import TimelinePlace
+from tagstream.table.timeline.history.archived import ArchivedAction
 from tagstream.table.timeline.history.lsm import History
+from tagstream.table.timeline.history.newest import newest_archived
 from tagstream.table.timeline.timeline import Timeline
 
 READABLE_VERSIONS = (6, 8, 9)
@@ -103,6 +105,10 @@ class HoodieTable:
     def history(self) -> History:
         """The archived instants of a table of version 8 or 9; nothing is read before it is asked."""
         return History(self.storage, self.config.history_folder)
+
+    def archived_writes(self) -> Iterator[ArchivedAction]:
+        """The completed writes that are no longer on the active timeline, newest first; read as the caller goes on."""
+        return newest_archived(self.timeline_place())
 
     def schema_json(self, timeline: Timeline | None = None, as_of: str | None = None) -> str | None:
         """The table's Avro schema without meta fields: of the newest commit that has one, else of the properties."""

@@ -34,6 +34,9 @@ from tagstream.table.timeline.timeline import Timeline
 _NAMES_ONLY = 2  # the version of a plan that has names, not paths
 _THREADS = 16
 
+# Extra metadata of a plan of this project.
+PLANNED_BY, PLANNER = "tagstream.planned.by", "tagstream"
+
 Groups = Mapping[str, frozenset[str]]
 
 
@@ -98,7 +101,7 @@ def plan_compaction(
     everything = {TAKEN_BEFORE: taken_before(timeline, instant)} if len(chosen) == len(found) else {}
     return {
         "operations": [_operation(each, options.base_file_bytes) for each in chosen],
-        "extraMetadata": everything,
+        "extraMetadata": {PLANNED_BY: PLANNER, **everything},
         "version": _NAMES_ONLY,
         "strategy": None,
         "preserveHoodieMetadata": False,

@@ -94,9 +94,9 @@ class History:
         _TIMES[:] = [*_TIMES, (self.storage, self.folder, file, times)][-_REMEMBERED:]
         return times
 
-    def load(self, file: HistoryFile) -> pa.Table:
+    def load(self, file: HistoryFile, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of one file as they stand there."""
-        return self._load(file, HISTORY_SCHEMA.names, None, None)
+        return self._load(file, columns if columns is not None else HISTORY_SCHEMA.names, None, None)
 
     def _load(self, file: HistoryFile, columns: Sequence[str], first: str | None, last: str | None) -> pa.Table:
         rel = f"{self.folder}/{file.name}"
