@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, str] = {
     "table/services/compaction": "table table/storage table/schema table/timeline table/file_group table/meta_client "
     "table/metadata table/metadata/encode table/metadata/write table/read table/write table/services",
     "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
-    "table/meta_client table/metadata/encode table/services table/services/compaction",
+    "table/meta_client table/metadata/encode table/read table/services table/services/compaction",
     "index": "table/*",
     "index/hbase": "table/* index",
     "index/family": "table/* index index/hbase",
