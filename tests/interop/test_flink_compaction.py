@@ -19,6 +19,7 @@ from tagstream.table.services.validate import validate
 from tests.interop.hudi_spark import HudiSpark
 from tests.support.hudi_rs import read_table
 from tests.table.services.compaction.compacting import ALL, free_clock, plans, slices_with_logs
+from tests.table.services.compaction.test_real_tables import settled
 
 pytestmark = pytest.mark.hudi_jar
 COLUMNS = {"id": "string", "part": "string", "ts": "long", "name": "string"}
@@ -77,6 +78,7 @@ def test_flinks_plan_is_carried_out(
         assert result.statuses
         assert rows() == live
     assert [problem for problem in validate(table) if "unfinished" not in problem] == []
+    settled(table)  # Flink begins an instant behind each commit; on version 6 no plan is made beside it
     with HudiSpark("0.15.0", tmp_path_factory.mktemp("hudi")) as hudi:
         for step in ("carried out", "compacted again"):
             found = {row["id"]: row for row in hudi.read(path).select(list(COLUMNS)).to_pylist()}
