@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, str] = {
     "table/services/archiving": "table table/timeline table/timeline/history table/meta_client table/metadata/write "
     "table/write table/services/cleaning",
     "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
-    "table/meta_client table/metadata/encode table/services table/services/compaction",
+    "table/meta_client table/metadata/encode table/read table/services table/services/compaction",
     "index": "table/*",
     "index/hbase": "table/* index",
     "index/family": "table/* index index/hbase",

@@ -5,6 +5,7 @@ is appended to the order's ``events`` file, a JSON object a line. Orders (``do``
 
 - ``load``: the rows of a Parquet file become a new table, by one bulk_insert
 - ``stream``: every file of a folder is a batch of Structured Streaming into the table
+- ``compact``: the pending compaction of each of some tables, copies of one another: the first warm up the JVM
 - ``count``: rows, distinct keys and the sum of the ordering column of the table's snapshot
 """
 
@@ -119,6 +120,18 @@ def stream(spark: Any, order: dict[str, Any]) -> None:
             return
 
 
+def compact(spark: Any, order: dict[str, Any]) -> None:
+    """What is planned is carried out, table by table; clock and processor seconds of each."""
+    told = ",".join(f"{key}={value}" for key, value in order["options"].items())
+    management = spark.sparkContext._jvm.java.lang.management.ManagementFactory  # noqa: SLF001
+    for table in order["tables"]:
+        cpu, started = management.getOperatingSystemMXBean().getProcessCpuTime(), time.monotonic()
+        spark.sql(f"call run_compaction(op => 'run', path => '{table}', options => '{told}')").collect()
+        seconds = time.monotonic() - started
+        spent = (management.getOperatingSystemMXBean().getProcessCpuTime() - cpu) / 1e9
+        tell(order, event="compacted", table=table, seconds=seconds, cpu_seconds=spent)
+
+
 def count(spark: Any, order: dict[str, Any]) -> None:
     """What the snapshot holds, by Hudi's own reader."""
     from pyspark.sql import functions as f
@@ -137,7 +150,7 @@ def tell(order: dict[str, Any], **what: Any) -> None:
 def main() -> None:
     order = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     spark = session(order)
-    {"load": load, "stream": stream, "count": count}[order["do"]](spark, order)
+    {"load": load, "stream": stream, "compact": compact, "count": count}[order["do"]](spark, order)
     tell(order, event="end")
     spark.stop()
 

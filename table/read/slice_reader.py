@@ -68,7 +68,7 @@ class SliceReader:
 
     def scan_logs(self, file_slice: FileSlice) -> Iterator[LogBatch]:
         """The same one by one, each read when it is asked for."""
-        self._check_mergeable()
+        check_mergeable(self.table)
         return (self._batch(block) for block in self._blocks(file_slice))
 
     @property
@@ -81,21 +81,6 @@ class SliceReader:
         """The columns wanted and those the merge looks at."""
         config = self.table.config
         return {*self.columns, RECORD_KEY, DELETED_FIELD, *config.ordering_fields, config.delete_field or DELETED_FIELD}
-
-    def _check_mergeable(self) -> None:
-        config = self.table.config
-        problem = None
-        if config.merge_mode is MergeMode.CUSTOM:
-            problem = f"its records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})"
-        elif len(config.ordering_fields) > 1 and self.event_time:
-            problem = f"it has several ordering fields ({', '.join(config.ordering_fields)})"
-        elif not config.populate_meta_fields:
-            problem = "its log records carry no record keys (hoodie.populate.meta.fields=false)"
-        if problem:
-            raise UnsupportedTableError(
-                f"cannot merge the log files of table {config.name} at {self.table.base_path}: {problem}; "
-                "compact it with Hudi first"
-            )
 
     def base_batches(self, file_slice: FileSlice, columns: tuple[str, ...] | list[str]) -> Iterator[pa.Table]:
         """Rows of the slice's base file alone; none for a slice without one."""
@@ -163,6 +148,22 @@ class SliceReader:
             text = pc.cast(rows.column(config.delete_field), pa.string())
             deleted |= _mask(pc.equal(text, config.delete_marker))
         return deleted
+
+
+def check_mergeable(table: HoodieTable) -> None:
+    """UnsupportedTableError when the table's settings keep its logs from being merged here."""
+    config = table.config
+    problem = None
+    if config.merge_mode is MergeMode.CUSTOM:
+        problem = f"its records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})"
+    elif len(config.ordering_fields) > 1 and config.merge_mode is MergeMode.EVENT_TIME:
+        problem = f"it has several ordering fields ({', '.join(config.ordering_fields)})"
+    elif not config.populate_meta_fields:
+        problem = "its log records carry no record keys (hoodie.populate.meta.fields=false)"
+    if problem:
+        raise UnsupportedTableError(
+            f"cannot merge the log files of table {config.name} at {table.base_path}: {problem}; compact it with Hudi first"
+        )
 
 
 RECORD_BLOCKS = frozenset({BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.DELETE})

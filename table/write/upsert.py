@@ -32,6 +32,7 @@ from tagstream.table.write.write_context import WriteContext
 from tagstream.table.write.write_rows import ORDERING, copied_rows, new_rows
 
 BATCH_ROWS = 65_536
+_MOST_ROWS = 4 * BATCH_ROWS
 
 
 @dataclass
@@ -177,7 +178,7 @@ def _merge_batch(
 def old_batches(storage: Storage, rel: str, schema: pa.Schema, batch_bytes: int = 0) -> Iterator[pa.Table]:
     """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group.
 
-    A batch has ``BATCH_ROWS`` rows, or as many more as have about ``batch_bytes`` uncompressed.
+    A batch has ``BATCH_ROWS`` rows, or as many more, but not many times so many, as have about ``batch_bytes`` uncompressed.
     """
     path = storage.where(rel)
     try:
@@ -190,7 +191,8 @@ def old_batches(storage: Storage, rel: str, schema: pa.Schema, batch_bytes: int 
                 )
             for group in range(file.num_row_groups):  # a batch of several could be of any size
                 found = file.metadata.row_group(group)
-                rows = max(BATCH_ROWS, batch_bytes * found.num_rows // max(found.total_byte_size, 1))
+                fitting = batch_bytes * found.num_rows // max(found.total_byte_size, 1)
+                rows = min(max(BATCH_ROWS, fitting), _MOST_ROWS)  # repeated values take no room in the file
                 for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
                     yield conform(pa.Table.from_batches([batch]), schema, path)
     except pa.ArrowInvalid as error:

@@ -86,3 +86,11 @@ def test_small_tables_are_in_one_piece() -> None:
     assert taken["key"].to_pylist() == ["k2", None, "k0"]
     assert [column.num_chunks for column in taken.columns] == [1, 1]
     assert chunks.take(rows, np.zeros(0, np.int64)).num_rows == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_rows_are_gathered_from_many_pieces(count: int) -> None:
+    rows = pa.concat_tables([table_of([10] * 5, 5 * i) for i in range(6)])
+    numbers = np.random.default_rng(3).permutation(rows.num_rows)[:count].astype(np.int64)
+    assert chunks.gather(rows, numbers).equals(rows.combine_chunks().take(numbers))
+    assert chunks.gather(rows.slice(0, 0), np.zeros(0, np.int64)).num_rows == 0

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.avro_timeline import read_record
-from tagstream.table.timeline.instant import COMMIT, COMPACTION, DELTA_COMMIT, LOG_COMPACTION, Instant
+from tagstream.table.timeline.instant import COMMIT, COMPACTION, LOG_COMPACTION, Instant
 from tagstream.table.timeline.plans import requested_name
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
@@ -26,9 +26,10 @@ def groups_with_logs(table: HoodieTable, timeline: Timeline) -> dict[str, frozen
         return None
     if since is not None and (timeline.start is None or timeline.start > since):
         return None
-    deltas = [i for i in timeline.completed_writes if i.action == DELTA_COMMIT and (since is None or i.time >= since)]
+    # Some writers put logs into new file groups by a replace commit; a plain commit is a compaction's, and has none.
+    writes = [i for i in timeline.completed_writes if i.action != COMMIT and (since is None or i.time >= since)]
     found: dict[str, set[str]] = {}
-    for instant in deltas:
+    for instant in writes:
         for stat in timeline.metadata(table.storage, instant).all_stats():
             if stat.file_name.startswith("."):
                 found.setdefault(stat.partition_path, set()).add(stat.file_id)

@@ -6,6 +6,8 @@
 
 Cut off anywhere, the same calls do it again from the start: a reader counts none of the new files before 3 has ended, and
 the old slices stay until they are cleaned. The plan stays, too; only one process may carry it out, the one with the lease.
+Writes may go on beside 2. A commit of the same process must not happen during 1 or 3: both look at the timeline, and both
+write to the metadata table.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.names import parse_base_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.slice_reader import check_mergeable
 from tagstream.table.read.snapshot import snapshot_schema
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow, user_schema
 from tagstream.table.services.compaction.in_metadata import tell_metadata, told_to_metadata
@@ -92,8 +95,10 @@ def begin_compaction(
 ) -> None:
     """Say that the plan is being carried out, once nothing is left of an execution before.
 
-    InstantConflictError when it is completed, is not there, or another process gives signs of carrying it out.
+    InstantConflictError when it is completed, is not there, or another process gives signs of carrying it out;
+    UnsupportedTableError when the table's records cannot be merged here.
     """
+    check_mergeable(table)
     operations = read_operations(table, instant)
     check_pending(table, instant)
     storage, rel = table.storage, _inflight(table, instant)

@@ -25,6 +25,7 @@ from tagstream.table.write.write_rows import copied_rows
 
 _BATCH_BYTES = 64 * 1024 * 1024
 _Bools = npt.NDArray[np.bool_]
+_Rows = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -88,9 +89,24 @@ def _merged(
     counts.deleted += rows.num_rows - int(kept.sum())
     if not len(at) or log.rows is None:
         return rows if kept.all() else rows.filter(pa.array(kept))
+    rows = _replaced(rows, at, chunks.gather(log.rows, log.row[winner[at]]))
+    return rows if kept.all() else rows.filter(pa.array(kept))
+
+
+def _replaced(rows: pa.Table, at: _Rows, updates: pa.Table) -> pa.Table:
+    """The rows with others at some places. Column by column that costs a quarter of taking all rows anew."""
+    mask = np.zeros(rows.num_rows, dtype=np.bool_)
+    mask[at] = True
+    where = pa.array(mask)
     order = np.arange(rows.num_rows, dtype=np.int64)
     order[at] = rows.num_rows + np.arange(len(at))
-    return chunks.take(chunks.together([rows, chunks.gather(log.rows, log.row[winner[at]])]), order[kept])
+    columns = []
+    for old, new in zip(rows.columns, updates.columns, strict=True):
+        if pa.types.is_nested(old.type):
+            columns.append(pa.concat_arrays([*old.chunks, *new.chunks]).take(pa.array(order)))
+        else:
+            columns.append(pc.replace_with_mask(old.combine_chunks(), where, new.combine_chunks()))
+    return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def _rest(log: MergedLog, placed: _Bools, counts: Counts) -> Iterator[pa.Table]:

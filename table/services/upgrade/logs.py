@@ -25,6 +25,7 @@ from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
+from tagstream.table.read.slice_reader import check_mergeable
 from tagstream.table.services.compaction.execute import Execute, compact
 from tagstream.table.services.compaction.options import CompactionOptions, Strategy
 from tagstream.table.services.compaction.plan import schedule_compaction
@@ -48,7 +49,7 @@ def check_logs(table: HoodieTable, to: int) -> int:
         return 0
     timeline = table.timeline()
     where = f"table {table.config.name} at {table.base_path}"
-    planned = {group for group, _ in timeline.pending_compactions.items()}
+    planned = set(timeline.pending_compactions)
     for instant in timeline.pending:
         if instant.action == LOG_COMPACTION:
             raise UnsupportedTableError(
@@ -65,7 +66,7 @@ def check_logs(table: HoodieTable, to: int) -> int:
                 )
             planned.add((found.partition_path, found.file_id))
     if planned:
-        table.check_writable(keeps_metadata=True)
+        check_mergeable(table)
     return len(planned)
 
 

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tagstream.table.errors import InstantConflictError
+from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.base_file import read_footer
+from tagstream.table.meta_client.table_config import MERGE_ON_READ, MergeMode
+from tagstream.table.metadata.write.compaction import compact as metadata_compact
 from tagstream.table.schema.schema import FILE_NAME
 from tagstream.table.services.compaction.execute import (
     begin_compaction,
@@ -23,6 +25,7 @@ from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.heartbeat import write_heartbeat
 from tagstream.table.write.commit import complete, publish_files
+from tests.table.metadata.write.case import Case
 from tests.table.services.compaction.compacting import (
     ALL,
     clock,
@@ -209,3 +212,28 @@ def test_log_rows_that_memory_has_no_room_for(version: int, tmp_path: Path) -> N
     compact(writer.table, instant, tick, options=replace(ALL, max_memory=1))
     assert rows(writer.table) == before
     sound(writer)
+
+
+@pytest.mark.table_versions(6, 8, 9)
+def test_the_metadata_table_is_told_all_of_the_new_files(version: int, tmp_path: Path) -> None:
+    """Names, sizes, ranges of every column, bloom filters; the record index stays as it was."""
+    case = Case.create(tmp_path, MERGE_ON_READ, version)
+    fill(case.writer)
+    case.check()
+    plan_and_compact(case.writer)
+    case.check()
+    case.writer.write([row(key, f"p{key % 2}", 9) for key in range(0, 40, 5)], ["k3"])
+    plan_and_compact(case.writer)
+    assert metadata_compact(case.metadata_writer, case.times, 1) is not None
+    case.check()
+    sound(case.writer)
+
+
+def test_records_that_cannot_be_merged_are_named_before_anything_is_done(tmp_path: Path) -> None:
+    writer = fill(made(tmp_path))
+    instant = schedule_compaction(writer.table, ALL, clock(writer), force=True)
+    assert instant is not None
+    config = replace(writer.table.config, merge_mode=MergeMode.CUSTOM, payload_class="com.acme.Mine")
+    with pytest.raises(UnsupportedTableError, match=r"foreign code \(com.acme.Mine\)"):
+        compact(replace(writer.table, config=config), instant, clock(writer))
+    assert [i.state.value for i in plans(writer.table)] == ["requested"]

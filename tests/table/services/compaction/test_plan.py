@@ -278,3 +278,32 @@ def test_names_of_strategies() -> None:
 def test_options_that_cannot_be_used(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         CompactionOptions(**options)
+
+
+@pytest.mark.table_versions(8, 9)
+@pytest.mark.parametrize("metadata", [False, True])
+def test_a_write_that_was_begun_before_the_plan_and_completed_after_it(
+    version: int, metadata: bool, tmp_path: Path
+) -> None:
+    """Its time is before the plan's, but it was completed later: its logs lie over the new base file."""
+    writer = fill(made(tmp_path, metadata))
+    tell, found = writer.before_complete, []
+
+    def plan_now(*told: Any) -> None:
+        found.append(schedule_compaction(writer.table, ALL, clock(writer), force=True))
+        if tell is not None:
+            tell(*told)
+
+    writer.before_complete = plan_now
+    late = writer.write([row(key, f"p{key % 2}", 60) for key in range(0, 24, 5)], ["k4"])
+    writer.before_complete = tell
+    (instant,) = found
+    assert instant is not None
+    assert late < instant < writer.table.timeline().completion_time(late)
+    sound(writer)
+    compact(writer.table, instant, clock(writer))
+    sound(writer)
+    assert slices_with_logs(writer.table) != []
+    plan_and_compact(writer)  # it is found, though its time is before the plan's that took all
+    assert slices_with_logs(writer.table) == []
+    sound(writer)
