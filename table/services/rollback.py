@@ -133,7 +133,9 @@ def carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Rol
     if not storage.exists(inflight):
         storage.write_new(inflight, b"")
     deleted, blocks = apply_requests(table, requests, failed.time, time)
-    forget_in_metadata_table(table, failed.time, time, deleted, blocks)
+    # The failed write's own log files stay under their rollback blocks. What told of them is taken back, so they are named.
+    stays = {p: {**_log_blocks(requests, p), **blocks.get(p, {})} for p in {r.partition_path for r in requests}}
+    forget_in_metadata_table(table, failed.time, time, deleted, stays)
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(_rel(table, Instant(failed.time, failed.action, state)))
     files = tuple(rel for p in sorted(deleted) for rel in deleted[p])
@@ -183,13 +185,17 @@ def rollback_record(
                 "successDeleteFiles": [where(rel) for rel in deleted.get(p, ())],
                 "failedDeleteFiles": [],
                 "rollbackLogFiles": {where(rel): size for rel, size in blocks.get(p, {}).items()},
-                "logFilesFromFailedCommit": {},
+                "logFilesFromFailedCommit": {where(rel): size for rel, size in _log_blocks(requests, p).items()},
             }
             for p in sorted({request.partition_path for request in requests})
         },
         "version": 1,
         "instantsRollback": [{"commitTime": failed.time, "action": failed.action}],
     }
+
+
+def _log_blocks(requests: list[RollbackRequest], partition: str) -> dict[str, int]:
+    return {rel: size for r in requests if r.partition_path == partition for rel, size in r.log_blocks}
 
 
 def _write_rollback_block(table: HoodieTable, request: RollbackRequest, failed: str, time: str) -> str:

@@ -26,6 +26,8 @@ from tagstream.table.timeline.instant import ROLLBACK, SAVEPOINT, Instant, State
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import NO_PREVIOUS
 
+_COMPACTIONS = ("COMPACT", "LOG_COMPACT")
+
 
 @dataclass(frozen=True)
 class RollbackPlan:
@@ -63,7 +65,7 @@ def plan_rollback_completed(table: HoodieTable, time: str) -> RollbackPlan:
     if saved is not None:
         raise InstantConflictError(f"{where} is kept by savepoint {saved}: delete that first")
     metadata = timeline.metadata(table.storage, found)
-    if metadata.compacted:
+    if metadata.compacted or metadata.operation in _COMPACTIONS:
         raise UnsupportedTableError(f"{where} is a compaction, which changes no row: restore to a savepoint before it")
     _check_before(table, timeline, time, metadata)
     return RollbackPlan(found, tuple(undo_requests(table, metadata, {time})), _is_compacted(table, time))

@@ -170,7 +170,9 @@ def test_a_restore_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_newest_write_is_taken_back(kind: str, tmp_path: Path) -> None:
-    case = Case.create(tmp_path, kind, table_version())
+    # Up to version 7 the log files stay and have no statistics any more, as with Hudi.
+    groups = {"files": 1, "record_index": 2} if kind == MERGE_ON_READ else None
+    case = Case.create(tmp_path, kind, table_version(), groups)
     writer = case.writer
     rounds(writer, 2, keys=8)
     wanted, kept = live(writer), state(writer)
