@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.log.writer import rollback_block
 from tagstream.table.file_group.names import log_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
@@ -40,6 +41,7 @@ from tagstream.table.write.markers import delete_markers
 
 # In the header of a plan of ours that takes back a completed write (``services.restore``).
 OF_COMPLETED = "tagstream.rollback.of.completed"
+_ROLLBACK_BYTES = 1024  # a file of one rollback block is smaller
 _ROLLBACK_TOKEN = "1-0-1"  # what Hudi's own rollback blocks carry
 
 
@@ -199,13 +201,23 @@ def _log_blocks(requests: list[RollbackRequest], partition: str) -> dict[str, in
 
 
 def _write_rollback_block(table: HoodieTable, request: RollbackRequest, failed: str, time: str) -> str:
-    """A new log file of the slice with one block that takes back the failed instant's; returns its path."""
-    names = (parse_log_file_name(e.name) for e in table.storage.list(request.partition_path) if not e.is_dir)
-    versions = [
-        n.version for n in names if n and n.file_id == request.file_id and n.base_instant == request.base_instant
-    ]
-    name = log_file_name(request.file_id, request.base_instant, max(versions, default=0) + 1, _ROLLBACK_TOKEN)
-    rel = join(request.partition_path, name)
+    """A new log file of the slice with one block that takes back the failed instant's; returns its path.
+
+    One that this rollback has written before it was cut off is it.
+    """
+    version = 0
+    for entry in table.storage.list(request.partition_path):
+        log = None if entry.is_dir else parse_log_file_name(entry.name)
+        if log is None or (log.file_id, log.base_instant) != (request.file_id, request.base_instant):
+            continue
+        rel, version = join(request.partition_path, entry.name), max(version, log.version)
+        if log.write_token == _ROLLBACK_TOKEN and entry.size <= _ROLLBACK_BYTES:
+            blocks = scan_log_file(table.storage, rel)
+            if any((block.instant, block.target_instant) == (time, failed) for block in blocks):
+                return rel
+    rel = join(
+        request.partition_path, log_file_name(request.file_id, request.base_instant, version + 1, _ROLLBACK_TOKEN)
+    )
     table.storage.write_new(rel, rollback_block(time, failed))
     return rel
 
