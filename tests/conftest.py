@@ -35,6 +35,13 @@ def version(request: pytest.FixtureRequest) -> Iterator[int]:
         yield chosen
 
 
+@pytest.fixture(autouse=True)
+def _of_version(request: pytest.FixtureRequest) -> None:
+    """A test that has the mark and does not ask for ``version`` gets it all the same: pytest alone would leave it out."""
+    if request.node.get_closest_marker("table_versions") is not None:
+        request.getfixturevalue("version")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Local session on two threads, with the Kafka connector; its files go to a temporary folder."""

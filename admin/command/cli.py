@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
+from tagstream.admin.command.services_cli import add_services
 from tagstream.table.errors import ConfigError
 
 GROUPS = ("index", "table", "quarantine", "rescale")
@@ -13,7 +14,8 @@ commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
   tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: which one
   tagstream table  ...    timeline, commits, files, rows, validate, page: a Hudi table;
-                          upgrade, downgrade: to another table version
+                          upgrade, downgrade: to another table version;
+                          clean, archive, savepoint, savepoints, restore, rollback, delete-partition
   tagstream quarantine ...  list, show, count, replay: bad records that a job put aside
   tagstream rescale ...   a new checkpoint with another number of key groups
   `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""
@@ -117,6 +119,13 @@ def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--global-keys", action="store_true", help="a record key may be in one partition only (index.global.enabled)"
     )
     _add_versions(commands)
+
+    def leaf(name: str, text: str) -> argparse.ArgumentParser:
+        out = _leaf(commands, name, text)
+        _table(out)
+        return out
+
+    add_services(leaf)
     page = _leaf(commands, "page", "write a page about the table: timeline, files, and its index; one HTML file")
     _table(page)
     page.add_argument("--out", metavar="FILE", required=True, help="HTML file to write; one that is there is replaced")

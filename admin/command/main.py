@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from tagstream.admin.command.cli import GROUPS, OVERVIEW, parser
+from tagstream.admin.command.services_cli import SERVICES
 from tagstream.admin.output import JsonOutput, Output
 from tagstream.table.errors import ConfigError, TagstreamError
 
@@ -103,6 +104,10 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
             from tagstream.admin.table.version import run_version
 
             return run_version(arguments, out, _now_ms)
+        if arguments.command in SERVICES:
+            from tagstream.admin.table.services import run_services
+
+            return run_services(arguments, out, _now_ms)
         from tagstream.admin.table.table_commands import run_table
 
         return run_table(arguments, out)

@@ -40,7 +40,7 @@ def run_version(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
             f"{command} rewrites the timeline of table {table.config.name} at {table.base_path}: look at what it would do "
             "with --dry-run, stop every writer, then say --yes"
         )
-    with _alone(table, clock_ms, command) as lease:
+    with alone(table, clock_ms, command) as lease:
         out.progress(f"{command} from version {table.config.version} to {to}")
         done = _DIRECTIONS[command](table, to, clock_ms, lease.check)
     _report(out, table, done, changed=done.before != done.after)
@@ -74,7 +74,7 @@ def _report(out: Output, table: HoodieTable, change: VersionChange, changed: boo
 
 
 @contextmanager
-def _alone(table: HoodieTable, clock_ms: Callable[[], int], label: str) -> Iterator[LeaseKeeper]:
+def alone(table: HoodieTable, clock_ms: Callable[[], int], label: str) -> Iterator[LeaseKeeper]:
     """The table's writer lease; LeaseLostError names the job that holds it."""
     lease = LeaseKeeper(table.storage, clock_ms)
     try:

@@ -27,6 +27,7 @@ from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.metadata.write.rollback import recover
+from tagstream.table.services.archiving.archive_table import archive_metadata
 from tagstream.table.services.metadata_rollback import range_columns
 from tagstream.table.timeline.write_status import WriteStatus
 
@@ -94,12 +95,14 @@ class MetadataKeeper:
     def maintain(self, clock_ms: Callable[[], int], max_delta_commits: int) -> None:
         """Between two batches: finish what was cut off; compact it once so many commits have come, and remove old files.
 
-        Nothing else may be pending on the table's timeline.
+        Its own timeline is then archived, as far as that of the table is. Nothing else may be pending on the table's
+        timeline.
         """
         times = fresh_times(self.writer.table, self.writer, clock_ms)
         recover(self.writer, times)
         if compact(self.writer, times, max_delta_commits) is not None:
             clean(self.writer, times)
+            archive_metadata(self.writer)
 
     def _places(self, written: pa.Table, instant: str) -> pa.Table:
         new = written.filter(pc.and_(written["is_new"], pc.is_valid(written["file_id"])))

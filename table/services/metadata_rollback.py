@@ -24,9 +24,10 @@ def forget_in_metadata_table(
 ) -> None:
     """Tell the metadata table, if there is one, that ``failed`` is rolled back by ``instant``; may be called again.
 
-    ``deleted``: paths of files that are gone, ``blocks``: sizes by path of log files with rollback blocks, by partition
-    path. Up to version 7 a delta commit says so, and a rollback of the metadata table's own takes the failed one away; from
-    version 8 on the rollback is all. A completed write that the metadata table has compacted: MetadataCompactedError.
+    ``deleted``: paths of files that are gone, ``blocks``: sizes by path of log files with rollback blocks and of those that
+    the blocks take back, by partition path. Up to version 7 a delta commit says so, and a rollback of the metadata table's
+    own takes the failed one away; from version 8 on the rollback is all. A completed write that the metadata table has
+    compacted: MetadataCompactedError.
     """
     writer = MetadataWriter.open(table)
     if writer is None:

@@ -15,23 +15,33 @@ R must be smaller than the next commit's instant: older readers stop at a block 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
+from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.log.writer import rollback_block
 from tagstream.table.file_group.names import log_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.metadata_rollback import forget_in_metadata_table
 from tagstream.table.services.rollback_plan import RollbackRequest, plan_record, plan_rollback, requests_of
-from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
+from tagstream.table.timeline.avro_timeline import (
+    ROLLBACK_METADATA,
+    ROLLBACK_PLAN,
+    read_record,
+    write_record,
+)
 from tagstream.table.timeline.heartbeat import delete_heartbeat
 from tagstream.table.timeline.instant import COMPACTION, COMPLETED_ACTION, LOG_COMPACTION, ROLLBACK, Instant, State
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import completed_instant, unstage
 from tagstream.table.write.markers import delete_markers
 
+# In the header of a plan of ours that takes back a completed write (``services.restore``).
+OF_COMPLETED = "tagstream.rollback.of.completed"
+_ROLLBACK_BYTES = 1024  # a file of one rollback block is smaller
 _ROLLBACK_TOKEN = "1-0-1"  # what Hudi's own rollback blocks carry
 
 _PLAN_STAYS = frozenset({COMPACTION, LOG_COMPACTION})
@@ -95,7 +105,7 @@ def _roll_back(
     requested = Instant(rollback_instant, ROLLBACK, State.REQUESTED)
     plan = write_record(ROLLBACK_PLAN, plan_record(table, failed, requests))
     table.storage.write_new(_rel(table, requested), plan)
-    return _carry_out(table, failed, rollback_instant, requests)
+    return carry_out(table, failed, rollback_instant, requests)
 
 
 def resume_rollbacks(table: HoodieTable) -> list[RollbackResult]:
@@ -129,7 +139,8 @@ def _begun(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
 def _resume(table: HoodieTable, begun: Instant, only: str | None = None) -> RollbackResult | None:
     rel = _rel(table, Instant(begun.time, ROLLBACK, State.REQUESTED))
     try:
-        record = read_record(table.storage.read(rel), table.storage.where(rel))
+        data = table.storage.read(rel)
+        record = read_record(data, table.storage.where(rel))
     except FileNotFoundError:
         raise CorruptFileError(
             f"rollback {begun.time} of {table.base_path} is unfinished and its plan {rel} is missing: finish it with Hudi"
@@ -139,68 +150,109 @@ def _resume(table: HoodieTable, begun: Instant, only: str | None = None) -> Roll
         return None
     failed = Instant(target["commitTime"], target["action"], State.INFLIGHT)
     known = table.timeline().find(failed.time)
-    if known is not None and known.is_completed:
+    if known is not None and known.is_completed and OF_COMPLETED.encode() in data:
+        # Ours, of a completed write, cut off before that one's completed file was removed.
+        table.storage.delete(_rel(table, known))
+    elif known is not None and known.is_completed:
         raise InstantConflictError(
             f"rollback {begun.time} of {table.base_path} wants to take back {failed.time}, a completed instant: finish "
             "it with the Hudi tool that began it"
         )
     unstage(table, failed.time, failed.action)
-    return _carry_out(table, failed, begun.time, requests_of(record))
+    return carry_out(table, failed, begun.time, requests_of(record))
 
 
-def _carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[RollbackRequest]) -> RollbackResult:
+def carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[RollbackRequest]) -> RollbackResult:
+    """Steps 2 (but for the plan) to 5 of the rollback ``time``; may be done again."""
     storage = table.storage
     inflight = _rel(table, Instant(time, ROLLBACK, State.INFLIGHT))
     if not storage.exists(inflight):
         storage.write_new(inflight, b"")
+    deleted, blocks = apply_requests(table, requests, failed.time, time)
+    # The failed write's own log files stay under their rollback blocks. What told of them is taken back, so they are named.
+    stays = {p: {**_log_blocks(requests, p), **blocks.get(p, {})} for p in {r.partition_path for r in requests}}
+    forget_in_metadata_table(table, failed.time, time, deleted, stays)
+    # The plan of a compaction stays: log files may rely on it, and it is still to be executed.
+    for state in (State.INFLIGHT,) if failed.action in _PLAN_STAYS else (State.INFLIGHT, State.REQUESTED):
+        storage.delete(_rel(table, Instant(failed.time, failed.action, state)))
+    files = tuple(rel for p in sorted(deleted) for rel in deleted[p])
+    metadata = rollback_record(table, failed, time, requests, deleted, blocks)
+    completed = _rel(table, completed_instant(table, Instant(time, ROLLBACK, State.INFLIGHT), at_ms=0))
+    storage.write_new(completed, write_record(ROLLBACK_METADATA, metadata))
+    storage.delete_many(files)
+    delete_markers(storage, failed.time)
+    delete_heartbeat(storage, failed.time)
+    return RollbackResult(failed.time, time, files, tuple(rel for p in sorted(blocks) for rel in blocks[p]))
+
+
+def apply_requests(
+    table: HoodieTable, requests: list[RollbackRequest], failed: str, time: str
+) -> tuple[dict[str, list[str]], dict[str, dict[str, int]]]:
+    """Delete files and write rollback blocks: (paths of deleted files, sizes of new log files by path) by partition path."""
+    storage = table.storage
     deleted: dict[str, list[str]] = defaultdict(list)
     blocks: dict[str, dict[str, int]] = defaultdict(dict)
     storage.delete_many(rel for request in requests for rel in request.files)
     for request in requests:
         deleted[request.partition_path].extend(request.files)
         if request.log_blocks and not request.files:
-            rel = _write_rollback_block(table, request, failed.time, time)
+            rel = _write_rollback_block(table, request, failed, time)
             blocks[request.partition_path][rel] = storage.size(rel)
-    forget_in_metadata_table(table, failed.time, time, deleted, blocks)
-    # The plan of a compaction stays: log files may rely on it, and it is still to be executed.
-    for state in (State.INFLIGHT,) if failed.action in _PLAN_STAYS else (State.INFLIGHT, State.REQUESTED):
-        storage.delete(_rel(table, Instant(failed.time, failed.action, state)))
-    partitions = sorted({request.partition_path for request in requests})
-    files = tuple(rel for p in partitions for rel in deleted[p])
-    metadata = {
+    return deleted, blocks
+
+
+def rollback_record(
+    table: HoodieTable,
+    failed: Instant,
+    time: str,
+    requests: list[RollbackRequest],
+    deleted: Mapping[str, list[str]],
+    blocks: Mapping[str, dict[str, int]],
+) -> dict[str, Any]:
+    """What was done as Hudi's HoodieRollbackMetadata; paths are absolute there."""
+    where = table.storage.where
+    return {
         "startRollbackTime": time,
         "timeTakenInMillis": 0,
-        "totalFilesDeleted": len(files),
+        "totalFilesDeleted": sum(map(len, deleted.values())),
         "commitsRollback": [failed.time],
         "partitionMetadata": {
             p: {
                 "partitionPath": p,
-                "successDeleteFiles": [storage.where(rel) for rel in deleted[p]],
+                "successDeleteFiles": [where(rel) for rel in deleted.get(p, ())],
                 "failedDeleteFiles": [],
-                "rollbackLogFiles": {storage.where(rel): size for rel, size in blocks[p].items()},
-                "logFilesFromFailedCommit": {},
+                "rollbackLogFiles": {where(rel): size for rel, size in blocks.get(p, {}).items()},
+                "logFilesFromFailedCommit": {where(rel): size for rel, size in _log_blocks(requests, p).items()},
             }
-            for p in partitions
+            for p in sorted({request.partition_path for request in requests})
         },
         "version": 1,
         "instantsRollback": [{"commitTime": failed.time, "action": failed.action}],
     }
-    completed = _rel(table, completed_instant(table, Instant(time, ROLLBACK, State.INFLIGHT), at_ms=0))
-    storage.write_new(completed, write_record(ROLLBACK_METADATA, metadata))
-    storage.delete_many(files)
-    delete_markers(storage, failed.time)
-    delete_heartbeat(storage, failed.time)
-    return RollbackResult(failed.time, time, files, tuple(rel for p in partitions for rel in blocks[p]))
+
+
+def _log_blocks(requests: list[RollbackRequest], partition: str) -> dict[str, int]:
+    return {rel: size for r in requests if r.partition_path == partition for rel, size in r.log_blocks}
 
 
 def _write_rollback_block(table: HoodieTable, request: RollbackRequest, failed: str, time: str) -> str:
-    """A new log file of the slice with one block that takes back the failed instant's; returns its path."""
-    names = (parse_log_file_name(e.name) for e in table.storage.list(request.partition_path) if not e.is_dir)
-    versions = [
-        n.version for n in names if n and n.file_id == request.file_id and n.base_instant == request.base_instant
-    ]
-    name = log_file_name(request.file_id, request.base_instant, max(versions, default=0) + 1, _ROLLBACK_TOKEN)
-    rel = join(request.partition_path, name)
+    """A new log file of the slice with one block that takes back the failed instant's; returns its path.
+
+    One that this rollback has written before it was cut off is it.
+    """
+    version = 0
+    for entry in table.storage.list(request.partition_path):
+        log = None if entry.is_dir else parse_log_file_name(entry.name)
+        if log is None or (log.file_id, log.base_instant) != (request.file_id, request.base_instant):
+            continue
+        rel, version = join(request.partition_path, entry.name), max(version, log.version)
+        if log.write_token == _ROLLBACK_TOKEN and entry.size <= _ROLLBACK_BYTES:
+            blocks = scan_log_file(table.storage, rel)
+            if any((block.instant, block.target_instant) == (time, failed) for block in blocks):
+                return rel
+    rel = join(
+        request.partition_path, log_file_name(request.file_id, request.base_instant, version + 1, _ROLLBACK_TOKEN)
+    )
     table.storage.write_new(rel, rollback_block(time, failed))
     return rel
 

@@ -6,6 +6,7 @@ Readers take the schema from the file. Writers must use Hudi's full names: Java 
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from typing import Any
 
 import fastavro
@@ -115,14 +116,14 @@ def read_record(data: bytes, where: str) -> dict[str, Any]:
     return record
 
 
-def write_record(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
-    """One record as an uncompressed container file."""
-    return write_parsed(fastavro.parse_schema(dict(schema)), record)
+def write_record(schema: dict[str, Any], record: dict[str, Any], note: Mapping[str, str] | None = None) -> bytes:
+    """One record as an uncompressed container file. ``note``: what its header says beside; no other reader looks at it."""
+    return write_parsed(fastavro.parse_schema(dict(schema)), record, note)
 
 
-def write_parsed(schema: Any, record: dict[str, Any]) -> bytes:
+def write_parsed(schema: Any, record: dict[str, Any], note: Mapping[str, str] | None = None) -> bytes:
     """The same with a schema that fastavro has parsed."""
     buffer = io.BytesIO()
     # A fixed sync marker: the same plan gives the same bytes.
-    fastavro.writer(buffer, schema, [record], codec="null", sync_marker=SYNC_MARKER)
+    fastavro.writer(buffer, schema, [record], codec="null", sync_marker=SYNC_MARKER, metadata=dict(note or {}))
     return buffer.getvalue()

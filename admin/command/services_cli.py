@@ -1,0 +1,67 @@
+"""The command line of what keeps a table in order: clean, archive, savepoints, going back, deletion of partitions."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from tagstream.table.services.archiving.options import ArchiveOptions
+from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
+
+SERVICES = frozenset({"clean", "archive", "savepoints", "savepoint", "restore", "rollback", "delete-partition"})
+Leaf = Callable[[str, str], argparse.ArgumentParser]
+
+
+def add_services(leaf: Leaf) -> None:
+    """``leaf`` makes the parser of a command of its name and text, with the table's path."""
+    cleaning, archiving = CleanOptions(), ArchiveOptions()
+    clean = _changing(leaf("clean", "delete the files of old slices, as hoodie.clean.* says"))
+    _retention(clean, cleaning)
+    archive = _changing(
+        leaf("archive", "move old actions from the active timeline to the archive, as hoodie.keep.* says")
+    )
+    for name, default, text in (
+        ("min", archiving.min_commits, "commits that stay (hoodie.keep.min.commits)"),
+        ("max", archiving.max_commits, "archive once there are more (hoodie.keep.max.commits)"),
+    ):
+        archive.add_argument(
+            f"--{name}-commits", type=int, metavar="N", default=default, help=f"{text} (default: {default})"
+        )
+    _retention(archive, cleaning)
+    leaf("savepoints", "the savepoints, newest first")
+    save = _changing(leaf("savepoint", "keep the table as of a commit until the savepoint is deleted"))
+    save.add_argument("--instant", metavar="T", help="the completed commit (default: the newest)")
+    save.add_argument(
+        "--delete", action="store_true", help="delete the savepoint of --instant, and give its files free"
+    )
+    save.add_argument("--user", metavar="NAME", default="tagstream", help="who makes it (default: tagstream)")
+    save.add_argument("--comment", metavar="TEXT", default="", help="what it is for")
+    back = _changing(leaf("restore", "bring the table back to a savepoint: all that was committed after it is undone"))
+    back.add_argument("--savepoint", metavar="T", required=True, help="the savepoint's commit")
+    undo = _changing(leaf("rollback", "take back the newest completed commit"))
+    undo.add_argument("--instant", metavar="T", required=True, help="the commit, which must be the newest")
+    gone = _changing(leaf("delete-partition", "delete all rows of partitions; their files go with a later clean"))
+    gone.add_argument(
+        "--partition", metavar="PATH", action="append", required=True, help="partition path; may be repeated"
+    )
+
+
+def _changing(out: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    out.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
+    out.add_argument("--yes", action="store_true", help="do it; no other writer may be at work on the table")
+    return out
+
+
+def _retention(out: argparse.ArgumentParser, default: CleanOptions) -> None:
+    out.add_argument(
+        "--policy", choices=[p.value for p in CleanPolicy], default=default.policy.value,
+        help=f"hoodie.clean.policy (default: {default.policy.value})",
+    )  # fmt: skip
+    for name, key, number in (
+        ("commits", "commits", default.commits),
+        ("hours", "hours", default.hours),
+        ("file-versions", "fileversions", default.file_versions),
+    ):
+        out.add_argument(
+            f"--{name}", type=int, metavar="N", default=number, help=f"hoodie.clean.{key}.retained (default: {number})"
+        )

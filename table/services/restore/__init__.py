@@ -1,0 +1,1 @@
+"""Going back: savepoints, restore to one, rollback of a completed write."""

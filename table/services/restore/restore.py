@@ -1,0 +1,196 @@
+"""A table is brought back to a savepoint: everything that was completed after it is undone, newest first.
+
+1. The metadata table is dropped; a job that keeps one builds it anew at its next start.
+2. ``R.restore.requested`` names the instants, ``R.restore.inflight`` says that it is being carried out.
+3. Each of them loses its completed file, then its files, then the rest of it on the timeline. Cleans stay.
+4. ``R.restore`` completes.
+
+Cut off anywhere, the next call with the same savepoint goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.file_group.partition_metadata import join
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.write.metadata_writer import fresh_times
+from tagstream.table.services.restore.undo import undo_requests
+from tagstream.table.services.rollback import apply_requests, resume_rollbacks, rollback_record
+from tagstream.table.services.rollback_plan import RollbackRequest, plan_rollback
+from tagstream.table.timeline.avro_schemas import parsed_schema
+from tagstream.table.timeline.avro_timeline import read_record, write_parsed
+from tagstream.table.timeline.instant import COMPLETED_ACTION, RESTORE, Instant, State
+from tagstream.table.timeline.savepoints import savepoints
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.write.commit import completed_instant, unstage
+from tagstream.table.write.markers import delete_markers
+
+_PLAN_VERSION = 2
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """``savepoint``: the write to go back to; ``instants``: those that are undone, newest first; ``metadata``: the
+    partitions of the metadata table that is dropped."""
+
+    savepoint: str
+    instants: tuple[Instant, ...]
+    metadata: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RestoreResult:
+    """``instant``: the restore's; ``undone``: times of writes, newest first; ``deleted``: paths of files."""
+
+    instant: str
+    undone: tuple[str, ...]
+    deleted: tuple[str, ...]
+    metadata: tuple[str, ...]
+
+
+def plan_restore(table: HoodieTable, savepoint: str) -> RestorePlan:
+    """What a restore would do; nothing is changed.
+
+    InstantConflictError where there is no such savepoint, a newer one is there, or a file that it keeps is missing.
+    """
+    timeline, storage = table.timeline(), table.storage
+    known = {found.time: found for found in savepoints(storage, timeline)}
+    at = timeline.find(savepoint)
+    if savepoint not in known or at is None or not at.is_completed:
+        raise InstantConflictError(
+            f"table {table.base_path} has no savepoint {savepoint}: `tagstream table savepoints` lists them"
+        )
+    newer = max(known)
+    if newer > savepoint:
+        raise InstantConflictError(
+            f"table {table.base_path} has savepoint {newer}, which a restore to {savepoint} would take away: delete it first"
+        )
+    for partition, names in known[savepoint].files.items():
+        there = set(storage.names(partition))
+        if not names <= there:
+            missing = join(partition, min(names - there))
+            raise InstantConflictError(
+                f"{storage.where(missing)}, which savepoint {savepoint} keeps, is missing: there is no way back to it"
+            )
+    return RestorePlan(savepoint, _after(timeline, at), table.config.metadata_partitions)
+
+
+def restore(
+    table: HoodieTable,
+    savepoint: str,
+    clock_ms: Callable[[], int],
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
+) -> RestoreResult:
+    """Bring the table back; errors as of ``plan_restore``, and where a restore to another savepoint is unfinished.
+
+    The caller holds the writer lease. ``reach`` is told of the steps ``metadata_dropped``, ``restore_requested``,
+    ``restore_inflight``, ``restore_undone`` (once for each instant) and ``restore_completed``.
+    """
+    begun = _begun(table, savepoint)
+    check()
+    resume_rollbacks(table)
+    plan = plan_restore(table, savepoint)
+    check()
+    metadata = table.drop_metadata_table(clock_ms())
+    table = table.reload()
+    reach("metadata_dropped")
+    fresh = fresh_times(table, None, clock_ms)
+    instant, infos = begun if begun is not None else (fresh(), [_info(i) for i in plan.instants])
+    if begun is None:
+        record = {"instantsToRollback": infos, "version": _PLAN_VERSION, "savepointToRestoreTimestamp": savepoint}
+        content = write_parsed(parsed_schema("HoodieRestorePlan"), record)
+        table.storage.write_new(_rel(table, Instant(instant, RESTORE, State.REQUESTED)), content)
+        reach("restore_requested")
+    inflight = _rel(table, Instant(instant, RESTORE, State.INFLIGHT))
+    if not table.storage.exists(inflight):
+        table.storage.write_new(inflight, b"")
+    reach("restore_inflight")
+    undone = {info["commitTime"] for info in infos} | {i.time for i in plan.instants}
+    done: dict[str, list[dict[str, Any]]] = {}
+    deleted: list[str] = []
+    for each in plan.instants:
+        check()
+        files, outcome = _undo(table, each, fresh(), undone)
+        deleted += files
+        done[each.time] = [outcome]
+        reach("restore_undone")
+    content = write_parsed(parsed_schema("HoodieRestoreMetadata"), {
+        "startRestoreTime": instant, "timeTakenInMillis": 0, "instantsToRollback": [info["commitTime"] for info in infos],
+        "hoodieRestoreMetadata": done, "version": 1, "restoreInstantInfo": infos,
+    })  # fmt: skip
+    completed = completed_instant(table, Instant(instant, RESTORE, State.INFLIGHT), clock_ms())
+    table.storage.write_new(_rel(table, completed), content)
+    reach("restore_completed")
+    return RestoreResult(instant, tuple(info["commitTime"] for info in infos), tuple(deleted), metadata)
+
+
+def _after(timeline: Timeline, at: Instant) -> tuple[Instant, ...]:
+    """What was completed later than a write, or is unfinished; plans that were made before it stay plans."""
+    end = at.completion_time or at.time
+    found = [
+        i
+        for i in timeline.instants
+        if i.is_write
+        and i.time != at.time
+        and (
+            (i.completion_time or i.time) > end
+            if i.is_completed
+            else i.time > at.time or (i.action not in COMPLETED_ACTION and i.time not in _plans(timeline))
+        )
+    ]
+    return tuple(sorted(found, key=lambda i: i.time, reverse=True))
+
+
+def _plans(timeline: Timeline) -> set[str]:
+    return set(timeline.pending_clusterings.values())
+
+
+def _undo(table: HoodieTable, instant: Instant, time: str, undone: set[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """(paths of deleted files, HoodieRollbackMetadata) of one instant; again after a crash what is left of it."""
+    requests = _requests(table, instant, undone)
+    if not instant.is_completed:
+        unstage(table, instant.time, instant.action)
+    deleted, blocks = apply_requests(table, requests, instant.time, time)
+    if instant.is_completed:
+        table.storage.delete(_rel(table, instant))
+    planned = [action for action, once in COMPLETED_ACTION.items() if once == instant.action]
+    for action in (instant.action, *planned):
+        for state in (State.INFLIGHT, State.REQUESTED):
+            table.storage.delete(_rel(table, Instant(instant.time, action, state)))
+    delete_markers(table.storage, instant.time)
+    files = tuple(rel for names in deleted.values() for rel in names)
+    return files, rollback_record(table, instant, time, requests, deleted, blocks)
+
+
+def _requests(table: HoodieTable, instant: Instant, undone: set[str]) -> list[RollbackRequest]:
+    if instant.is_completed:
+        return undo_requests(table, table.timeline().metadata(table.storage, instant), undone)
+    return plan_rollback(table, instant)
+
+
+def _begun(table: HoodieTable, savepoint: str) -> tuple[str, list[dict[str, str]]] | None:
+    """An unfinished restore to the savepoint: its instant and what it undoes."""
+    for found in table.timeline().pending:
+        if found.action == RESTORE:
+            rel = _rel(table, Instant(found.time, RESTORE, State.REQUESTED))
+            record = read_record(table.storage.read(rel), table.storage.where(rel))
+            if record.get("savepointToRestoreTimestamp") != savepoint:
+                raise InstantConflictError(
+                    f"restore {found.time} of table {table.base_path} to {record.get('savepointToRestoreTimestamp')} is "
+                    "unfinished: finish that one first"
+                )
+            return found.time, list(record.get("instantsToRollback") or ())
+    return None
+
+
+def _info(instant: Instant) -> dict[str, str]:
+    return {"commitTime": instant.time, "action": instant.action}
+
+
+def _rel(table: HoodieTable, instant: Instant) -> str:
+    return f"{table.config.timeline_folder}/{instant.file_name()}"

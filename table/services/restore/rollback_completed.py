@@ -1,0 +1,138 @@
+"""The newest completed write of a table is taken back.
+
+1. A metadata table that has compacted what it was told of the write is dropped: that cannot be taken back.
+2. ``R.rollback.requested`` holds the plan.
+3. The write's completed file is removed. From here on it is a failed write with a pending rollback.
+4. That rollback is carried out as any (``services.rollback``).
+
+Cut off after 2, the next call, or a job's next start, goes on by the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tagstream.table.errors import InstantConflictError, MetadataCompactedError, UnsupportedTableError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.metadata.write.rollback import check_rollback
+from tagstream.table.services.restore.undo import undo_requests
+from tagstream.table.services.rollback import OF_COMPLETED, RollbackResult, carry_out, resume_rollbacks
+from tagstream.table.services.rollback_plan import RollbackRequest, plan_record
+from tagstream.table.timeline.avro_timeline import ROLLBACK_PLAN, write_record
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import ROLLBACK, SAVEPOINT, Instant, State
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.write_status import NO_PREVIOUS
+
+_COMPACTIONS = ("COMPACT", "LOG_COMPACT")
+
+
+@dataclass(frozen=True)
+class RollbackPlan:
+    """What would be done: ``requests``; ``drops_metadata``: whether the metadata table has to be dropped for it."""
+
+    instant: Instant
+    requests: tuple[RollbackRequest, ...]
+    drops_metadata: bool
+
+
+def plan_rollback_completed(table: HoodieTable, time: str) -> RollbackPlan:
+    """The plan for the completed write ``time``. Nothing is changed.
+
+    InstantConflictError where it is not the newest, is unfinished or archived, another action is pending, a savepoint keeps
+    it, or a clean has deleted what was there before; UnsupportedTableError for a compaction.
+    """
+    timeline = table.timeline()
+    where = f"write {time} of table {table.base_path}"
+    found = timeline.find(time)
+    if found is None or not found.is_completed:
+        raise InstantConflictError(
+            f"{where} is not completed, or not on the active timeline: there is nothing to take back"
+        )
+    newest = timeline.newest_completed
+    if newest != time:
+        raise InstantConflictError(
+            f"{where} is older than {newest}: take back that one first, or restore to a savepoint"
+        )
+    pending = next((i for i in timeline.pending if i.is_write), None)
+    if pending is not None:
+        raise InstantConflictError(
+            f"{where} cannot be taken back while {pending.action} {pending.time} is pending: let it come to its end"
+        )
+    saved = next((i.time for i in timeline.instants if i.action == SAVEPOINT and i.time >= time), None)
+    if saved is not None:
+        raise InstantConflictError(f"{where} is kept by savepoint {saved}: delete that first")
+    metadata = timeline.metadata(table.storage, found)
+    if metadata.compacted or metadata.operation in _COMPACTIONS:
+        raise UnsupportedTableError(f"{where} is a compaction, which changes no row: restore to a savepoint before it")
+    _check_before(table, timeline, time, metadata)
+    return RollbackPlan(found, tuple(undo_requests(table, metadata, {time})), _is_compacted(table, time))
+
+
+def rollback_completed(
+    table: HoodieTable,
+    time: str,
+    clock_ms: Callable[[], int],
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
+) -> RollbackResult:
+    """Take back the newest completed write; errors as of ``plan_rollback_completed``. One that was cut off is finished.
+
+    ``reach`` is told of the steps ``metadata_dropped``, ``rollback_requested``, ``rollback_uncompleted`` and
+    ``rollback_completed``.
+    """
+    check()
+    resumed = next((done for done in resume_rollbacks(table) if done.failed == time), None)
+    if resumed is not None:
+        return resumed
+    plan = plan_rollback_completed(table, time)
+    if plan.drops_metadata:
+        check()
+        table.drop_metadata_table(clock_ms())
+        table = table.reload()
+        reach("metadata_dropped")
+    instant = fresh_times(table, MetadataWriter.open(table), clock_ms)()
+    folder, requests = table.config.timeline_folder, list(plan.requests)
+    content = write_record(ROLLBACK_PLAN, plan_record(table, plan.instant, requests), {OF_COMPLETED: "true"})
+    check()
+    table.storage.write_new(f"{folder}/{Instant(instant, ROLLBACK, State.REQUESTED).file_name()}", content)
+    reach("rollback_requested")
+    check()
+    table.storage.delete(f"{folder}/{plan.instant.file_name()}")
+    reach("rollback_uncompleted")
+    result = carry_out(table, Instant(time, plan.instant.action, State.INFLIGHT), instant, requests)
+    reach("rollback_completed")
+    return result
+
+
+def _check_before(table: HoodieTable, timeline: Timeline, time: str, metadata: CommitMetadata) -> None:
+    """What the write has replaced must be there still."""
+    view = table.view(timeline)
+    wanted = {
+        (s.partition_path, s.file_id): s.prev_commit
+        for s in metadata.all_stats()
+        if s.log_version is None and s.prev_commit not in (NO_PREVIOUS, "")
+    }
+    wanted |= {(partition, file_id): "" for partition, ids in metadata.replaced.items() for file_id in ids}
+    for partition in sorted({partition for partition, _ in wanted}):
+        slices = view.all_slices(partition)
+        for (path, file_id), before in wanted.items():
+            times = {s.base_instant for s in slices.get(file_id, ())} - {time}
+            if path == partition and not (before in times if before else times):
+                raise InstantConflictError(
+                    f"write {time} of table {table.base_path} cannot be taken back: a clean has deleted the slice before it "
+                    f"of file group {file_id} in partition {partition!r}"
+                )
+
+
+def _is_compacted(table: HoodieTable, time: str) -> bool:
+    writer = MetadataWriter.open(table)
+    if writer is None:
+        return False
+    try:
+        check_rollback(writer, time)
+    except MetadataCompactedError:
+        return True
+    return False

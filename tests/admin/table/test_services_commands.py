@@ -1,0 +1,95 @@
+"""`tagstream table clean`, `archive`, `savepoint`, `restore`, `rollback`, `delete-partition`: said first, then done."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.services.validate import validate
+from tests.admin.running import run, run_json, state_of
+from tests.table.writer import START_MS, Writer, row
+
+pytestmark = pytest.mark.table_versions(6, 9)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Writer:
+    found = Writer.create(tmp_path, "COPY_ON_WRITE")
+    for number in range(8):
+        found.write([row(key, f"p{key % 2}", number) for key in range(4)])
+    return found
+
+
+def both(writer: Writer, command: str, *more: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a dry run says, which changes nothing, and what is said when it is done."""
+    at = ("--target-base-path", writer.table.base_path)
+    before = state_of(Path(writer.table.base_path))
+    run("table", command, *at, *more, code=2)
+    planned = run_json("table", command, *at, *more, "--dry-run")
+    assert state_of(Path(writer.table.base_path)) == before
+    done = run_json("table", command, *at, *more, "--yes")
+    assert (planned["changed"], done["changed"]) == (False, True)
+    assert validate(writer.table.reload()) == []
+    return planned, done
+
+
+def rows(writer: Writer) -> list[dict[str, Any]]:
+    found = read_snapshot(writer.table.reload()).select(writer.schema.names).to_pylist()
+    return sorted(found, key=lambda r: str(r["id"]))
+
+
+def test_clean_and_archive(writer: Writer) -> None:
+    planned, done = both(writer, "clean", "--commits", 2)
+    assert planned["files"] == done["files"] == 5 * 4
+    assert planned["bytes"] > 0
+    assert planned["earliest"] == done["earliest"] == writer.table.timeline().completed_writes[-2].time
+    planned, done = both(writer, "archive", "--min-commits", 3, "--max-commits", 4, "--commits", 2)
+    assert planned["actions"] == done["actions"]
+    assert len(done["actions"]) == 8 - 4  # those since the earliest that the cleaner retains, and two
+    assert rows(writer) == list(writer.live.values())
+    at = ("--target-base-path", writer.table.base_path)
+    assert run_json("table", "clean", *at, "--commits", 2, "--yes")["changed"] is False
+    run("table", "archive", *at, "--min-commits", 3, "--max-commits", 4, "--commits", 3, "--yes", code=2)
+
+
+def test_there_and_back(writer: Writer) -> None:
+    at = ("--target-base-path", writer.table.base_path)
+    wanted = rows(writer)
+    _, made = both(writer, "savepoint", "--user", "me", "--comment", "before the load")
+    (found,) = run_json("table", "savepoints", *at)["savepoints"]
+    assert (found["instant"], found["user"], found["comment"]) == (made["instant"], "me", "before the load")
+    writer.now_ms += 10**12  # the command has the machine's clock
+    time = writer.write([row(1, "p1", 50)])
+    after = rows(writer)
+    newest = writer.write([row(2, "p0", 51)])
+    planned, _ = both(writer, "rollback", "--instant", newest)
+    assert (planned["files"], planned["drops_metadata"]) == (1, False)
+    assert rows(writer) == after
+    planned, done = both(writer, "restore", "--savepoint", made["instant"])
+    assert [each["instant"] for each in planned["undone"]] == done["undone"] == [time]
+    assert rows(writer) == wanted
+    both(writer, "savepoint", "--instant", made["instant"], "--delete")
+    assert run_json("table", "savepoints", *at)["savepoints"] == []
+
+
+def test_delete_partition(writer: Writer) -> None:
+    planned, _ = both(writer, "delete-partition", "--partition", "p1")
+    assert planned["partitions"] == [{"partition_path": "p1", "file_groups": 2}]
+    assert {r["part"] for r in rows(writer)} == {"p0"}
+    run("table", "delete-partition", "--target-base-path", writer.table.base_path, "--partition", "q", "--yes", code=1)
+
+
+def test_a_running_job_keeps_its_table(writer: Writer, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = itertools.count(START_MS * 10)
+    lease = LeaseKeeper(writer.table.storage, lambda: next(clock))
+    lease.acquire("a job")
+    try:
+        run("table", "clean", "--target-base-path", writer.table.base_path, "--commits", 1, "--yes", code=1)
+        assert "a job" in capsys.readouterr().err
+    finally:
+        lease.release()

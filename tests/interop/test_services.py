@@ -1,0 +1,151 @@
+"""Real Hudi reads tables after our services, goes on with its own, and we after it: clean, archive, savepoint, restore,
+rollback of a completed write, deletion of partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.metadata.write.compaction import compact
+from tagstream.table.services.archiving.archive_table import archive_metadata, archive_table
+from tagstream.table.services.archiving.options import ArchiveOptions
+from tagstream.table.services.cleaning.clean import clean
+from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.table.services.delete_partition import delete_partitions
+from tagstream.table.services.restore.restore import restore
+from tagstream.table.services.restore.rollback_completed import rollback_completed
+from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint
+from tagstream.table.services.validate import validate
+from tagstream.table.services.validate_metadata import validate_metadata
+from tagstream.table.timeline.instant import CLEAN
+from tests.interop.hudi_spark import HudiSpark
+from tests.interop.test_archived_instants import EAGER, listed
+from tests.interop.test_hudi_on_tables import check, learn_places
+from tests.interop.test_metadata_tables import options, read_by_both
+from tests.support.table_version import table_version
+from tests.table.metadata.write.case import Case
+from tests.table.services.cleaning.tables import rounds
+from tests.table.services.compacting import plan_compaction
+from tests.table.timeline.history.archives import archived_times
+from tests.table.writer import Writer, row
+
+pytestmark = pytest.mark.hudi_jar
+FEW = ArchiveOptions(3, 5, compaction_deltas=2)
+ONE = CleanOptions(commits=1)
+
+
+def upsert(hudi: HudiSpark, writer: Writer, ver: int, settings: dict[str, str]) -> None:
+    """Hudi updates what it finds by its index, and inserts a row; the oracle follows."""
+    rows = [{**found, "ver": ver, "name": "hudi"} for found in list(writer.live.values())[::2]]
+    rows.append(row(1000 + ver, "p0", ver))
+    hudi.write(writer.table, pa.Table.from_pylist(rows, writer.schema), settings)
+    writer.live |= {found["id"]: found for found in rows}
+    writer.table = writer.table.reload()
+    learn_places(writer)
+
+
+def test_clean_and_archive_in_turns(hudi: HudiSpark, tmp_path: Path) -> None:
+    case = Case.create(tmp_path, MERGE_ON_READ, table_version(), {"files": 1, "record_index": 1})
+    writer = case.writer
+
+    def ours() -> None:
+        rounds(writer, 3, keys=8)
+        plan_compaction(writer)(lambda at, statuses: case.tell(at, statuses, writer.where))
+        rounds(writer, 3, keys=8)
+        assert clean(writer.table, ONE, lambda: writer.now_ms) is not None
+        assert compact(case.metadata_writer, case.times, 1) is not None
+        assert archive_table(writer.table, FEW, ONE, lambda: writer.now_ms) is not None
+        archive_metadata(case.metadata_writer)
+        assert validate(writer.table) == []
+        assert validate_metadata(writer.table) == []
+        writer.now_ms += 1000
+
+    ours()
+    archived = archived_times(writer.table)
+    assert set(listed(hudi, writer.table)) <= set(archived)
+    read_by_both(hudi, case)
+    settings = {**options(hudi, case), **{k: v for k, v in EAGER.items() if "metadata" not in k and "index" not in k}}
+    settings |= {"hoodie.clean.automatic": "true", "hoodie.archive.automatic": "true"}
+    for number in range(2):
+        upsert(hudi, writer, 100 + number, settings)
+        read_by_both(hudi, case)
+    assert validate_metadata(writer.table) == []
+    cleans = [i for i in writer.table.timeline().instants if i.action == CLEAN]
+    writer.now_ms = 10**13
+    ours()
+    assert [i for i in writer.table.timeline().instants if i.action == CLEAN] != cleans
+    read_by_both(hudi, case)
+
+
+@pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_savepoints_and_restores_in_turns(hudi: HudiSpark, tmp_path: Path, kind: str) -> None:
+    writer = Writer.create(tmp_path, kind)
+    rounds(writer, 2, keys=8)
+    if kind == MERGE_ON_READ:
+        plan_compaction(writer)(None)
+        rounds(writer, 1, keys=8)
+    table, kept = writer.table, (dict(writer.live), dict(writer.where))
+    time = create_savepoint(table, None, "tests", "", lambda: writer.now_ms).time
+    settings = {"hoodie.index.type": "BLOOM", "hoodie.metadata.enable": "false"}
+    upsert(hudi, writer, 100, settings)
+    upsert(hudi, writer, 101, settings)
+    name = "services_" + "".join(c if c.isalnum() else "_" for c in tmp_path.name)
+    make = f"create table if not exists {name} using hudi location '{table.base_path}'"
+    (found,) = hudi.sql(table.base_path, make, f"call show_savepoints(table => '{name}')")
+    assert found["savepoint_time"] == time
+    # We take back what Hudi has written.
+    restore(table, time, lambda: 10**13)
+    writer.live, writer.where = kept
+    check(hudi.read(table.base_path), writer, f"Hudi {hudi.version}")
+    assert validate(table.reload()) == []
+    writer.now_ms = 10**13 + 60_000
+    upsert(hudi, writer, 102, settings) if hudi.is_0x else rounds(writer, 1, keys=8)
+    check(hudi.read(table.base_path), writer, f"Hudi {hudi.version}")
+    delete_savepoint(table, time)
+    # A write of ours is taken back by us, and Hudi goes on.
+    kept = (dict(writer.live), dict(writer.where))
+    newest = writer.write([row(1, "p1", 500), row(77, "p0", 500)], ["k2"])
+    rollback_completed(table, newest, lambda: writer.now_ms)
+    writer.live, writer.where = kept
+    check(hudi.read(table.base_path), writer, f"Hudi {hudi.version}")
+
+
+def test_hudi_restores_to_our_savepoint(hudi: HudiSpark, tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, COPY_ON_WRITE)
+    rounds(writer, 2, keys=8)
+    table = writer.table
+    kept = (dict(writer.live), dict(writer.where))
+    time = create_savepoint(table, None, "tests", "", lambda: writer.now_ms).time
+    rounds(writer, 2, keys=8)
+    name = "restored_" + "".join(c if c.isalnum() else "_" for c in tmp_path.name)
+    make = f"create table if not exists {name} using hudi location '{table.base_path}'"
+    hudi.sql(table.base_path, make, f"call rollback_to_savepoint(table => '{name}', instant_time => '{time}')")
+    writer.table = table.reload()
+    writer.live, writer.where = kept
+    check(hudi.read(table.base_path), writer, f"Hudi {hudi.version}")
+    writer.now_ms = 10**13
+    rounds(writer, 1, keys=8)
+    check(hudi.read(table.base_path), writer, f"Hudi {hudi.version}")
+
+
+def test_deleted_partitions(hudi: HudiSpark, tmp_path: Path) -> None:
+    case = Case.create(tmp_path, COPY_ON_WRITE, table_version(), {"files": 1, "record_index": 1})
+    writer = case.writer
+    rounds(writer, 2, keys=9)
+    assert delete_partitions(writer.table, ["p1"], lambda: writer.now_ms) is not None
+    writer.live = {key: found for key, found in writer.live.items() if found["part"] != "p1"}
+    writer.where = {key: place for key, place in writer.where.items() if place[0] != "p1"}
+    writer.now_ms += 10_000
+    read_by_both(hudi, case)
+    writer.write([row(0, "p0", 30)])
+    done = clean(writer.table, ONE, lambda: writer.now_ms)
+    assert done is not None
+    assert done.partitions == ("p1",)
+    read_by_both(hudi, case)
+    writer.groups = 7
+    upsert(hudi, writer, 100, options(hudi, case))
+    read_by_both(hudi, case)
+    assert validate_metadata(writer.table) == []
