@@ -92,6 +92,7 @@ FILES_A_ROOM = 15
 LINES_A_FILE = 250
 # Files that are longer, and why they are not cut.
 LONGER = {
+    "table/services/rollback.py": "the steps of one rollback, in their order",
     "table/storage/posix.py": "one class: the operations of one interface",
     "state/tag/tag_group.py": "the steps of one call of a key group, in their order",
     "streaming/batch/context.py": "one class: all that a run works with",

@@ -8,13 +8,29 @@ from collections.abc import Callable
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 
-SERVICES = frozenset({"clean", "archive", "savepoints", "savepoint", "restore", "rollback", "delete-partition"})
+SERVICES = frozenset(
+    {"compact", "clean", "archive", "savepoints", "savepoint", "restore", "rollback", "delete-partition"}
+)
 Leaf = Callable[[str, str], argparse.ArgumentParser]
 
 
 def add_services(leaf: Leaf) -> None:
     """``leaf`` makes the parser of a command of its name and text, with the table's path."""
     cleaning, archiving = CleanOptions(), ArchiveOptions()
+    logs = _changing(leaf("compact", "merge-on-read: write the logs of file slices into new base files"))
+    which = logs.add_mutually_exclusive_group()
+    which.add_argument("--schedule", action="store_true", help="only plan; something else carries the plan out")
+    which.add_argument("--execute", metavar="T", help="only carry out the plan of instant T")
+    logs.add_argument(
+        "--strategy",
+        metavar="CLASS",
+        default="LogFileSizeBasedCompactionStrategy",
+        help="hoodie.compaction.strategy: which slices (default: LogFileSizeBasedCompactionStrategy)",
+    )
+    logs.add_argument(
+        "--target-io", type=int, metavar="MB", default=512_000, help="hoodie.compaction.target.io (default: 512000)"
+    )
+    logs.add_argument("--partition-regex", metavar="REGEX", help="hoodie.compaction.partition.path.regex")
     clean = _changing(leaf("clean", "delete the files of old slices, as hoodie.clean.* says"))
     _retention(clean, cleaning)
     archive = _changing(

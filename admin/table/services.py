@@ -1,4 +1,4 @@
-"""``tagstream table clean|archive|savepoint|savepoints|restore|rollback|delete-partition``, with the writer lease held."""
+"""``tagstream table`` commands that change a table: compact, clean, archive, savepoints, going back, delete-partition."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tagstream.admin.output import Column, Fact, Output
+from tagstream.admin.table.compact import run_compact, show_compact
 from tagstream.admin.table.version import alone
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -202,6 +203,7 @@ def _delete(table: HoodieTable, arguments: argparse.Namespace, out: Output, cloc
 Show = Callable[[HoodieTable, argparse.Namespace, Output, Clock], None]
 Act = Callable[[HoodieTable, argparse.Namespace, Output, Clock, Check], bool]
 _COMMANDS: Final[dict[str, tuple[Show, Act]]] = {
+    "compact": (show_compact, run_compact),
     "clean": (_show_clean, _clean),
     "archive": (_show_archive, _archive),
     "savepoint": (_show_savepoint, _savepoint),

@@ -93,3 +93,19 @@ def test_a_running_job_keeps_its_table(writer: Writer, capsys: pytest.CaptureFix
         assert "a job" in capsys.readouterr().err
     finally:
         lease.release()
+
+
+def test_compact_plan_and_execution(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, "MERGE_ON_READ")
+    for number in range(3):
+        writer.write([row(key, f"p{key % 2}", number) for key in range(4)])
+    planned, done = both(writer, "compact", "--schedule")
+    assert len(planned["operations"]) == 2
+    assert all(found["log_files"] for found in planned["operations"])
+    at = ("--target-base-path", writer.table.base_path)
+    run("table", "compact", *at, "--execute", "20200101000000000", "--yes", code=2)
+    run("table", "compact", *at, "--execute", done["planned"], "--schedule", "--yes", code=2)
+    planned, executed = both(writer, "compact", "--execute", done["planned"])
+    assert (executed["instants"], executed["files"]) == ([done["planned"]], len(planned["operations"]))
+    assert rows(writer) == list(writer.live.values())
+    assert run_json("table", "compact", *at, "--yes")["changed"] is False
