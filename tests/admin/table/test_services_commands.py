@@ -50,7 +50,7 @@ def test_clean_and_archive(writer: Writer) -> None:
     assert planned["earliest"] == done["earliest"] == writer.table.timeline().completed_writes[-2].time
     planned, done = both(writer, "archive", "--min-commits", 3, "--max-commits", 4, "--commits", 2)
     assert planned["actions"] == done["actions"]
-    assert len(done["actions"]) == 8 - 4  # those since the earliest that the cleaner retains, and two
+    assert len(done["actions"]) == 8 - 3
     assert rows(writer) == list(writer.live.values())
     at = ("--target-base-path", writer.table.base_path)
     assert run_json("table", "clean", *at, "--commits", 2, "--yes")["changed"] is False
