@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
-from tagstream.table.errors import ConfigError, UnsupportedTableError
+from tagstream.table.errors import ConfigError, CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.file_group import BaseFile, FileSlice, LogFile
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.services.compaction.candidates import TAKEN_BEFORE, groups_with_logs
 from tagstream.table.services.compaction.execute import compact
+from tagstream.table.services.compaction.operations import Operation, read_operations
 from tagstream.table.services.compaction.options import MIB, CompactionOptions, Strategy, Trigger, strategy_of
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.services.compaction.strategy import choose, day_of, metrics_of
 from tagstream.table.services.upgrade.layouts import place_of
-from tagstream.table.timeline.avro_timeline import read_record
+from tagstream.table.timeline.avro_schemas import parsed_schema
+from tagstream.table.timeline.avro_timeline import read_record, write_parsed
 from tagstream.table.timeline.history.archive import archive
 from tests.table.services.compaction.compacting import ALL, clock, fill, made, plan_and_compact, slices_with_logs, sound
 from tests.table.stepping import Stepping
@@ -307,3 +309,45 @@ def test_a_write_that_was_begun_before_the_plan_and_completed_after_it(
     plan_and_compact(writer)  # it is found, though its time is before the plan's that took all
     assert slices_with_logs(writer.table) == []
     sound(writer)
+
+
+OPERATION = {"baseInstantTime": "1", "deltaFilePaths": [], "dataFilePath": None, "fileId": "f-0", "partitionPath": "p0"}
+LOGS = [".f-0_1.log.10_0-1-0", ".f-0_1.log.2_0-1-0"]
+
+
+def put(writer: Writer, version: int | None, *operations: dict[str, Any]) -> None:
+    record = {"operations": list(operations), "version": version}
+    data = write_parsed(parsed_schema("HoodieCompactionPlan"), record)
+    writer.table.storage.replace(writer.timeline_rel("2.compaction.requested"), data)
+
+
+@pytest.mark.parametrize(("version", "folder"), [(None, "hdfs://host/t/p0/"), (1, "/t/p0/"), (2, "")])
+def test_plans_with_paths_and_with_names(version: int | None, folder: str, tmp_path: Path) -> None:
+    writer = made(tmp_path)
+    base = "f-0_1-2-3_1.parquet"
+    files = {"dataFilePath": folder + base, "deltaFilePaths": [folder + name for name in LOGS]}
+    put(writer, version, {**OPERATION, **files}, {**OPERATION, "partitionPath": "", "deltaFilePaths": LOGS})
+    first, second = read_operations(writer.table, "2")
+    assert first == Operation("p0", "f-0", "1", base, tuple(LOGS))
+    assert first.file_slice().base_path == f"p0/{base}"
+    assert [log.version for log in first.file_slice().log_files] == [2, 10]
+    assert first.file_slice(frozenset(LOGS[:1])).log_paths == (f"p0/{LOGS[1]}",)
+    assert (second.base_file, second.file_slice().log_paths) == (None, (LOGS[1], LOGS[0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"deltaFilePaths": ["nonsense"]}, CorruptFileError, "nonsense, which is no data file"),
+        ({"dataFilePath": "p0/x.txt"}, CorruptFileError, "x.txt, which is no data file"),
+        ({"fileId": None}, CorruptFileError, "no file id"),
+        ({"bootstrapFilePath": "/other/x.parquet"}, UnsupportedTableError, "bootstrapped"),
+    ],
+)
+def test_plans_that_cannot_be_carried_out(
+    change: dict[str, Any], error: type[Exception], text: str, tmp_path: Path
+) -> None:
+    writer = made(tmp_path)
+    put(writer, 2, {**OPERATION, **change})
+    with pytest.raises(error, match=text):
+        read_operations(writer.table, "2")
