@@ -94,6 +94,7 @@ class CrashPlan:
             handle = os.open(self.note, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         except FileExistsError:
             return False
-        os.write(handle, f"{self.point}@{self.batch_id}\n".encode())
+        batch = "*" if self.batch_id == ANY_BATCH else self.batch_id
+        os.write(handle, f"{self.point}@{batch}\n".encode())
         os.close(handle)
         return True
