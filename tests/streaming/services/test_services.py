@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tagstream.streaming.services import services
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.timeline.instant import CLEAN, COMPACTION
@@ -62,3 +63,39 @@ def test_rows_are_right_and_little_is_left(tmp_path: Path, spark: SparkSession, 
         for found in view.all_slices(path).values():
             assert len(found) <= 4
             assert all(len(s.log_files) <= 6 for s in found)
+
+
+def test_what_fails_is_told_and_tried_again(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = list(ev.generate(4 * PER_FILE, ev.Mix(keys=40, tombstones=0), seed=12))
+    case, tries = StreamCase(tmp_path, spark, MOR, SMALL | CASES["9"]), []
+    real = services.clean
+
+    def fails_twice(*given: object) -> object:
+        tries.append(given)
+        if len(tries) < 3:
+            raise OSError("no room left")
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(services, "clean", fails_twice)
+    ev.write_files(events, case.source, PER_FILE)
+    case.run()
+    assert len(tries) == 4
+    told = [r.getMessage() for r in caplog.records if "cleaning of table" in r.getMessage()]
+    assert len(told) == 1  # the same again is not said again
+    assert "no room left" in told[0]
+    assert "tried again" in told[0]
+    rows = ev.rows(ev.oracle(events, global_index=True).values())
+    assert not compare(rows, read_table(case.table), key=("id", "part"))
+
+
+def test_only_planned(tmp_path: Path, spark: SparkSession) -> None:
+    events = list(ev.generate(5 * PER_FILE, ev.Mix(keys=40, tombstones=0), seed=12))
+    case = StreamCase(tmp_path, spark, MOR, SMALL | CASES["9"] | {"hoodie.compact.schedule.inline": "true"})
+    ev.write_files(events, case.source, PER_FILE)
+    case.run()
+    timeline = HoodieTable.open(str(case.table)).timeline()
+    assert len([i for i in timeline.pending if i.action == COMPACTION]) == 1
+    rows = ev.rows(ev.oracle(events, global_index=True).values())
+    assert not compare(rows, read_table(case.table), key=("id", "part"))
