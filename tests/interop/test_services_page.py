@@ -51,7 +51,11 @@ def run_page(table: Path, folder: Path, table_type: str) -> str:
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_the_page_keeps_a_streamed_table_small(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     peers.set_up()
-    case = StreamCase(tmp_path / "case", spark, table_type)
+    off = {
+        "hoodie.datasource.write.streaming.disable.compaction": "true", "hoodie.clean.automatic": "false",
+        "hoodie.archive.automatic": "false",
+    }  # fmt: skip
+    case = StreamCase(tmp_path / "case", spark, table_type, off)
     events = list(ev.generate(BATCHES * PER_BATCH, ev.Mix(keys=60, tombstones=0.0), seed=17))
     told = 0
     for number, batches in enumerate((BATCHES - 2, 1, 1)):
