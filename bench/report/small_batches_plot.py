@@ -1,0 +1,43 @@
+"""What became of a table and its job over many small batches, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+_LOOKS = (
+    ("logs", "log files of the fullest slice"),
+    ("files", "files on disk"),
+    ("instants", "active instants"),
+    ("driver_mib", "driver (MiB)"),
+)
+_SMOOTHED = 20  # batches
+
+
+def plot(runs: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, Any]]]], path: Path) -> None:
+    """A row for each figure, a line for each run: (seconds of each batch, samples by batch)."""
+    figure, axes = plt.subplots(1 + len(_LOOKS), 1, figsize=(9, 11), sharex=True)
+    for name, (seconds, samples) in runs.items():
+        window = min(_SMOOTHED, len(seconds))
+        smooth = np.convolve(seconds, np.ones(window) / window, mode="valid")
+        axes[0].plot(np.arange(len(smooth)) + window, smooth, label=name)
+        for axis, (look, _) in zip(axes[1:], _LOOKS, strict=True):
+            axis.plot([s["batch"] for s in samples], [s[look] for s in samples], label=name)
+    axes[0].set_ylabel(f"seconds a batch\n(mean of {_SMOOTHED})")
+    for axis, (_, text) in zip(axes[1:], _LOOKS, strict=True):
+        axis.set_ylabel(text)
+    for axis in axes:
+        axis.set_ylim(bottom=0)
+        axis.grid(alpha=0.3)
+    axes[0].legend()
+    axes[-1].set_xlabel("batch")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
