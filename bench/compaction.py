@@ -114,22 +114,23 @@ def _write(table: HoodieTable, schema: str, number: int, batches: Iterator[tuple
     commit.complete(table, instant, DELTA_COMMIT, metadata, clock_ms=lambda: at_ms)
 
 
-def run_here(table: HoodieTable) -> Run:
+def run_here(table: HoodieTable, codec: str = "gzip") -> Run:
     """The plan carried out in this process."""
     (plan,) = [i for i in table.timeline().pending if i.action == COMPACTION]
     started, cpu = time.monotonic(), time.process_time()
     begin_compaction(table, plan.time, now_ms)
-    statuses = [task.run() for task in compaction_tasks(table, plan.time, 1)]
+    statuses = [task.run() for task in compaction_tasks(table, plan.time, 1, files=WriterOptions(codec=codec))]
     complete_compaction(table, plan.time, statuses, now_ms)
     return Run("here", time.monotonic() - started, time.process_time() - cpu)
 
 
-def run_peer(work: Path, tables: list[Path], version: int) -> list[Run]:
+def run_peer(work: Path, tables: list[Path], version: int, codec: str) -> list[Run]:
     """The same by real Hudi, all in one JVM."""
     work.mkdir()
     events = work / "events.jsonl"
     options = {
         "hoodie.write.table.version": str(version), "hoodie.write.auto.upgrade": "false", "hoodie.metadata.enable": "false",
+        "hoodie.parquet.compression.codec": codec,
     }  # fmt: skip
     order = {
         "do": "compact", "work": str(work), "bundle": str(home.bundle(home.HUDI_VERSIONS[-1])), "events": str(events),
@@ -159,6 +160,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.05, help="of a group's rows that each log changes")
     parser.add_argument("--columns", type=int, default=8)
     parser.add_argument("--version", type=int, default=9, choices=[6, 8, 9])
+    parser.add_argument("--codec", default="gzip", help="of the new base files; Hudi's default is gzip")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only-here", action="store_true", help="leave real Hudi out")
     parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
@@ -174,10 +176,10 @@ def main() -> None:
         for paths in tables.values():
             for path in paths:
                 shutil.copytree(made, path)
-        runs = [run_here(HoodieTable.open(str(path))) for path in tables["here"]][1:]
+        runs = [run_here(HoodieTable.open(str(path)), args.codec) for path in tables["here"]][1:]
         if not args.only_here:
             home.set_up()
-            runs += run_peer(folder / "work", tables["hudi"], args.version)[1:]
+            runs += run_peer(folder / "work", tables["hudi"], args.version, args.codec)[1:]
         print("\n| who | time | CPU s | rows a CPU s | MB a CPU s |\n|---|---|---|---|---|")
         for who in dict.fromkeys(run.who for run in runs):
             mine = [run for run in runs if run.who == who]

@@ -47,12 +47,14 @@ def schedule_compaction(
     check: Callable[[], None] = lambda: None,
     reach: Callable[[str], None] = lambda _: None,
     force: bool = False,
+    look_at_all: bool = False,
 ) -> str | None:
     """Put a plan on the timeline if it is time for one; returns its instant, None where nothing is to be done.
 
     ``check`` is called before the plan is written, and what it raises keeps it from being; ``force``: whatever the trigger
-    says. On table version 6 no plan is made while a write is pending, for its log files could not be told from the others.
-    The caller holds the writer lease, and from here on writers must look at the plan before they name log files (version 6).
+    says; ``look_at_all``: list the whole table, whatever the commits tell of where logs are. On table version 6 no plan is
+    made while a write is pending, for its log files could not be told from the others. The caller holds the writer
+    lease, and from here on writers must look at the plan before they name log files (version 6).
     """
     _check_type(table)
     timeline, utc = table.timeline(), table.config.timezone_utc
@@ -62,7 +64,7 @@ def schedule_compaction(
     if not force and not is_due(timeline, options, now_ms, utc):
         return None
     instant = fresh_times(table, MetadataWriter.open(table), lambda: now_ms)()
-    groups = groups_with_logs(table, timeline)
+    groups = None if look_at_all else groups_with_logs(table, timeline)
     plan = plan_compaction(table, timeline, table.view(timeline), options, now_ms, instant, groups)
     if plan is None:
         return None

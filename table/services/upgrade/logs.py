@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.errors import ForeignCommitError, UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
@@ -81,9 +81,15 @@ def compact_logs(
         if instant.action == COMPACTION:
             done += len(compact(table, instant.time, clock_ms, check, execute=execute).statuses)
     if to < LAYOUT_2_VERSION:
-        planned = schedule_compaction(table, _ALL, clock_ms, check, force=True)
+        planned = schedule_compaction(table, _ALL, clock_ms, check, force=True, look_at_all=True)
         if planned is not None:
             done += len(compact(table, planned, clock_ms, check, execute=execute).statuses)
+        left = next(slices_with_logs(table), None)
+        if left is not None:
+            raise ForeignCommitError(
+                f"table {table.config.name} at {table.base_path} has log files in file group {left.file_id} in partition "
+                f"{left.partition_path!r} behind its compaction: another writer works on it; end it, then begin again"
+            )
     return done
 
 
