@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.services.validate import validate
 from tagstream.table.timeline.history.archive import archive
-from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
+from tests.support.compare import compare
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.kafka_broker import KafkaBroker
 
@@ -22,6 +24,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.table_versions(6, 9)]
 # The other writer of these tests knows of no metadata table, and hudi-rs lists by one.
 PLAIN = {"hoodie.metadata.enable": "false"}
 MIX = ev.Mix(keys=60, tombstones=0.0, late=0.0, late_deletes=0.0)
+
+
+def is_oracles(case: StreamCase, events: list[ev.Event]) -> None:
+    """By our own reader: hudi-rs does not ask the archive when a log of version 8 or 9 was completed, and loses its rows."""
+    expected, table = ev.rows(ev.oracle(events).values()), HoodieTable.open(str(case.table))
+    found = read_snapshot(table).select(expected.column_names)
+    assert not (wrong := compare(expected, found, ["id"])), wrong
+    assert validate(table) == []
 
 
 def archive_all_but(case: StreamCase, kept: int) -> list[str]:
