@@ -16,6 +16,7 @@ from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.recovery.rollbacks import settle_rollbacks
 from tagstream.table.errors import PendingClusteringError, TableError
 from tagstream.table.file_group.names import next_instant
+from tagstream.table.services.restore.restore import resume_restore
 from tagstream.table.services.rollback import rollback
 from tagstream.table.services.sweep import sweep
 from tagstream.table.storage.storage import Storage
@@ -34,8 +35,13 @@ CLUSTERING_WAIT_MS = 3_600_000
 
 
 def settle(job: JobContext) -> None:
-    """Finish begun rollbacks, take back pending writes of dead writers, wait for live ones, remove late files."""
+    """Finish what was begun of a restore and of rollbacks, take back pending writes of dead writers, wait for live ones,
+    remove late files."""
     job.lease.check()  # a restart within this process may come long after the last look
+    restored = resume_restore(job.table, job.clock_ms, job.lease.check)
+    if restored is not None:
+        LOG.warning("table %s: restore %s, which was cut off, is finished", job.table.base_path, restored.instant)
+        job.table = job.table.reload()
     settle_rollbacks(job)
     for pending in job.table.timeline().pending_writes:
         if wait_for(job, pending):

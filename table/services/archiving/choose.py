@@ -102,7 +102,7 @@ def _counted(done: tuple[Instant, ...], deltas: int) -> Iterator[str]:
 
 def _others(timeline: Timeline, options: ArchiveOptions, limits: Limits, writes: list[Instant]) -> Iterator[Instant]:
     """Cleans and rollbacks. The newest clean stays: the next one begins where it has ended."""
-    for action in (CLEAN, ROLLBACK):
+    for action in (CLEAN,) if options.keep_rollbacks else (CLEAN, ROLLBACK):
         done = [i for i in timeline.instants if i.action == action and i.is_completed]
         newest = done[-1:] if action == CLEAN else []
         if limits.layout == 1:

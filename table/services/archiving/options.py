@@ -14,6 +14,8 @@ class ArchiveOptions:
 
     ``beyond_savepoint``: writes later than a savepoint go, too, and the timeline has a gap. ``compaction_deltas``: how many
     delta commits make a compaction of a merge-on-read table due, which must stay countable (None: it is due by time).
+    ``keep_rollbacks``: for an index outside of the table (HBase), which has to know what was rolled back: there a write that
+    is older than the timeline, and not known to be rolled back, counts as completed.
     """
 
     min_commits: int = 20
@@ -21,6 +23,7 @@ class ArchiveOptions:
     automatic: bool = True
     beyond_savepoint: bool = False
     compaction_deltas: int | None = 5
+    keep_rollbacks: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_commits < self.max_commits:

@@ -22,7 +22,7 @@ from tagstream.table.services.restore.undo import undo_requests
 from tagstream.table.services.rollback import apply_requests, resume_rollbacks, rollback_record
 from tagstream.table.services.rollback_plan import RollbackRequest, plan_rollback
 from tagstream.table.timeline.avro_schemas import parsed_schema
-from tagstream.table.timeline.avro_timeline import read_record, write_parsed
+from tagstream.table.timeline.avro_timeline import SYNC_MARKER, read_record, write_parsed
 from tagstream.table.timeline.instant import COMPLETED_ACTION, RESTORE, Instant, State
 from tagstream.table.timeline.savepoints import savepoints
 from tagstream.table.timeline.timeline import Timeline
@@ -127,6 +127,26 @@ def restore(
     table.storage.write_new(_rel(table, completed), content)
     reach("restore_completed")
     return RestoreResult(instant, tuple(info["commitTime"] for info in infos), tuple(deleted), metadata)
+
+
+def resume_restore(
+    table: HoodieTable, clock_ms: Callable[[], int], check: Callable[[], None] = lambda: None
+) -> RestoreResult | None:
+    """Finish a restore that was cut off; None where there is none. InstantConflictError for one that another tool began."""
+    begun = next((i for i in table.timeline().pending if i.action == RESTORE), None)
+    if begun is None:
+        return None
+    rel = _rel(table, Instant(begun.time, RESTORE, State.REQUESTED))
+    try:
+        data = table.storage.read(rel)
+    except FileNotFoundError:
+        data = b""
+    if SYNC_MARKER not in data:
+        raise InstantConflictError(
+            f"restore {begun.time} of table {table.base_path} is unfinished: finish it with the tool that began it"
+        )
+    savepoint = read_record(data, table.storage.where(rel))["savepointToRestoreTimestamp"]
+    return restore(table, savepoint, clock_ms, check)
 
 
 def _after(timeline: Timeline, at: Instant) -> tuple[Instant, ...]:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.services.validate import validate
 from tagstream.table.timeline.history.archive import archive
-from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
+from tests.support.compare import compare
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.table_versions(6, 9)]
+# The other writer of these tests knows of no metadata table, and hudi-rs lists by one.
+PLAIN = {"hoodie.metadata.enable": "false"}
 MIX = ev.Mix(keys=60, tombstones=0.0, late=0.0, late_deletes=0.0)
+
+
+def is_oracles(case: StreamCase, events: list[ev.Event]) -> None:
+    """By our own reader: hudi-rs does not ask the archive when a log of version 8 or 9 was completed, and loses its rows."""
+    expected, table = ev.rows(ev.oracle(events).values()), HoodieTable.open(str(case.table))
+    found = read_snapshot(table).select(expected.column_names)
+    assert not (wrong := compare(expected, found, ["id"])), wrong
+    assert validate(table) == []
 
 
 def archive_all_but(case: StreamCase, kept: int) -> list[str]:
@@ -48,7 +61,7 @@ def foreign(case: StreamCase, seen: list[ev.Event], commits: int) -> list[ev.Eve
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_the_same_checkpoint(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     """All that the index knows is archived, and so are some of the commits that it does not know."""
-    case = StreamCase(tmp_path, spark, table_type)
+    case = StreamCase(tmp_path, spark, table_type, PLAIN)
     events = list(ev.generate(500, MIX, seed=91))
     ev.write_files(events[:300], case.source, 150)
     assert len(case.run()) == 2
@@ -66,7 +79,7 @@ def test_the_same_checkpoint(tmp_path: Path, spark: SparkSession, table_type: st
 
 
 def test_a_batch_whose_commit_was_archived_is_not_done_twice(tmp_path: Path, spark: SparkSession) -> None:
-    case = StreamCase(tmp_path, spark, "MERGE_ON_READ")
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", PLAIN)
     events = list(ev.generate(300, MIX, seed=92))
     ev.write_files(events[:200], case.source, 100)
 
@@ -90,6 +103,7 @@ def test_a_lost_checkpoint_of_a_topic(tmp_path: Path, spark: SparkSession, kafka
     events = list(ev.generate(600, MIX, seed=93))
     send(kafka_broker, topic, events[:400], 2)
     case = kafka_case(tmp_path, spark, kafka_broker, topic)
+    case = replace(case, conf={**case.conf, **PLAIN})
     case.run()
     theirs = foreign(case, events[:400], 3)
     archive_all_but(case, 1)
@@ -100,7 +114,7 @@ def test_a_lost_checkpoint_of_a_topic(tmp_path: Path, spark: SparkSession, kafka
 
 
 def test_a_table_that_moved(tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
-    case = StreamCase(tmp_path, spark)
+    case = StreamCase(tmp_path, spark, conf=PLAIN)
     events = list(ev.generate(200, MIX, seed=94))
     ev.write_files(events[:100], case.source, 100)
     case.run()

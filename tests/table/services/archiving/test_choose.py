@@ -116,6 +116,13 @@ def test_cleans_and_rollbacks() -> None:
     assert numbers(instants_to_archive(found, OPTIONS, Limits(2, merge_on_read=False))) == [0, 2, 3, 4, 5, 6]
 
 
+def test_rollbacks_stay_where_an_index_must_know_them() -> None:
+    kept = ArchiveOptions(3, 5, keep_rollbacks=True)
+    assert numbers(instants_to_archive(timeline("ckkkkkkbbbbbbb"), kept, COW)) == [1, 2, 3]
+    found = timeline("ckbccccccbc")
+    assert numbers(instants_to_archive(found, kept, Limits(2, merge_on_read=False))) == [0, 3, 4, 5, 6]
+
+
 def test_numbers_that_cannot_be() -> None:
     with pytest.raises(ConfigError, match="hoodie.keep.min.commits is 5"):
         ArchiveOptions(5, 5)

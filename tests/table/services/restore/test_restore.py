@@ -13,7 +13,7 @@ from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.services.delete_partition import delete_partitions
-from tagstream.table.services.restore.restore import plan_restore, restore
+from tagstream.table.services.restore.restore import plan_restore, restore, resume_restore
 from tagstream.table.services.restore.rollback_completed import plan_rollback_completed, rollback_completed
 from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint
 from tagstream.table.services.validate import validate
@@ -26,7 +26,7 @@ from tests.table.metadata.write.case import Case
 from tests.table.services.cleaning.tables import clock, data_files, live, rounds, rows
 from tests.table.services.compacting import plan_compaction
 from tests.table.timeline.history.crashes import cut_off_at_each_change
-from tests.table.writer import Row, Writer, row
+from tests.table.writer import CrashError, Row, Writer, row
 
 pytestmark = pytest.mark.table_versions(6, 8, 9)
 KINDS = [COPY_ON_WRITE, MERGE_ON_READ]
@@ -146,6 +146,26 @@ def test_a_restore_can_be_cut_off_anywhere(kind: str, tmp_path: Path) -> None:
     good(writer.table, wanted)
     assert [i.action for i in writer.table.timeline().instants].count("restore") == 1
     assert writer.table.timeline().pending == ()
+
+
+def test_a_restore_that_was_cut_off_is_finished_by_whoever_comes_next(tmp_path: Path) -> None:
+    writer, time = saved(tmp_path, COPY_ON_WRITE)
+    wanted, times = live(writer), clock(writer.now_ms + 1000)
+    rounds(writer, 2)
+    assert resume_restore(writer.table, times) is None
+
+    def die(step: str) -> None:
+        if step == "restore_undone":
+            raise CrashError
+
+    with pytest.raises(CrashError):
+        restore(writer.table, time, times, reach=die)
+    assert resume_restore(writer.table, times) is not None
+    good(writer.table, wanted)
+    folder = writer.table.config.timeline_folder
+    writer.table.storage.write_new(f"{folder}/20990101000000000.restore.inflight", b"")
+    with pytest.raises(InstantConflictError, match="finish it with the tool that began it"):
+        resume_restore(writer.table, times)
 
 
 def test_a_restore_drops_the_metadata_table(tmp_path: Path) -> None:

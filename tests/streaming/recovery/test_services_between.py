@@ -1,0 +1,68 @@
+"""Between two runs somebody has used the admin commands of the services: the stream goes on with the right rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.archiving.archive_table import archive_table
+from tagstream.table.services.archiving.options import ArchiveOptions
+from tagstream.table.services.cleaning.clean import clean
+from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.table.services.delete_partition import delete_partitions
+from tagstream.table.services.restore.restore import restore
+from tagstream.table.services.restore.rollback_completed import rollback_completed
+from tagstream.table.services.restore.savepoint import create_savepoint
+from tests.streaming.recovery.test_takeover import is_oracles
+from tests.streaming.stream_case import StreamCase, now_ms
+from tests.support import events as ev
+
+pytestmark = [pytest.mark.spark, pytest.mark.table_versions(6, 9)]
+MIX = ev.Mix(keys=60, tombstones=0.0, late=0.0, late_deletes=0.0)
+
+
+def test_partitions_deleted_and_all_cleaned_and_archived(tmp_path: Path, spark: SparkSession) -> None:
+    # Beside a metadata table nothing is archived before that was compacted.
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {"hoodie.metadata.enable": "false"})
+    events = list(ev.generate(700, MIX, seed=101))
+    first, rest = events[:600], events[600:]
+    ev.write_files(first, case.source, 100)
+    assert len(case.run()) == 6
+    live = ev.oracle(first)
+    partition = Counter(str(e.partition) for e in live.values()).most_common(1)[0][0]
+    gone = {e.key for e in live.values() if e.partition == partition}
+    table = HoodieTable.open(str(case.table))
+    assert delete_partitions(table, [partition], now_ms) is not None
+    one = CleanOptions(commits=1)
+    assert clean(table, one, now_ms) is not None
+    assert archive_table(table, ArchiveOptions(2, 3), one, now_ms) is not None
+    ev.write_files(rest, case.source, 100, first=6)
+    assert [r.batch_id for r in case.run()] == [6]
+    is_oracles(case, [*(e for e in first if e.key not in gone), *rest])
+    epochs = [p.parent.name for p in case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json")]
+    assert len(epochs) == 1, "the index was loaded in full, and not caught up"
+
+
+def test_commits_taken_back(tmp_path: Path, spark: SparkSession) -> None:
+    """What they held is read from the source again."""
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ")
+    events = list(ev.generate(400, MIX, seed=102))
+    ev.write_files(events[:100], case.source, 100)
+    case.run()
+    table = HoodieTable.open(str(case.table))
+    time = create_savepoint(table, None, "tests", "", now_ms).time
+    ev.write_files(events[100:300], case.source, 100, first=1)
+    assert len(case.run()) == 2
+    newest = table.timeline().newest_completed
+    assert newest is not None
+    rollback_completed(table, newest, now_ms)
+    is_oracles(case, events[:200])
+    restore(table, time, now_ms)
+    is_oracles(case, events[:100])
+    ev.write_files(events[300:], case.source, 100, first=3)
+    assert case.run()
+    is_oracles(case, events)
