@@ -167,7 +167,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
     metadata = metadata_options(r, index.type if index is not None else "")
-    services = service_options(r)
+    services = service_options(r, index.type if index is not None else "")
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
     host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
     told = refuse_or_tell(r)

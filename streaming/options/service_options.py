@@ -47,8 +47,11 @@ class ServiceOptions:
         return CompactionMode.ASYNC if continuous and version >= LAYOUT_2_VERSION else CompactionMode.INLINE
 
 
-def service_options(r: Resolved) -> ServiceOptions:
-    """The options as they were given; a problem for each that contradicts another."""
+def service_options(r: Resolved, index_type: str) -> ServiceOptions:
+    """The options as they were given; a problem for each that contradicts another.
+
+    The HBASE index tells by the rollbacks on the active timeline which of its entries count: they stay there.
+    """
     regex = r.opt_text("hoodie.compaction.partition.path.regex")
     compaction = r.attempt(
         lambda: CompactionOptions(
@@ -70,7 +73,9 @@ def service_options(r: Resolved) -> ServiceOptions:
     )
     mode = _mode(r)
     by_number = mode is not CompactionMode.OFF and compaction.trigger in _COUNTED
-    return ServiceOptions(mode, compaction, _clean(r), _archive(r, compaction.max_delta_commits if by_number else None))
+    return ServiceOptions(
+        mode, compaction, _clean(r), _archive(r, index_type, compaction.max_delta_commits if by_number else None)
+    )
 
 
 def _mode(r: Resolved) -> CompactionMode | None:
@@ -105,7 +110,7 @@ def _clean(r: Resolved) -> CleanOptions | None:
     )
 
 
-def _archive(r: Resolved, compaction_deltas: int | None) -> ArchiveOptions | None:
+def _archive(r: Resolved, index_type: str, compaction_deltas: int | None) -> ArchiveOptions | None:
     """As Hudi: what is kept active must be more than what the cleaner keeps."""
     if not r.flag("hoodie.archive.automatic"):
         return None
@@ -119,4 +124,9 @@ def _archive(r: Resolved, compaction_deltas: int | None) -> ArchiveOptions | Non
             assert given is not None  # the defaults are in order
             r.problems.append(Problem(text, given))
             return None
-    return ArchiveOptions(min_commits=least, max_commits=most, compaction_deltas=compaction_deltas)
+    return ArchiveOptions(
+        min_commits=least,
+        max_commits=most,
+        compaction_deltas=compaction_deltas,
+        keep_rollbacks=index_type == "HBASE",
+    )
