@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.options.service_options import CompactionMode
 from tagstream.streaming.services.background import Background
-from tagstream.streaming.services.claim import claim, may_take_up
 from tagstream.streaming.services.spark_tasks import run_in_spark
+from tagstream.table.services.compaction.claim import may_take_up
 from tagstream.table.services.compaction.execute import begin_compaction, compaction_tasks, complete_compaction
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.timeline.instant import COMPACTION
@@ -101,9 +101,7 @@ class Compactor:
     def _begin(self, instant: str, reach: Reach) -> None:
         job = self._job
         self._instant, self._began_ms = instant, job.clock_ms()
-        claim(job.table.storage, instant)
         begin_compaction(job.table, instant, job.clock_ms, job.lease.check, reach)
-        claim(job.table.storage, instant)  # what an execution before had left was removed, and its claim with it
         options = job.options.services.compaction
         tasks = compaction_tasks(job.table, instant, job.run, options, job.writer)
         beside = self.mode is CompactionMode.ASYNC

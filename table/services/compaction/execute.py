@@ -22,6 +22,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import check_mergeable
 from tagstream.table.read.snapshot import snapshot_schema
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow, user_schema
+from tagstream.table.services.compaction.claim import claim
 from tagstream.table.services.compaction.in_metadata import tell_metadata, told_to_metadata
 from tagstream.table.services.compaction.inputs import inputs_of
 from tagstream.table.services.compaction.operations import Operation, read_operations
@@ -113,6 +114,7 @@ def begin_compaction(
         storage.delete_many(base_files_of(table, instant, operations))
         delete_markers(storage, instant)
     begin_markers(storage, instant)
+    claim(storage, instant)
     if not storage.exists(rel):
         storage.write_new(rel, b"")
     reach("compaction_inflight")

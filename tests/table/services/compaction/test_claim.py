@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.services.claim import claim, may_take_up
+from tagstream.table.services.compaction.claim import may_take_up
 from tagstream.table.services.compaction.execute import begin_compaction
 from tagstream.table.services.compaction.options import CompactionOptions
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.timeline.avro_schemas import parsed_schema
 from tagstream.table.timeline.avro_timeline import read_record, write_parsed
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS, write_heartbeat
+from tagstream.table.write.markers import delete_markers
 from tests.table.writer import Writer, row
 
 pytestmark = pytest.mark.table_versions(6, 9)
@@ -49,10 +50,18 @@ def test_an_own_plan_at_once(planned: tuple[Writer, str]) -> None:
 
 def test_one_that_an_earlier_run_began(planned: tuple[Writer, str]) -> None:
     writer, instant = planned
+    for _ in range(2):  # a second time what the first has left is removed, but for the claim
+        begin_compaction(writer.table, instant, lambda: writer.now_ms)
+        assert may_take_up(writer.table, instant, 0)
+
+
+def test_one_that_another_program_is_at(planned: tuple[Writer, str]) -> None:
+    writer, instant = planned
     begin_compaction(writer.table, instant, lambda: writer.now_ms)
-    assert not may_take_up(writer.table, instant, 0)  # whoever began it
-    claim(writer.table.storage, instant)
-    assert may_take_up(writer.table, instant, 0)
+    delete_markers(writer.table.storage, instant)  # Hudi's have no claim among them
+    at = age_ms(Path(writer.table.base_path, writer.table.config.timeline_folder, f"{instant}.compaction.inflight"))
+    assert not may_take_up(writer.table, instant, at + DEFAULT_TIMEOUT_MS)
+    assert may_take_up(writer.table, instant, at + DEFAULT_TIMEOUT_MS + 1)
 
 
 def test_one_of_another_program_once_it_is_old(planned: tuple[Writer, str]) -> None:
