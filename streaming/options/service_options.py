@@ -129,4 +129,5 @@ def _archive(r: Resolved, index_type: str, compaction_deltas: int | None) -> Arc
         max_commits=most,
         compaction_deltas=compaction_deltas,
         keep_rollbacks=index_type == "HBASE",
+        keep_uncompacted=True,
     )

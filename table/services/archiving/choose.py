@@ -72,6 +72,9 @@ def _stops(timeline: Timeline, options: ArchiveOptions, limits: Limits) -> Itera
         yield from (i.time for i in timeline.instants if i.action == SAVEPOINT)
     if limits.merge_on_read and options.compaction_deltas is not None:
         yield from _counted(done, options.compaction_deltas)
+    if limits.merge_on_read and limits.layout == 2 and options.keep_uncompacted:
+        compaction = max((i.time for i in done if i.action == COMMIT), default="")
+        yield from (i.time for i in done if i.action == DELTA_COMMIT and i.time > compaction)
     # Their replaced files are not cleaned yet: without the commit they would count again.
     yield from (
         i.time

@@ -15,7 +15,9 @@ class ArchiveOptions:
     ``beyond_savepoint``: writes later than a savepoint go, too, and the timeline has a gap. ``compaction_deltas``: how many
     delta commits make a compaction of a merge-on-read table due, which must stay countable (None: it is due by time).
     ``keep_rollbacks``: for an index outside of the table (HBase), which has to know what was rolled back: there a write that
-    is older than the timeline, and not known to be rolled back, counts as completed.
+    is older than the timeline, and not known to be rolled back, counts as completed. ``keep_uncompacted``: from version 8 on
+    the delta commits since the last compaction stay, for hudi-rs does not look into the archive for when they were completed,
+    and passes over their log files.
     """
 
     min_commits: int = 20
@@ -24,6 +26,7 @@ class ArchiveOptions:
     beyond_savepoint: bool = False
     compaction_deltas: int | None = 5
     keep_rollbacks: bool = False
+    keep_uncompacted: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_commits < self.max_commits:

@@ -131,3 +131,12 @@ def test_numbers_that_cannot_be() -> None:
     check_retention(ArchiveOptions(20, 30), CleanOptions(CleanPolicy.KEEP_LATEST_FILE_VERSIONS))
     with pytest.raises(ConfigError, match="hoodie.clean.hours.retained is 0"):
         CleanOptions(hours=0)
+
+
+@pytest.mark.parametrize(("layout", "text", "wanted"), [
+    (2, "dddddddd", []), (2, "ddcddddddddd", [0, 1, 2]), (1, "dddddddd", [0, 1, 2, 3]), (2, "dddddcdd", [0, 1, 2, 3, 4]),
+])  # fmt: skip
+def test_log_files_of_the_newest_slices_stay_on_the_timeline(layout: int, text: str, wanted: list[int]) -> None:
+    options = ArchiveOptions(3, 5, compaction_deltas=4, keep_uncompacted=True)
+    limits = Limits(layout, merge_on_read=True)
+    assert numbers(instants_to_archive(timeline(text), options, limits)) == wanted
