@@ -16,8 +16,8 @@ class ArchiveOptions:
     delta commits make a compaction of a merge-on-read table due, which must stay countable (None: it is due by time).
     ``keep_rollbacks``: for an index outside of the table (HBase), which has to know what was rolled back: there a write that
     is older than the timeline, and not known to be rolled back, counts as completed. ``keep_uncompacted``: from version 8 on
-    the delta commits since the last compaction stay, for hudi-rs does not look into the archive for when they were completed,
-    and passes over their log files.
+    the delta commits since the last compaction stay, for hudi-rs does not look into the archive for when they were
+    completed, and passes over their log files.
     """
 
     min_commits: int = 20
