@@ -86,6 +86,7 @@ class JobContext:
     starting_offsets: str | None = None
     loading: Callable[[BootstrapProgress], None] = field(default_factory=LoadLog)
     step: Callable[[str, int | None], None] = lambda _step, _batch_id: None
+    service: Callable[[str, int, str | None], None] = lambda _name, _completed, _error: None
     index: HoodieIndex | None = None
     last_records: int = 0
     last_file_groups: int = 0

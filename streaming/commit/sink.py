@@ -169,6 +169,10 @@ class BatchSink:
         else:
             outcome, report = self._process(rows, epoch, started)
         self._groups |= outcome.groups
+        if self._services is not None:
+            begun = time.monotonic()
+            self._services.after_batch(batch_id, self._guard.committed)
+            report = replace(report, phases={**report.phases, "services": time.monotonic() - begun})
         if outcome.counts["twice"]:
             LOG.warning(
                 "%s keys that another writer wrote are live in another place of the table too; the newer one counts, all "
@@ -192,8 +196,6 @@ class BatchSink:
         job.collect_garbage(batch_id)
         if job.decode.files:
             forget_old_plans(job.root.files, batch_id, job.retain_batches)
-        if self._services is not None:
-            self._services.after_batch(batch_id, self._guard.committed)
         if job.options.quarantine_days and batch_id % max(1, job.retain_batches // 10) == 0:
             forget_old(job.quarantine, job.clock_ms() - int(job.options.quarantine_days * DAY_MS))
 

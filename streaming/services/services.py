@@ -39,31 +39,31 @@ class TableServices:
         job.step("table services", batch_id)
         if job.table.timeline().pending_writes:
             return  # another writer is at work: the metadata table has one writer at a time, and slices may be in use
-        with self._attempt("compaction"):
-            self._take_in(self._compactor.turn(self._reach("compaction", batch_id)), on_commit)
-        with self._attempt("cleaning"):
-            self._clean(batch_id)
-        with self._attempt("archiving"):
-            self._archive(batch_id)
+        with self._attempt("compaction") as done:
+            done += self._take_in(self._compactor.turn(self._reach("compaction", batch_id)), on_commit)
+        with self._attempt("cleaning") as done:
+            done += self._clean(batch_id)
+        with self._attempt("archiving") as done:
+            done += self._archive(batch_id)
 
     def idle(self, on_commit: Callable[[str], None]) -> None:
         """While no batch runs and none is begun: complete what has run beside the batches."""
         if not self._compactor.running or self._job.table.timeline().pending_writes:
             return
-        with self._attempt("compaction"):
-            self._take_in(self._compactor.finish(self._reach("compaction", -1)), on_commit)
+        with self._attempt("compaction") as done:
+            done += self._take_in(self._compactor.finish(self._reach("compaction", -1)), on_commit)
 
     def end(self, on_commit: Callable[[str], None]) -> None:
         """The stream has taken all there is: wait for what runs beside it, and complete it."""
         if self._compactor.running and not self._job.table.timeline().pending_writes:
-            with self._attempt("compaction"):
-                self._take_in(self._compactor.finish(self._reach("compaction", -1), wait=True), on_commit)
+            with self._attempt("compaction") as done:
+                done += self._take_in(self._compactor.finish(self._reach("compaction", -1), wait=True), on_commit)
 
     def close(self) -> None:
         """Give up what runs beside the batches; a later start begins it anew."""
         self._compactor.close()
 
-    def _take_in(self, done: Sequence[Compacted], on_commit: Callable[[str], None]) -> None:
+    def _take_in(self, done: Sequence[Compacted], on_commit: Callable[[str], None]) -> Sequence[str]:
         job = self._job
         for compacted in done:
             on_commit(compacted.instant)
@@ -76,11 +76,12 @@ class TableServices:
                 size(sum(s.stat.file_size for s in compacted.statuses)),
                 compacted.seconds,
             )
+        return [compacted.instant for compacted in done]
 
-    def _clean(self, batch_id: int) -> None:
+    def _clean(self, batch_id: int) -> Sequence[str]:
         job, options = self._job, self._job.options.services.clean
         if options is None:
-            return
+            return ()
         begun = time.monotonic()
         done = clean(job.table, options, job.clock_ms, job.lease.check, self._reach("clean", batch_id))
         if done is not None and done.instants:
@@ -90,17 +91,20 @@ class TableServices:
                 f"{len(done.deleted):,}",
                 time.monotonic() - begun,
             )
+        return () if done is None else done.instants
 
-    def _archive(self, batch_id: int) -> None:
+    def _archive(self, batch_id: int) -> Sequence[str]:
         job, options = self._job, self._job.options.services
         if options.archive is None:
-            return
+            return ()
         cleaning = options.clean or CleanOptions()
         done = archive_table(
             job.table, options.archive, cleaning, job.clock_ms, job.lease.check, self._reach("archive", batch_id)
         )
-        if done is not None:
-            LOG.info("archived %s actions, up to %s", f"{len(done.instants):,}", done.instants[-1].time)
+        if done is None:
+            return ()
+        LOG.info("archived %s actions, up to %s", f"{len(done.instants):,}", done.instants[-1].time)
+        return (done.instants[-1].time,)
 
     def _reach(self, service: str, batch_id: int) -> Callable[[str], None]:
         """Steps by names of their own: those of the metadata table have the same names in every action."""
@@ -112,15 +116,19 @@ class TableServices:
         return reach
 
     @contextmanager
-    def _attempt(self, service: str) -> Iterator[None]:
+    def _attempt(self, service: str) -> Iterator[list[str]]:
+        """Gives a list for the instants that the service completes."""
+        done: list[str] = []
+        error: str | None = None
         try:
-            yield
+            yield done
         except LeaseLostError:
             raise
-        except (TagstreamError, OSError, PySparkException) as error:
-            text = str(error).strip().split("\n", maxsplit=1)[0]
-            if self.failed.get(service) != text:
-                LOG.warning("%s of table %s failed: %s; it is tried again", service, self._job.table.base_path, text)
-            self.failed[service] = text
+        except (TagstreamError, OSError, PySparkException) as e:
+            error = str(e).strip().split("\n", maxsplit=1)[0]
+            if self.failed.get(service) != error:
+                LOG.warning("%s of table %s failed: %s; it is tried again", service, self._job.table.base_path, error)
+            self.failed[service] = error
         else:
             self.failed.pop(service, None)
+        self._job.service(service, len(done), error)

@@ -22,9 +22,10 @@ from tagstream.streaming.status import health
 from tagstream.streaming.status.run_status import DURATION_BOUNDS
 from tagstream.streaming.status.snapshot import Snapshot
 
+SERVICES = ("compaction", "cleaning", "archiving")
 # Labels of one metric beside table and stream, and its value.
 Samples = Iterable[tuple[tuple[str, ...], float | None]]
-PHASES = ("check", "prepare", "tasks", "commit")
+PHASES = ("check", "prepare", "tasks", "commit", "services")
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ METRICS: tuple[Definition, ...] = (
     Definition("tagstream_batch_seconds", "histogram", "seconds", "Time of a batch", lambda _: ()),
     Definition(
         "tagstream_batch_phase_seconds_total", "counter", "seconds",
-        "Time in batches by phase: check (timeline and lease), prepare (profile, instant), tasks (read, tag, write), commit",
+        "Time in batches by phase: check (timeline and lease), prepare (profile, instant), tasks (read, tag, write), "
+        "commit, services (compaction, cleaning, archiving)",
         lambda s: (((phase,), s.phases.get(phase, 0.0)) for phase in PHASES), ("phase",),
     ),
     Definition(
@@ -141,6 +143,14 @@ METRICS: tuple[Definition, ...] = (
     Definition("tagstream_files_total", "counter", "files", "Data files written", _one(lambda s: s.counts["files"])),
     Definition(
         "tagstream_written_bytes_total", "counter", "bytes", "Bytes of data files written", _one(lambda s: s.counts["bytes"])
+    ),
+    Definition(
+        "tagstream_services_total", "counter", "actions", "Compactions, cleans and archivings that this run has completed",
+        lambda s: (((name,), s.services.get(name, 0)) for name in SERVICES), ("service",),
+    ),
+    Definition(
+        "tagstream_service_failing", "gauge", "0 or 1", "1 while the last try of the service has failed; it is tried again",
+        lambda s: (((name,), float(name in s.services_failing)) for name in SERVICES), ("service",),
     ),
     Definition("tagstream_index_keys", "gauge", "keys", "Live keys in the index", _index(lambda s: s.index_keys)),
     Definition(

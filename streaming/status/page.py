@@ -17,7 +17,7 @@ _TONE = {
 }  # fmt: skip
 _PHASE_TEXT = {
     "check": "look at timeline and lease", "prepare": "pin profile, begin instant", "tasks": "read, tag and write",
-    "commit": "publish and complete",
+    "commit": "publish and complete", "services": "compact, clean, archive",
 }  # fmt: skip
 _KIND_TEXT = {
     "inserts": "inserts", "updates": "updates", "deletes": "deletes", "moves": "moves to another partition",

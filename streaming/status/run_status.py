@@ -133,6 +133,14 @@ class RunStatus:
             self._query_started = False
         self.step("beginning anew")
 
+    def service(self, name: str, completed: int, error: str | None) -> None:
+        """A table service has had its turn: how many actions it completed, and what its error was."""
+        with self._lock:
+            services = {**self._s.services, name: self._s.services.get(name, 0) + completed}
+            failing = {other: text for other, text in self._s.services_failing.items() if other != name}
+            failing |= {name: error} if error is not None else {}
+            self._s = replace(self._s, services=services, services_failing=failing)
+
     def stopped(self, error: str) -> None:
         """The run is at its end by an error of this class."""
         self._stopped_by = error

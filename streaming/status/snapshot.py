@@ -128,6 +128,7 @@ class Snapshot:
     batches; ``counts``, ``phases``, ``batches``, ``replayed``, ``seconds``: sums over this run; ``durations``: how many
     batches fell under each of ``run_status.DURATION_BOUNDS`` and not under the one before. ``last_commit_exact`` False: no
     commit of the stream is known, it was then or before. ``groups_whole``: every key group is among ``groups``.
+    ``services``: how many of each this run has completed; ``services_failing``: those whose last try failed, with the error.
     ``restarts``: by error class, of this run; ``stops``: of all runs of the checkpoint; ``stops_in_row``: since the last
     commit.
     """
@@ -159,6 +160,8 @@ class Snapshot:
     warnings_total: int = 0
     restarts: Mapping[str, int] = field(default_factory=dict)
     stops: Mapping[str, int] = field(default_factory=dict)
+    services: Mapping[str, int] = field(default_factory=dict)
+    services_failing: Mapping[str, str] = field(default_factory=dict)
     stops_in_row: int = 0
     last_stop: Stop | None = None
 

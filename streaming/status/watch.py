@@ -95,6 +95,7 @@ class Watch:
         """The run holds the lease and has its context."""
         self._job = job
         job.step = self.status.step
+        job.service = self.status.service
         self.status.know(stream=job.meta.stream_id, checkpoint=job.checkpoint.root)
         self.status.began(job.run)
         self._note(read_stops(job.checkpoint))

@@ -113,7 +113,7 @@ def test_a_running_stream_in_the_browser(tmp_path: Path, spark: SparkSession, br
         assert (doc["batches"], doc["counts"]["records"]) == (10, 5_000)
         assert sum(doc["counts"][kind] for kind in KINDS) == 5_000
         assert doc["counts"]["unknown_deletes"] > 0
-        assert set(doc["phases"]) == {"check", "prepare", "tasks", "commit"}
+        assert set(doc["phases"]) == {"check", "prepare", "tasks", "commit", "services"}
         assert len(doc["groups"]) == 8
         assert doc["derived"]["last_commit_age_s"] < 60
         doc = site.wait_for(lambda d: len(d["commits"]) == 10, "the commits")
