@@ -12,12 +12,16 @@ _LONGEST = 10  # bytes of a 64 bit number in groups of 7
 
 def zigzag(value: int) -> bytes:
     """One number."""
-    rest = (value << 1) ^ (value >> 63)
+    return varint((value << 1) ^ (value >> 63))
+
+
+def varint(value: int) -> bytes:
+    """A number from 0 on in groups of 7 bits, as Avro has zigzag numbers and protobuf plain ones."""
     out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
     return bytes(out)
 
 

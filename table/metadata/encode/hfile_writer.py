@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import InvalidKeyError
+from tagstream.table.file_group.log.varint import varint
 from tagstream.table.metadata.hfile_block import DATA, FILE_INFO, ROOT_INDEX, Codec
 from tagstream.table.metadata.hfile_trailer import INFO_MAGIC, TRAILER_MAGIC, TRAILER_SIZE
 
@@ -90,9 +91,9 @@ class HFileWriter:
             1: info_at, 2: load_on_open, 3: len(index), 4: self._raw_bytes, 5: blocks, 6: 0, 7: self._entries, 8: 1,
             9: 0 if blocks else _NO_BLOCK, 10: self._last_block,
         }  # fmt: skip
-        message = b"".join(_varint(number << 3) + _varint(value) for number, value in numbers.items())
-        message += b"\x5a" + _varint(len(_COMPARATOR)) + _COMPARATOR + b"\x60" + _varint(self._codec)
-        trailer = TRAILER_MAGIC + _varint(len(message)) + message
+        message = b"".join(varint(number << 3) + varint(value) for number, value in numbers.items())
+        message += b"\x5a" + varint(len(_COMPARATOR)) + _COMPARATOR + b"\x60" + varint(self._codec)
+        trailer = TRAILER_MAGIC + varint(len(message)) + message
         self._write(trailer.ljust(TRAILER_SIZE - len(_VERSION), b"\0") + _VERSION)
         return HFileSummary(self._entries, self._at, self._first or b"", self._last or b"")
 
@@ -154,7 +155,7 @@ class HFileWriter:
             found["hfile.LASTKEY"] = struct.pack(">h", len(self._last)) + self._last + _KEY_END
             found["minRecordKey"], found["maxRecordKey"] = self._first, self._last
         pairs = b"".join(_field(1, _field(1, key.encode()) + _field(2, value)) for key, value in sorted(found.items()))
-        return INFO_MAGIC + _varint(len(pairs)) + pairs
+        return INFO_MAGIC + varint(len(pairs)) + pairs
 
 
 def hfile_bytes(keys: pa.Array, values: pa.Array, avro_json: str, codec: Codec = Codec.GZ) -> bytes:
@@ -195,18 +196,8 @@ def _entry_heads(rows: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> p
     return fixed.cast(pa.large_binary())
 
 
-def _varint(value: int) -> bytes:
-    """Protobuf's form of a number from 0 on."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def _hadoop_int(value: int) -> bytes:
