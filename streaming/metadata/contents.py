@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from tagstream.table.file_group.base_file import BLOOM_KEY, open_base_file
+from tagstream.table.file_group.committed import committed_entries
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
-from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.file_group.names import parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.column_ranges import (
@@ -53,26 +54,8 @@ class Looks:
 
 def committed_files(table: HoodieTable, timeline: Timeline) -> dict[str, dict[str, int]]:
     """Sizes by name of every file of a completed instant, by partition path; older slices are among them."""
-    found: dict[str, dict[str, int]] = {}
-    for partition in table.view(timeline).partitions():
-        found[partition] = {
-            entry.name: entry.size
-            for entry in table.storage.list(partition)
-            if not entry.is_dir and _is_committed(entry.name, timeline)
-        }
-    return found
-
-
-def _is_committed(name: str, timeline: Timeline) -> bool:
-    """Up to version 7 the name of a log file has the time of its slice, which may have been begun by a plan."""
-    base, log = parse_base_file_name(name), parse_log_file_name(name)
-    if base is not None:
-        return timeline.is_valid(base.instant)
-    return log is not None and (timeline.is_valid(log.base_instant) or log.base_instant in _planned(timeline))
-
-
-def _planned(timeline: Timeline) -> frozenset[str]:
-    return frozenset(timeline.pending_compactions.values())
+    partitions = table.view(timeline).partitions()
+    return {path: committed_entries(table.storage.list(path), timeline) for path in partitions}
 
 
 def changes_of(table: HoodieTable, files: dict[str, dict[str, int]], looks: Looks, spark: SparkSession) -> Changes:

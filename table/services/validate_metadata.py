@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.file_group.committed import committed_entries, committed_files
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
@@ -24,6 +25,7 @@ def validate_metadata(table: HoodieTable) -> list[str]:
 
     The whole record index and all keys are held in memory: this is for a person who asks, and for tests.
     """
+    table = replace(table, lister=None)  # its folders, not what the metadata table says of them
     timeline = table.timeline()
     metadata = MetadataTable.open(table, timeline)
     if metadata is None:
@@ -41,24 +43,14 @@ def _files(table: HoodieTable, timeline: Timeline, metadata: MetadataTable) -> I
         yield f"partition {partition!r} is {'listed and not there' if partition in listed else 'there and not listed'}"
     for partition in sorted(listed & there):
         found, known = _committed(table, timeline, partition), metadata.files(partition)
-        known = {name: size for name, size in known.items() if _counts(name, timeline)}
+        known = committed_files(known, timeline)
         for name in sorted(found.keys() | known.keys()):
             if found.get(name) != known.get(name):
                 yield f"{partition}/{name} has {found.get(name)} bytes, the metadata table says {known.get(name)}"
 
 
 def _committed(table: HoodieTable, timeline: Timeline, partition: str) -> dict[str, int]:
-    entries = table.storage.list(partition)
-    return {e.name: e.size for e in entries if not e.is_dir and _counts(e.name, timeline)}
-
-
-def _counts(name: str, timeline: Timeline) -> bool:
-    base, log = parse_base_file_name(name), parse_log_file_name(name)
-    if base is not None:
-        return timeline.is_valid(base.instant)
-    if log is None:
-        return False
-    return timeline.is_valid(log.base_instant) or log.base_instant in timeline.pending_compactions.values()
+    return committed_entries(table.storage.list(partition), timeline)
 
 
 def _keys(table: HoodieTable, timeline: Timeline, index: RecordIndex) -> Iterator[str]:
