@@ -13,7 +13,7 @@ OVERVIEW = """\
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
   tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: which one
-  tagstream table  ...    timeline, commits, files, rows, validate, page: a Hudi table;
+  tagstream table  ...    timeline, commits, files, rows, validate, health, page: a Hudi table;
                           upgrade, downgrade: to another table version;
                           compact, clean, archive, savepoint, savepoints, restore, rollback, delete-partition
   tagstream quarantine ...  list, show, count, replay: bad records that a job put aside
@@ -125,6 +125,13 @@ def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
         _table(out)
         return out
 
+    health = leaf("health", "what is wrong with the table, and which key or command mends it; exit code 1 then")
+    health.add_argument(
+        "--max-log-files", type=int, metavar="N", default=20, help="log files of a slice that are borne (default: 20)"
+    )
+    health.add_argument(
+        "--commits", type=int, metavar="N", default=10, help="hoodie.clean.commits.retained (default: 10)"
+    )
     add_services(leaf)
     page = _leaf(commands, "page", "write a page about the table: timeline, files, and its index; one HTML file")
     _table(page)

@@ -104,6 +104,10 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
             from tagstream.admin.table.version import run_version
 
             return run_version(arguments, out, _now_ms)
+        if arguments.command == "health":
+            from tagstream.admin.table.health import run_health
+
+            return run_health(arguments, out, _now_ms)
         if arguments.command in SERVICES:
             from tagstream.admin.table.services import run_services
 

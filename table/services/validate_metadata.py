@@ -14,6 +14,9 @@ from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.read.slice_lookup import key_reader
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.timeline.avro_timeline import read_record
+from tagstream.table.timeline.instant import CLEAN
+from tagstream.table.timeline.plans import requested_name
 from tagstream.table.timeline.timeline import Timeline
 
 _SHOWN = 5
@@ -41,12 +44,26 @@ def _files(table: HoodieTable, timeline: Timeline, metadata: MetadataTable) -> I
     listed = {partition for partition in listed if partition in there or metadata.files(partition)}
     for partition in sorted(listed ^ there):
         yield f"partition {partition!r} is {'listed and not there' if partition in listed else 'there and not listed'}"
+    going = _being_cleaned(table, timeline)
     for partition in sorted(listed & there):
         found, known = _committed(table, timeline, partition), metadata.files(partition)
         known = committed_files(known, timeline)
-        for name in sorted(found.keys() | known.keys()):
+        for name in sorted((found.keys() | known.keys()) - going.get(partition, set())):
             if found.get(name) != known.get(name):
                 yield f"{partition}/{name} has {found.get(name)} bytes, the metadata table says {known.get(name)}"
+
+
+def _being_cleaned(table: HoodieTable, timeline: Timeline) -> dict[str, set[str]]:
+    """Files by partition path that a clean is deleting: they go first, and the metadata table is told of it then."""
+    found: dict[str, set[str]] = {}
+    for instant in timeline.pending:
+        if instant.action == CLEAN:
+            rel = f"{table.config.timeline_folder}/{requested_name(instant)}"
+            data = table.storage.read(rel)
+            plan = read_record(data, table.storage.where(rel)) if data else {}  # empty: its writer died when it made it
+            for partition, files in (plan.get("filePathsToBeDeletedPerPartition") or {}).items():
+                found.setdefault(partition, set()).update(file["filePath"].rsplit("/", 1)[-1] for file in files)
+    return found
 
 
 def _committed(table: HoodieTable, timeline: Timeline, partition: str) -> dict[str, int]:

@@ -109,3 +109,15 @@ def test_compact_plan_and_execution(tmp_path: Path) -> None:
     assert (executed["instants"], executed["files"]) == ([done["planned"]], len(planned["operations"]))
     assert rows(writer) == list(writer.live.values())
     assert run_json("table", "compact", *at, "--yes")["changed"] is False
+
+
+def test_health(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, "MERGE_ON_READ")
+    for number in range(4):
+        writer.write([row(key, "p", number) for key in range(4)])
+    at = ("--target-base-path", writer.table.base_path)
+    sound = run_json("table", "health", *at)
+    assert (sound["findings"], sound["active"], sound["deepest_log"]) == ([], 4, 4)
+    ill = run_json("table", "health", *at, "--max-log-files", 3, code=1)
+    assert "4 log files" in ill["findings"][0]["what"]
+    assert "tagstream table compact" in ill["findings"][0]["mend"]

@@ -173,6 +173,7 @@ def test_it_can_be_cut_off_anywhere(kind: str, tmp_path: Path) -> None:
 
     def after(_: int) -> None:
         assert rows(writer.table) == live(writer)
+        assert validate_metadata(writer.table.reload()) == []  # also while files are gone that it has not been told of
 
     cut_off_at_each_change(writer.table.storage, work, after)
     assert pending_cleans(writer.table.timeline()) == ()
