@@ -18,6 +18,7 @@ from tagstream.table.services.rollback import rollback
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.stream_job import DEADLINE_S
+from tests.drills.test_checkpoint_surgery import LOGS_STAY
 from tests.support.events import Event, Mix, generate, oracle, rows
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.process import wait_for
@@ -120,7 +121,7 @@ def test_the_index_is_loaded_anew(
 ) -> None:
     events = generate((4 + 3 * times) * CHUNK, MIX, seed=93)
     with new_drill((fault.__doc__ or "").rstrip("."), table_type, times) as drill:
-        job = new_job(table_type, CHUNK)
+        job = new_job(table_type, CHUNK, conf=LOGS_STAY)
         job.produce(islice(events, 3 * CHUNK))
         job.finish()
         if "snapshots" in (fault.__doc__ or ""):  # the loading of the index makes the first
