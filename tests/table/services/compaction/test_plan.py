@@ -17,7 +17,7 @@ from tagstream.table.services.compaction.candidates import TAKEN_BEFORE, groups_
 from tagstream.table.services.compaction.execute import compact
 from tagstream.table.services.compaction.operations import Operation, read_operations
 from tagstream.table.services.compaction.options import MIB, CompactionOptions, Strategy, Trigger, strategy_of
-from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.services.compaction.plan import PLANNED_BY, PLANNER, schedule_compaction
 from tagstream.table.services.compaction.strategy import choose, day_of, metrics_of
 from tagstream.table.services.upgrade.layouts import place_of
 from tagstream.table.timeline.avro_schemas import parsed_schema
@@ -26,6 +26,8 @@ from tagstream.table.timeline.history.archive import archive
 from tests.table.services.compaction.compacting import ALL, clock, fill, made, plan_and_compact, slices_with_logs, sound
 from tests.table.stepping import Stepping
 from tests.table.writer import CrashError, Writer, row
+
+OURS = {PLANNED_BY: PLANNER}
 
 
 def planned(writer: Writer, instant: str) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def test_the_plan_is_hudis(version: int, tmp_path: Path) -> None:
     assert instant is not None
     plan = planned(writer, instant)
     assert (plan["version"], plan["strategy"], plan["preserveHoodieMetadata"]) == (2, None, False)
-    assert plan["extraMetadata"] == {TAKEN_BEFORE: instant}
+    assert plan["extraMetadata"] == {**OURS, TAKEN_BEFORE: instant}
     assert {operation["fileId"] for operation in plan["operations"]} == set(slices)
     for operation in plan["operations"]:
         found = slices[operation["fileId"]]
@@ -125,7 +127,7 @@ def test_later_versions_leave_a_pending_write_out(version: int, tmp_path: Path) 
     instant = schedule(writer, max_delta_commits=1)
     assert instant is not None
     plan = planned(writer, instant)
-    assert plan["extraMetadata"] == {TAKEN_BEFORE: pending.time}
+    assert plan["extraMetadata"] == {**OURS, TAKEN_BEFORE: pending.time}
     assert not any(pending.time in name for op in plan["operations"] for name in op["deltaFilePaths"])
     compact(writer.table, instant, clock(writer))
     writer.rollback_pending()
@@ -206,7 +208,7 @@ def test_a_group_in_a_pending_plan_is_not_said_to_be_taken(tmp_path: Path) -> No
     writer.write([row(1, "p1", 2)])
     second = schedule_compaction(writer.table, ALL, clock(writer), force=True)
     assert second is not None
-    assert planned(writer, second)["extraMetadata"] == {}
+    assert planned(writer, second)["extraMetadata"] == OURS
     for time in (first, second):
         compact(writer.table, time, clock(writer))
     (left,) = slices_with_logs(writer.table)
