@@ -89,17 +89,16 @@ def kill_at_each(points: Sequence[str], drill: Drill, job: KafkaJob) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "table_type"),
+    ("version", "table_type", "points"),
     [
-        (9, "MERGE_ON_READ"),
-        *(pytest.param(*each, marks=pytest.mark.drill) for each in product((6, 9), TYPES) if each != (9, TYPES[0])),
+        (9, "MERGE_ON_READ", ("state_committed", "files_published", "metadata_completed", "completed")),
+        *(pytest.param(*each, POINTS[each[0]], marks=pytest.mark.drill) for each in product((6, 9), TYPES)),
     ],
     indirect=["version"],
 )
 def test_a_kill_at_every_step_loses_and_doubles_nothing(
-    version: int, table_type: str, new_drill: NewDrill, new_job: NewJob
+    version: int, table_type: str, points: tuple[str, ...], new_drill: NewDrill, new_job: NewJob
 ) -> None:
-    points = POINTS[version]
     with new_drill(f"SIGKILL at each step of a commit, version {version}", table_type, len(points)) as drill:
         job = new_job(table_type, PER_BATCH, conf=CONF[version])
         job.produce(generate((len(points) + 2) * PER_BATCH, MIX, seed=7))
