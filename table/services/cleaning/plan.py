@@ -71,6 +71,7 @@ def old_files(
     def look(partition: str) -> tuple[tuple[OldFile, ...], bool]:
         return _of_partition(view, partition, options, time, kept)
 
+    view.look_up(partitions)
     with ThreadPoolExecutor(_THREADS) as threads:
         found = dict(zip(partitions, threads.map(look, partitions), strict=True))
     files = {partition: old for partition, (old, _) in found.items() if old}

@@ -122,6 +122,7 @@ def _slices_with_logs(view: FileSystemView, groups: Groups | None) -> list[FileS
         return [each for each in slices if each.log_files]
 
     partitions = view.partitions() if groups is None else sorted(groups)
+    view.look_up(partitions)
     with ThreadPoolExecutor(_THREADS) as threads:
         return [each for found in threads.map(of_partition, partitions) for each in found]
 
