@@ -124,14 +124,14 @@ class BatchSink:
         if self._services is None or not self._one_at_a_time.acquire(blocking=False):
             return
         try:
-            self._services.idle(self._guard.committed)
+            self._services.finish(self._guard.committed)
         finally:
             self._one_at_a_time.release()
 
     def end(self) -> None:
         """The stream has taken all there is."""
         if self._services is not None:
-            self._services.end(self._guard.committed)
+            self._services.finish(self._guard.committed, wait=True)
 
     @property
     def running(self) -> bool:

@@ -46,18 +46,12 @@ class TableServices:
         with self._attempt("archiving") as done:
             done += self._archive(batch_id)
 
-    def idle(self, on_commit: Callable[[str], None]) -> None:
-        """While no batch runs and none is begun: complete what has run beside the batches."""
+    def finish(self, on_commit: Callable[[str], None], *, wait: bool = False) -> None:
+        """While no batch runs and none is begun: complete what has run beside the batches; ``wait``: for it, at the end."""
         if not self._compactor.running or self._job.table.timeline().pending_writes:
             return
         with self._attempt("compaction") as done:
-            done += self._take_in(self._compactor.finish(self._reach("compaction", -1)), on_commit)
-
-    def end(self, on_commit: Callable[[str], None]) -> None:
-        """The stream has taken all there is: wait for what runs beside it, and complete it."""
-        if self._compactor.running and not self._job.table.timeline().pending_writes:
-            with self._attempt("compaction") as done:
-                done += self._take_in(self._compactor.finish(self._reach("compaction", -1), wait=True), on_commit)
+            done += self._take_in(self._compactor.finish(self._reach("compaction", -1), wait=wait), on_commit)
 
     def close(self) -> None:
         """Give up what runs beside the batches; a later start begins it anew."""
