@@ -40,6 +40,9 @@ MAY_IMPORT: dict[str, str] = {
     "table/meta_client table/metadata table/metadata/encode table/metadata/write table/read table/write",
     "table/services/compaction": "table table/storage table/schema table/timeline table/file_group table/meta_client "
     "table/metadata table/metadata/encode table/metadata/write table/read table/write table/services",
+    "table/services/clustering": "table table/timeline table/file_group table/meta_client table/metadata "
+    "table/metadata/encode table/metadata/write table/read table/schema table/write table/services "
+    "table/services/compaction",
     "table/services/cleaning": "table table/storage table/timeline table/file_group table/meta_client table/metadata "
     "table/metadata/write table/write table/services",
     "table/services/archiving": "table table/timeline table/timeline/history table/meta_client table/metadata/write "

@@ -22,7 +22,7 @@ LOCAL: dict[str, tuple[str, str]] = {
     "state/store/rocks_store.py": ("open os.makedirs os.path.exists os.unlink", "RocksDB's own folder"),
     "table/file_group/base_file.py": ("ParquetFile ParquetWriter", "given a storage's streams"),
     "table/file_group/log/block.py": ("ParquetFile ParquetWriter", "in memory"),
-    "table/services/compaction/spill.py": (
+    "table/services/spill.py": (
         "memory_map os.unlink tempfile",
         "log rows that memory has no room for, on the executor's own disk",
     ),

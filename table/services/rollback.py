@@ -80,6 +80,19 @@ def roll_back_execution(
     return _roll_back(table, instant, rollback_instant, _begun, plan)
 
 
+def roll_back_clustering(
+    table: HoodieTable,
+    instant: str,
+    rollback_instant: str,
+    plan: Callable[[HoodieTable, Instant], list[RollbackRequest]],
+) -> RollbackResult:
+    """Take back the pending clustering ``instant``, what was written of it and the plan: its file groups are free again.
+
+    ``plan`` names the files. Otherwise as :func:`rollback`.
+    """
+    return _roll_back(table, instant, rollback_instant, _clustering, plan)
+
+
 def _roll_back(
     table: HoodieTable,
     failed_instant: str,
@@ -123,6 +136,15 @@ def _failed(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
         raise UnsupportedTableError(
             f"instant {time} of {table.base_path} is a pending {instant.action}, a plan that log files may rely on: "
             "run it to its end with Hudi"
+        )
+    return instant
+
+
+def _clustering(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
+    instant = timeline.find(time)
+    if instant is None or instant.is_completed or time not in timeline.pending_clusterings.values():
+        raise InstantConflictError(
+            f"instant {time} of {table.base_path} is no pending clustering: there is nothing to roll back"
         )
     return instant
 

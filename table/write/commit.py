@@ -130,7 +130,8 @@ def complete(
     """
     storage, folder = table.storage, table.config.timeline_folder
     staged = _staged_path(instant, action)
-    storage.replace(staged, metadata.to_bytes(table.config.version, replaces=action == REPLACE_COMMIT))
+    replaces = COMPLETED_ACTION.get(action, action) == REPLACE_COMMIT
+    storage.replace(staged, metadata.to_bytes(table.config.version, replaces=replaces))
     try:
         if guard is not None:
             guard()

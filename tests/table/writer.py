@@ -41,7 +41,10 @@ class CrashError(Exception):
 
 @dataclass
 class Writer:
-    """One table and what ought to be in it. ``live`` and ``where`` are the rows and locations by record key."""
+    """One table and what ought to be in it. ``live`` and ``where`` are the rows and locations by record key.
+
+    ``era``: counted up when the file groups were replaced, so that new rows go to others.
+    """
 
     table: HoodieTable
     schema: pa.Schema = SCHEMA
@@ -51,6 +54,7 @@ class Writer:
     where: dict[str, tuple[str, str]] = field(default_factory=dict)
     now_ms: int = START_MS
     attempt: int = 0
+    era: int = 0
     before_complete: Callable[[str, Sequence[WriteStatus], Mapping[str, tuple[str, str]]], None] | None = None
 
     @staticmethod
@@ -158,7 +162,8 @@ class Writer:
     def locate(self, row: Row) -> tuple[str, str]:
         """Partition and file group of a new row."""
         number = sum(row["id"].encode()) % self.groups
-        return row["part"], new_file_id(self.table.config.name, row["part"], number)
+        era = (self.era,) if self.era else ()
+        return row["part"], new_file_id(self.table.config.name, row["part"], number, *era)
 
     def rows(self, rows: Sequence[Row]) -> pa.Table:
         """Upserts as write_file_group takes them."""

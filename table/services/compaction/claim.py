@@ -24,22 +24,25 @@ def claim(storage: Storage, instant: str) -> None:
     storage.replace(f"{marker_folder(instant)}/{_CLAIM}", b"")
 
 
-def may_take_up(table: HoodieTable, instant: str, now_ms: int) -> bool:
-    """Whether a plan on the timeline may be carried out here. The caller holds the writer lease."""
+def may_take_up(table: HoodieTable, instant: str, now_ms: int, action: str = COMPACTION) -> bool:
+    """Whether a plan on the timeline may be carried out here. The caller holds the writer lease.
+
+    ``action``: what the pending plan is called on the timeline.
+    """
     storage = table.storage
     if is_alive(storage, instant, now_ms):
         return False
-    name = Instant(instant, COMPACTION, State.INFLIGHT).file_name()
-    files = {e.name: e.mtime_ms for e in storage.list(table.config.timeline_folder, (f"{instant}.{COMPACTION}.",))}
-    own = storage.exists(f"{marker_folder(instant)}/{_CLAIM}") if name in files else _is_planned_here(table, instant)
+    planned, name = (Instant(instant, action, state).file_name() for state in (State.REQUESTED, State.INFLIGHT))
+    files = {e.name: e.mtime_ms for e in storage.list(table.config.timeline_folder, (f"{instant}.{action}.",))}
+    own = storage.exists(f"{marker_folder(instant)}/{_CLAIM}") if name in files else _is_planned_here(table, planned)
     if own:
         return True
     newest = max(*files.values(), _newest_below(storage, marker_folder(instant)), 0)
     return now_ms - newest > DEFAULT_TIMEOUT_MS
 
 
-def _is_planned_here(table: HoodieTable, instant: str) -> bool:
-    rel = f"{table.config.timeline_folder}/{Instant(instant, COMPACTION, State.REQUESTED).file_name()}"
+def _is_planned_here(table: HoodieTable, planned: str) -> bool:
+    rel = f"{table.config.timeline_folder}/{planned}"
     plan = read_record(table.storage.read(rel), table.storage.where(rel))
     return (plan.get("extraMetadata") or {}).get(PLANNED_BY) == PLANNER
 

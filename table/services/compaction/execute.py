@@ -132,11 +132,11 @@ def compaction_tasks(
     ``files``: how base files are written; what the metadata table asks of them is added here.
     """
     timeline = table.timeline()
-    schema_json = _schema_json(table, timeline)
+    schema_json = table_schema_json(table, timeline)
     schema = avro_to_arrow(schema_json)
     writing = told_to_metadata(table, files or WriterOptions())
     inputs = inputs_of(table, timeline, instant, read_operations(table, instant))
-    as_of = _newest_before(table, timeline, instant)
+    as_of = newest_before(table, timeline, instant)
     max_memory = (options or CompactionOptions()).max_memory
     return [
         CompactionTask(
@@ -169,7 +169,7 @@ def complete_compaction(
         publish_files(table, instant, statuses)
         reach("compaction_published")
         after = tell_metadata(table, instant, statuses, clock_ms, check, reach)
-        schema_json = _schema_json(table, table.timeline())
+        schema_json = table_schema_json(table, table.timeline())
         metadata = replace(CommitMetadata.build(statuses, {}, schema_json, COMPACT), compacted=True)
         completed = complete(table, instant, COMPACTION, metadata, check, clock_ms, after)
     except InstantConflictError:
@@ -193,7 +193,7 @@ def base_files_of(table: HoodieTable, instant: str, operations: Iterable[Operati
     return found
 
 
-def _schema_json(table: HoodieTable, timeline: Timeline) -> str:
+def table_schema_json(table: HoodieTable, timeline: Timeline) -> str:
     """The table's Avro schema as of now: rows of older files get nulls for columns that came since."""
     told = table.schema_json(timeline)
     if told is not None:
@@ -202,7 +202,7 @@ def _schema_json(table: HoodieTable, timeline: Timeline) -> str:
     return avro_json(arrow_to_avro(found, table.config.name))
 
 
-def _newest_before(table: HoodieTable, timeline: Timeline, instant: str) -> str:
+def newest_before(table: HoodieTable, timeline: Timeline, instant: str) -> str:
     """The newest instant whose log blocks count: up to version 7 a log file may have later ones than the plan knew."""
     if table.config.names_logs_by_commit:
         return instant

@@ -19,7 +19,7 @@ from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.read.merge import LogBatch, MergedLog, match_base, merge_log
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.services.compaction.spill import RowKeeper
+from tagstream.table.services.spill import RowKeeper
 from tagstream.table.write.upsert import old_batches
 from tagstream.table.write.write_rows import copied_rows
 

@@ -13,7 +13,7 @@ import pytest
 
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.compaction.merge import _replaced
-from tagstream.table.services.compaction.spill import RowKeeper
+from tagstream.table.services.spill import RowKeeper
 from tests.table.services.compaction.compacting import made, plan_and_compact
 from tests.table.writer import row
 

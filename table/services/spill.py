@@ -30,7 +30,7 @@ class RowKeeper:
             self._held += rows.nbytes
             return rows
         self.spilled += rows.nbytes
-        handle, path = tempfile.mkstemp(prefix="tagstream-compaction-", suffix=".arrow")
+        handle, path = tempfile.mkstemp(prefix="tagstream-rows-", suffix=".arrow")
         try:
             with os.fdopen(handle, "wb") as out, pa.ipc.new_file(out, rows.schema) as writer:
                 writer.write_table(rows)
