@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.process import session_members, wait_for
 
 DRILLS = pytest.StashKey[list[Drill]]()
 BEGAN = pytest.StashKey[float]()
+PROPERTY = "drill"
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 NewDrill = Callable[[str, str, int], Drill]
@@ -32,11 +34,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[DRILLS], config.stash[BEGAN] = [], time.monotonic()
+    if not is_worker(config):
+        config.pluginmanager.register(Collector(config))
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process runs tests for another one, which collects their reports and prints them."""
+    return hasattr(config, "workerinput")
+
+
+class Collector:
+    """Takes the drills out of the tests' reports, from wherever the tests ran, and prints each one's line."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when != "teardown":
+            return
+        drills = [Drill(**value) for name, value in report.user_properties if name == PROPERTY]  # type: ignore[arg-type]
+        self._config.stash[DRILLS] += drills
+        if drills:
+            self._config.pluginmanager.getplugin("terminalreporter").write_line(
+                "\n" + "\n".join(drill.line() for drill in drills)
+            )
 
 
 @pytest.fixture
 def new_drill(request: pytest.FixtureRequest) -> Iterator[NewDrill]:
-    """``new_drill(fault, table type, faults meant)``; the drill's line is printed when the test is over."""
+    """``new_drill(fault, table type, faults meant)``; :class:`Collector` prints the drill's line when the test is over."""
     here: list[Drill] = []
 
     def make(fault: str, table_type: str, meant: int) -> Drill:
@@ -44,9 +70,8 @@ def new_drill(request: pytest.FixtureRequest) -> Iterator[NewDrill]:
         return here[-1]
 
     yield make
-    request.config.stash[DRILLS] += here
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print("", *(drill.line() for drill in here), sep="\n", flush=True)
+    # A report carries the properties from the process that ran the test to the one that prints.
+    request.node.user_properties += [(PROPERTY, asdict(drill)) for drill in here]
 
 
 @pytest.fixture
@@ -97,6 +122,8 @@ def quick_jvm(
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
+    if is_worker(config):
+        return
     least = int(config.getoption("least_faults", None) or 0)
     if session.exitstatus == 0 and total_faults(config.stash[DRILLS]) < least:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
