@@ -33,6 +33,10 @@ COMMIT_POINTS = (
 # Of the services after a batch: a compaction, a clean, an archiving.
 SERVICE_POINTS = (
     *(f"compaction_{step}" for step in ("requested", "inflight", "files", "published", *_METADATA, "completed")),
+    *(
+        f"clustering_{step}"
+        for step in ("requested", "inflight", "files", "published", *_METADATA, "completed", "known")
+    ),
     *(f"clean_{step}" for step in ("requested", "inflight", "deleted", *_METADATA[:2], "metadata", "completed")),
     *(f"archive_{step}" for step in ("written", "unfinished_removed", "removed")),
 )

@@ -60,7 +60,8 @@ MAY_IMPORT: dict[str, str] = {
     "state/tag": "table/* state state/store state/durable",
     "bootstrap": "table/* state/*",
     "streaming": "table/*",
-    "streaming/options/keys": "table/* index/*",
+    "streaming/options/keys/services": "table/*",
+    "streaming/options/keys": "table/* index/* streaming/options/keys/services",
     "streaming/options": "table/* index/* streaming streaming/options/keys",
     "streaming/source/decode": "table/* state/* streaming",
     "streaming/source/files": "table/* streaming",
@@ -74,7 +75,8 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/source/files streaming/progress streaming/tag streaming/write",
     "streaming/recovery": "table/* state/* bootstrap streaming streaming/options streaming/source streaming/progress "
     "streaming/batch",
-    "streaming/services": "table/* streaming streaming/options streaming/progress streaming/batch streaming/write",
+    "streaming/services": "table/* bootstrap streaming streaming/options streaming/progress streaming/batch streaming/write "
+    "streaming/recovery",
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/services streaming/source "
     "streaming/source/decode "
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery",

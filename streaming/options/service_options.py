@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
+from tagstream.streaming.options.clustering_options import clustering_options
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
+from tagstream.table.services.clustering.options import ClusteringOptions
 from tagstream.table.services.compaction.options import CompactionOptions, Trigger, strategy_of
 
 _INLINE, _ASYNC = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
@@ -30,12 +32,13 @@ class CompactionMode(Enum):
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """``mode`` None: the table's version and the kind of run decide. ``clean`` and ``archive`` None: not done here."""
+    """``mode`` None: the table's version and the kind of run decide. ``clean``, ``archive``, ``clustering`` None: none."""
 
     mode: CompactionMode | None = None
     compaction: CompactionOptions = field(default_factory=CompactionOptions)
     clean: CleanOptions | None = field(default_factory=CleanOptions)
     archive: ArchiveOptions | None = field(default_factory=ArchiveOptions)
+    clustering: ClusteringOptions | None = None
 
     def compaction_mode(self, version: int, *, merge_on_read: bool, continuous: bool) -> CompactionMode:
         """How the tables' logs get into base files. Beside the batches only where every reader stands a pending plan:
@@ -74,7 +77,11 @@ def service_options(r: Resolved, index_type: str) -> ServiceOptions:
     mode = _mode(r)
     by_number = mode is not CompactionMode.OFF and compaction.trigger in _COUNTED
     return ServiceOptions(
-        mode, compaction, _clean(r), _archive(r, index_type, compaction.max_delta_commits if by_number else None)
+        mode,
+        compaction,
+        _clean(r),
+        _archive(r, index_type, compaction.max_delta_commits if by_number else None),
+        clustering_options(r, index_type),
     )
 
 

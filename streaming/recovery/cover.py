@@ -9,12 +9,13 @@ import logging
 
 from pyspark.sql import SparkSession
 
-from tagstream.bootstrap.catch_up import CatchUpPlan, catch_up_index, plan_catch_up
+from tagstream.bootstrap.catch_up import plan_catch_up
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.generation import next_generation
 from tagstream.state.durable.root import next_root
 from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.recovery.catching_up import catch_up
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked, load_index
@@ -114,7 +115,7 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
         plan = plan_catch_up(job.table, step.found.uncovered, job.options.index_partition_regex)
         LOG.info("%s; they touched %s file groups", step.why, f"{len(plan.touched):,}")
         if not plan.too_big(len(job.meta.labels)):
-            _catch_up(job, spark, plan, first_batch)
+            catch_up(job, spark, plan, first_batch)
             return
     level = logging.INFO if state.query_id is None else logging.WARNING  # a new checkpoint is nothing to worry about
     LOG.log(level, "%s: the index is loaded from the table", step.why)
@@ -122,33 +123,3 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
     generation = next_generation(job.layout)
     load_index(job, spark, generation, first_batch)
     write_takeover(job.root.files, Takeover(generation))
-
-
-def _catch_up(job: JobContext, spark: SparkSession, plan: CatchUpPlan, first_batch: int) -> None:
-    epoch = len(complete_epochs(job.layout, job.generation)) + 1
-    report = catch_up_index(
-        job.table,
-        plan,
-        job.layout,
-        job.meta.labels,
-        job.generation,
-        epoch,
-        clock_ms=job.clock_ms,
-        ordering_type=job.decode.ordering_type,
-        first_batch=first_batch,
-        spark=spark,
-    )
-    LOG.info(
-        "caught up in %.1f s: %s keys and %s deletes in %s files",
-        report.seconds,
-        f"{report.keys:,}",
-        f"{report.tombstones:,}",
-        f"{report.files:,}",
-    )
-    if report.twice:
-        LOG.warning(
-            "%s keys are live in two of these file groups; the slice with the newest base instant counts, all are listed "
-            "in %s/*.twice.jsonl",
-            f"{report.twice:,}",
-            job.layout.durable.where(job.layout.epoch_dir(job.generation, epoch)),
-        )

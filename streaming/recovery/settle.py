@@ -16,6 +16,9 @@ from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.recovery.rollbacks import settle_rollbacks
 from tagstream.table.errors import PendingClusteringError, TableError
 from tagstream.table.file_group.names import next_instant
+from tagstream.table.services.clustering.groups import pending_action
+from tagstream.table.services.clustering.withdraw import rollback_clustering
+from tagstream.table.services.compaction.claim import is_planned_here
 from tagstream.table.services.restore.restore import resume_restore
 from tagstream.table.services.rollback import rollback
 from tagstream.table.services.sweep import sweep
@@ -70,7 +73,19 @@ def wait_for(job: JobContext, pending: Instant, *, give_up: Callable[[], bool] =
 
 
 def wait_for_clustering(job: JobContext, instant: str) -> None:
-    """Wait until a planned clustering was carried out or taken back; PendingClusteringError when nobody does it."""
+    """Wait until a planned clustering was carried out or taken back; PendingClusteringError when nobody does it.
+
+    One that this project has planned is taken back at once: this process has the lease, so nobody else carries it out.
+    """
+    if _is_planned_here(job, instant):
+        LOG.warning(
+            "table %s: clustering %s was planned and not carried out, and the batch has rows for its file groups: it is "
+            "taken back",
+            job.table.base_path,
+            instant,
+        )
+        rollback_clustering(job.table, instant, new_instant(job), job.lease.check)
+        return
     began = said_ms = job.clock_ms()
     while instant in job.table.timeline().pending_clusterings.values():
         now = job.clock_ms()
@@ -85,6 +100,14 @@ def wait_for_clustering(job: JobContext, instant: str) -> None:
             LOG.warning("table %s: waiting for clustering %s to be carried out", job.table.base_path, instant)
             said_ms = now + 1
         _pause(job, f"clustering {instant} was waited for")
+
+
+def _is_planned_here(job: JobContext, instant: str) -> bool:
+    planned = Instant(instant, pending_action(job.table), State.REQUESTED).file_name()
+    try:
+        return is_planned_here(job.table, planned)
+    except FileNotFoundError:
+        return False
 
 
 def is_at_work(job: JobContext, pending: Instant) -> bool:

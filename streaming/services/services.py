@@ -1,4 +1,4 @@
-"""What is done for the table between two batches: compaction, cleaning, archiving, in this order, as Hudi does them.
+"""What is done for the table between two batches: compaction, clustering, cleaning, archiving, in Hudi's order.
 
 The batch is committed when they begin. What fails here is told and tried again after the next batch: the stream goes on,
 and no service leaves a table that cannot be read. Only a lost lease ends the run.
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.progress.report import size
+from tagstream.streaming.services.clusterer import Clusterer
 from tagstream.streaming.services.compactor import Compacted, Compactor
 from tagstream.table.errors import LeaseLostError, TagstreamError
 from tagstream.table.services.archiving.archive_table import archive_table
@@ -31,6 +32,7 @@ class TableServices:
     def __init__(self, job: JobContext, spark: SparkSession) -> None:
         self._job = job
         self._compactor = Compactor(job, spark)
+        self._clusterer = Clusterer(job, spark)
         self.failed: dict[str, str] = {}
 
     def after_batch(self, batch_id: int, on_commit: Callable[[str], None]) -> None:
@@ -41,6 +43,8 @@ class TableServices:
             return  # another writer is at work: the metadata table has one writer at a time, and slices may be in use
         with self._attempt("compaction") as done:
             done += self._take_in(self._compactor.turn(self._reach("compaction", batch_id)), on_commit)
+        with self._attempt("clustering") as done:
+            done += self._cluster(batch_id, on_commit)
         with self._attempt("cleaning") as done:
             done += self._clean(batch_id)
         with self._attempt("archiving") as done:
@@ -71,6 +75,27 @@ class TableServices:
                 compacted.seconds,
             )
         return [compacted.instant for compacted in done]
+
+    def _cluster(self, batch_id: int, on_commit: Callable[[str], None]) -> Sequence[str]:
+        job = self._job
+        done = self._clusterer.turn(batch_id, self._reach("clustering", batch_id))
+        if done is None:
+            return ()
+        result = done.result
+        if done.known:
+            on_commit(result.instant)
+        new = {(s.stat.partition_path, s.stat.file_id) for s in result.statuses}
+        gone = {(partition, file_id) for partition, ids in result.replaced.items() for file_id in ids}
+        job.small_files.reload(job.table.view(), new | gone)
+        LOG.info(
+            "clustering %s: %s file groups became %s, %s written, in %.1f s",
+            result.instant,
+            f"{len(gone):,}",
+            f"{len(new):,}",
+            size(sum(s.stat.file_size for s in result.statuses)),
+            done.seconds,
+        )
+        return [result.instant]
 
     def _clean(self, batch_id: int) -> Sequence[str]:
         job, options = self._job, self._job.options.services.clean

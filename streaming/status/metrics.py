@@ -22,7 +22,7 @@ from tagstream.streaming.status import health
 from tagstream.streaming.status.run_status import DURATION_BOUNDS
 from tagstream.streaming.status.snapshot import Snapshot
 
-SERVICES = ("compaction", "cleaning", "archiving")
+SERVICES = ("compaction", "clustering", "cleaning", "archiving")
 # Labels of one metric beside table and stream, and its value.
 Samples = Iterable[tuple[tuple[str, ...], float | None]]
 PHASES = ("check", "prepare", "tasks", "commit", "services")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tagstream.streaming.options.keys.refused import unsupported
 from tagstream.table.config import Concern, ConfigKey, Family
 
-_CLUSTERING = "clustering: run it with Hudi beside the job"
+_CLUSTERING = "a setting of clustering that this job has no use for"
 _LOG_COMPACTION = "log compaction: logs are compacted into base files"
 _SYNC = "registering the table in a catalogue: run Hudi's sync tool beside the job"
 _METADATA = "a setting of Hudi's metadata table that this job has no use for"
@@ -33,7 +33,27 @@ BESIDE_KEYS = (
     _beside("--enable-sync", _SYNC, "false", flag=True),
     _beside("--enable-hive-sync", _SYNC, "false", flag=True),
     _beside("--sync-tool-classes", _SYNC, flag=True),
-    _beside("--max-pending-clustering", _CLUSTERING, flag=True),
+    _beside(
+        "--max-pending-clustering", "clusterings beside the batches: there is one at a time, between two", flag=True
+    ),
+    _beside(
+        "hoodie.clustering.async.enabled",
+        "clustering beside the batches: nobody may write to its file groups meanwhile, and the batches of a stream would "
+        "wait for it; hoodie.clustering.inline=true does it between two batches",
+        "false",
+        aliases=("hoodie.datasource.clustering.async.enable", "clustering.async.enabled"),
+    ),
+    _beside(
+        "hoodie.layout.optimize.strategy",
+        "ordering by space-filling curves: rows are sorted by columns, one after the other (linear)",
+        "linear",
+        "LINEAR",
+    ),
+    _beside(
+        "hoodie.clustering.preserve.commit.metadata",
+        "new commit times for rows that a clustering moves: rows keep theirs",
+        "true",
+    ),
     _beside(
         "hoodie.archive.beyond.savepoint",
         "archiving of what is newer than a savepoint: it would leave a hole in the timeline",

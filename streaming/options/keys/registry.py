@@ -14,7 +14,9 @@ from tagstream.streaming.options.keys.job import JOB_KEYS
 from tagstream.streaming.options.keys.metadata import METADATA_KEYS
 from tagstream.streaming.options.keys.pull import HBASE_KEYS, PULL_KEYS
 from tagstream.streaming.options.keys.refused import REFUSED_FAMILIES, REFUSED_KEYS
-from tagstream.streaming.options.keys.services import SERVICE_KEYS
+from tagstream.streaming.options.keys.services.cleaning import ARCHIVING_KEYS, CLEANING_KEYS
+from tagstream.streaming.options.keys.services.clustering import CLUSTERING_KEYS
+from tagstream.streaming.options.keys.services.compaction import COMPACTION_KEYS
 from tagstream.streaming.options.keys.source import SOURCE_KEYS
 from tagstream.streaming.options.keys.table import TABLE_KEYS
 from tagstream.streaming.options.keys.write import WRITE_KEYS
@@ -31,7 +33,10 @@ REGISTRY = Registry(
         *HBASE_KEYS,
         *WRITE_KEYS,
         *METADATA_KEYS,
-        *SERVICE_KEYS,
+        *COMPACTION_KEYS,
+        *CLUSTERING_KEYS,
+        *CLEANING_KEYS,
+        *ARCHIVING_KEYS,
         *IGNORED_KEYS,
         *BESIDE_KEYS,
         *REFUSED_KEYS,

@@ -34,14 +34,15 @@ def may_take_up(table: HoodieTable, instant: str, now_ms: int, action: str = COM
         return False
     planned, name = (Instant(instant, action, state).file_name() for state in (State.REQUESTED, State.INFLIGHT))
     files = {e.name: e.mtime_ms for e in storage.list(table.config.timeline_folder, (f"{instant}.{action}.",))}
-    own = storage.exists(f"{marker_folder(instant)}/{_CLAIM}") if name in files else _is_planned_here(table, planned)
+    own = storage.exists(f"{marker_folder(instant)}/{_CLAIM}") if name in files else is_planned_here(table, planned)
     if own:
         return True
     newest = max(*files.values(), _newest_below(storage, marker_folder(instant)), 0)
     return now_ms - newest > DEFAULT_TIMEOUT_MS
 
 
-def _is_planned_here(table: HoodieTable, planned: str) -> bool:
+def is_planned_here(table: HoodieTable, planned: str) -> bool:
+    """Whether this project made the plan in the timeline's file ``planned``. FileNotFoundError when it is not there."""
     rel = f"{table.config.timeline_folder}/{planned}"
     plan = read_record(table.storage.read(rel), table.storage.where(rel))
     return (plan.get("extraMetadata") or {}).get(PLANNED_BY) == PLANNER

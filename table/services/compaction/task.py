@@ -33,6 +33,11 @@ class CompactionTask:
     max_memory: int
 
     @property
+    def weight(self) -> int:
+        """What the work is proportional to, compared with other tasks: log files that are merged."""
+        return len(self.inputs.operation.log_files)
+
+    @property
     def bytes(self) -> int:
         """Bytes of the files that are read, as far as the store tells: what the work is proportional to."""
         files = self.inputs.operation.file_slice(self.inputs.gone)

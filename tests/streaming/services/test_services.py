@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.services import services
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
+from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.timeline.instant import CLEAN, COMPACTION
+from tagstream.table.timeline.timeline import Timeline
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare
@@ -99,3 +101,54 @@ def test_only_planned(tmp_path: Path, spark: SparkSession) -> None:
     assert len([i for i in timeline.pending if i.action == COMPACTION]) == 1
     rows = ev.rows(ev.oracle(events, global_index=True).values())
     assert not compare(rows, read_table(case.table), key=("id", "part"))
+
+
+CLUSTERED = {
+    "hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "3",
+    "hoodie.clustering.plan.strategy.sort.columns": "name", "hoodie.parquet.small.file.limit": "0",
+    "tagstream.inserts.to.base.files": "true",
+}  # fmt: skip
+
+
+def clusterings(table: HoodieTable, timeline: Timeline) -> int:
+    return len([
+        i for i in timeline.completed_writes if timeline.metadata(table.storage, i).operation == "CLUSTER"
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table_type", "name", "index"),
+    [
+        (MOR, "6", "STATE"), (MOR, "9, metadata table", "STATE"), ("COPY_ON_WRITE", "9, metadata table", "STATE"),
+        ("COPY_ON_WRITE", "6", "GLOBAL_SIMPLE"), ("COPY_ON_WRITE", "6", "INMEMORY"),
+    ],
+)  # fmt: skip
+def test_the_index_follows_a_clustering(
+    tmp_path: Path,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+    table_type: str,
+    name: str,
+    index: str,
+) -> None:
+    """Updates, moves and deletes of keys that a clustering has moved; the query goes on."""
+    events = list(ev.generate(BATCHES * PER_FILE, ev.Mix(keys=120, tombstones=0, late_deletes=0, late=0), seed=13))
+    more = {"hoodie.archive.automatic": "false", "hoodie.index.type": index}
+    case = StreamCase(tmp_path, spark, table_type, SMALL | CASES[name] | CLUSTERED | more)
+    done = 0
+    for batches in (6, BATCHES):
+        ev.write_files(events[done * PER_FILE : batches * PER_FILE], case.source, PER_FILE, first=done)
+        done = batches
+        case.run()
+        rows = ev.rows(ev.oracle(events[: done * PER_FILE], global_index=True).values())
+        assert not compare(rows, read_table(case.table), key=("id", "part"))
+    table = HoodieTable.open(str(case.table))
+    timeline = table.timeline()
+    assert clusterings(table, timeline) >= 3
+    assert not timeline.pending_clusterings
+    assert validate(table) == []
+    assert validate_metadata(table) == []
+    starts = [r for r in caplog.records if "made by another writer" in r.getMessage()]
+    assert bool(starts) is (index == "INMEMORY"), (
+        "only an index that is loaded at the start makes the query start again"
+    )

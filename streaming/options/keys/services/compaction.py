@@ -1,10 +1,10 @@
-"""Keys of the table services that run beside the stream, with Hudi's names and defaults; Flink's names where units agree."""
+"""Keys of compaction, with Hudi's names and defaults; Flink's names where units agree."""
 
 from __future__ import annotations
 
 from tagstream.table.config import ConfigKey, Kind
 
-_COMPACTION, _CLEANING, _ARCHIVING = "Compaction", "Cleaning", "Archiving"
+_COMPACTION = "Compaction"
 _PACKAGE = "org.apache.hudi.table.action.compact.strategy."
 _TRIGGERS = ("NUM_COMMITS", "NUM_COMMITS_AFTER_LAST_REQUEST", "TIME_ELAPSED", "NUM_AND_TIME", "NUM_OR_TIME")
 _STRATEGIES = (
@@ -12,7 +12,6 @@ _STRATEGIES = (
     "UnBoundedCompactionStrategy", "DayBasedCompactionStrategy", "BoundedPartitionAwareCompactionStrategy",
     "PartitionRegexBasedCompactionStrategy",
 )  # fmt: skip
-_POLICIES = ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS")
 
 
 def _choices(names: tuple[str, ...], package: str = "") -> dict[str, str]:
@@ -135,96 +134,3 @@ COMPACTION_KEYS = (
         section=_COMPACTION,
     ),
 )
-
-CLEANING_KEYS = (
-    ConfigKey(
-        "hoodie.clean.automatic",
-        Kind.BOOL,
-        "After a batch, delete the files that only old queries would read.",
-        default=True,
-        section=_CLEANING,
-    ),
-    ConfigKey(
-        "hoodie.clean.policy",
-        Kind.CHOICE,
-        "What is kept: slices that the newest commits, the newest hours, or a number of versions need.",
-        default="KEEP_LATEST_COMMITS",
-        values=_choices(_POLICIES),
-        aliases=("hoodie.cleaner.policy", "clean.policy"),
-        section=_CLEANING,
-    ),
-    ConfigKey(
-        "hoodie.clean.commits.retained",
-        Kind.INT,
-        "Commits whose files are kept, so a query may run as long as so many commits take.",
-        default=10,
-        minimum=1,
-        aliases=("hoodie.cleaner.commits.retained", "clean.retain_commits"),
-        section=_CLEANING,
-    ),
-    ConfigKey(
-        "hoodie.clean.hours.retained",
-        Kind.INT,
-        "Hours whose files are kept (KEEP_LATEST_BY_HOURS).",
-        default=24,
-        minimum=1,
-        aliases=("hoodie.cleaner.hours.retained", "clean.retain_hours"),
-        section=_CLEANING,
-    ),
-    ConfigKey(
-        "hoodie.clean.fileversions.retained",
-        Kind.INT,
-        "Slices of each file group that are kept (KEEP_LATEST_FILE_VERSIONS).",
-        default=3,
-        minimum=1,
-        aliases=("hoodie.cleaner.fileversions.retained", "clean.retain_file_versions"),
-        section=_CLEANING,
-    ),
-    ConfigKey(
-        "hoodie.clean.trigger.max.commits",
-        Kind.INT,
-        "Commits after which it is looked whether something is to be deleted.",
-        default=1,
-        minimum=1,
-        aliases=("hoodie.clean.max.commits",),
-        section=_CLEANING,
-    ),
-    ConfigKey(
-        "hoodie.clean.incremental.enabled",
-        Kind.BOOL,
-        "Look only at partitions that commits have touched since the last cleaning.",
-        default=True,
-        aliases=("hoodie.cleaner.incremental.mode",),
-        section=_CLEANING,
-    ),
-)
-
-ARCHIVING_KEYS = (
-    ConfigKey(
-        "hoodie.archive.automatic",
-        Kind.BOOL,
-        "After a batch, move old instants from the active timeline to the archive.",
-        default=True,
-        section=_ARCHIVING,
-    ),
-    ConfigKey(
-        "hoodie.keep.min.commits",
-        Kind.INT,
-        "Commits that stay on the active timeline; more than hoodie.clean.commits.retained.",
-        default=20,
-        minimum=2,
-        aliases=("archive.min_commits",),
-        section=_ARCHIVING,
-    ),
-    ConfigKey(
-        "hoodie.keep.max.commits",
-        Kind.INT,
-        "Commits above which old ones are archived; more than hoodie.keep.min.commits.",
-        default=30,
-        minimum=3,
-        aliases=("archive.max_commits",),
-        section=_ARCHIVING,
-    ),
-)
-
-SERVICE_KEYS = (*COMPACTION_KEYS, *CLEANING_KEYS, *ARCHIVING_KEYS)

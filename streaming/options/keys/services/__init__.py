@@ -1,0 +1,1 @@
+"""Keys of the table services that run beside the stream."""
