@@ -15,7 +15,7 @@ commands:
   tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: which one
   tagstream table  ...    timeline, commits, files, rows, validate, health, page: a Hudi table;
                           upgrade, downgrade: to another table version;
-                          compact, clean, archive, savepoint, savepoints, restore, rollback, delete-partition
+                          compact, cluster, clean, archive, savepoint, savepoints, restore, rollback, delete-partition
   tagstream quarantine ...  list, show, count, replay: bad records that a job put aside
   tagstream rescale ...   a new checkpoint with another number of key groups
   `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""

@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
+from tagstream.table.services.clustering.options import ClusteringOptions
 
 SERVICES = frozenset(
-    {"compact", "clean", "archive", "savepoints", "savepoint", "restore", "rollback", "delete-partition"}
+    {"compact", "cluster", "clean", "archive", "savepoints", "savepoint", "restore", "rollback", "delete-partition"}
 )
 Leaf = Callable[[str, str], argparse.ArgumentParser]
+_PLAN = "hoodie.clustering.plan.strategy"
 
 
 def add_services(leaf: Leaf) -> None:
@@ -31,6 +33,7 @@ def add_services(leaf: Leaf) -> None:
         "--target-io", type=int, metavar="MB", default=512_000, help="hoodie.compaction.target.io (default: 512000)"
     )
     logs.add_argument("--partition-regex", metavar="REGEX", help="hoodie.compaction.partition.path.regex")
+    _add_cluster(leaf)
     clean = _changing(leaf("clean", "delete the files of old slices, as hoodie.clean.* says"))
     _retention(clean, cleaning)
     archive = _changing(
@@ -81,3 +84,22 @@ def _retention(out: argparse.ArgumentParser, default: CleanOptions) -> None:
         out.add_argument(
             f"--{name}", type=int, metavar="N", default=number, help=f"hoodie.clean.{key}.retained (default: {number})"
         )
+
+
+def _add_cluster(leaf: Leaf) -> None:
+    defaults = ClusteringOptions()
+    joined = _changing(leaf("cluster", "join small file groups into new ones, sorted by columns if wished"))
+    which = joined.add_mutually_exclusive_group()
+    which.add_argument("--schedule", action="store_true", help="only plan; something else carries the plan out")
+    which.add_argument("--execute", metavar="T", help="only carry out the plan of instant T")
+    which.add_argument("--take-back", metavar="T", help="remove the plan of instant T, and what was written of it")
+    joined.add_argument("--sort-columns", metavar="A,B", help=f"{_PLAN}.sort.columns (default: rows stay as they come)")
+    for flag, default, key in (
+        ("small-file-limit", defaults.small_file_limit, "small.file.limit"),
+        ("target-file-bytes", defaults.target_file_bytes, "target.file.max.bytes"),
+        ("max-groups", defaults.max_groups, "max.num.groups"),
+    ):
+        joined.add_argument(
+            f"--{flag}", type=int, metavar="N", default=default, help=f"{_PLAN}.{key} (default: {default})"
+        )
+    joined.add_argument("--partition-regex", metavar="REGEX", help=f"{_PLAN}.partition.regex.pattern")

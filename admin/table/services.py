@@ -1,4 +1,4 @@
-"""``tagstream table`` commands that change a table: compact, clean, archive, savepoints, going back, delete-partition."""
+"""``tagstream table`` commands that change a table: what the services do, savepoints, going back, delete-partition."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tagstream.admin.output import Column, Fact, Output
+from tagstream.admin.table.cluster import run_cluster, show_cluster
 from tagstream.admin.table.compact import run_compact, show_compact
 from tagstream.admin.table.version import alone
 from tagstream.table.errors import ConfigError
@@ -204,6 +205,7 @@ Show = Callable[[HoodieTable, argparse.Namespace, Output, Clock], None]
 Act = Callable[[HoodieTable, argparse.Namespace, Output, Clock, Check], bool]
 _COMMANDS: Final[dict[str, tuple[Show, Act]]] = {
     "compact": (show_compact, run_compact),
+    "cluster": (show_cluster, run_cluster),
     "clean": (_show_clean, _clean),
     "archive": (_show_archive, _archive),
     "savepoint": (_show_savepoint, _savepoint),

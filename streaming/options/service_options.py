@@ -1,4 +1,4 @@
-"""What the user wants of the table services that run beside the stream: compaction, cleaning, archiving."""
+"""What the user wants of the table services that run beside the stream: compaction, clustering, cleaning, archiving."""
 
 from __future__ import annotations
 

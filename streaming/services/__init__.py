@@ -1,1 +1,1 @@
-"""The table services beside the stream: compaction, cleaning and archiving between two batches, or beside them."""
+"""The table services of the stream: compaction, clustering, cleaning and archiving, between two batches or beside them."""

@@ -128,7 +128,7 @@ METRICS: tuple[Definition, ...] = (
     Definition(
         "tagstream_batch_phase_seconds_total", "counter", "seconds",
         "Time in batches by phase: check (timeline and lease), prepare (profile, instant), tasks (read, tag, write), "
-        "commit, services (compaction, cleaning, archiving)",
+        "commit, services (compaction, clustering, cleaning, archiving)",
         lambda s: (((phase,), s.phases.get(phase, 0.0)) for phase in PHASES), ("phase",),
     ),
     Definition(

@@ -119,7 +119,8 @@ def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int
     if sizes.file_groups >= limits.groups and sizes.small_files > limits.small_share * sizes.file_groups:
         yield Finding(
             f"{sizes.small_files:,} of {sizes.file_groups:,} file groups are small",
-            "hoodie.parquet.small.file.limit, fewer partitions or larger batches; clustering by Hudi joins them",
+            "hoodie.parquet.small.file.limit, fewer partitions or larger batches; hoodie.clustering.inline or "
+            "`tagstream table cluster` joins them",
         )
     for saved in savepoints(table.storage, timeline):
         if now_ms - saved.made_ms > limits.savepoint_ms:
@@ -133,7 +134,7 @@ def _mend(instant: Instant) -> str:
     known = {
         COMPACTION: f"`tagstream table compact --execute {instant.time}`, or a running job, which takes it up",
         CLEAN: "`tagstream table clean`, or a running job, which ends it",
-        CLUSTERING: "run it with Hudi (run_clustering), or roll it back",
+        CLUSTERING: f"`tagstream table cluster --execute {instant.time}`, or --take-back",
     }
     return known.get(instant.action, "a start of the job that began it, which rolls it back or ends it")
 

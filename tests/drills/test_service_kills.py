@@ -33,6 +33,10 @@ RECORD_INDEX = {
 }
 WITHOUT = {"hoodie.metadata.enable": "false"}
 BESIDE = {"hoodie.datasource.compaction.async.enable": "true"}
+CLUSTERED = {
+    "hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "2",
+    "tagstream.inserts.to.base.files": "true", "hoodie.parquet.small.file.limit": "0",
+}  # fmt: skip
 CASES = {
     "version 6": ("6", "MERGE_ON_READ", WITHOUT),
     "version 6, metadata table": ("6", "MERGE_ON_READ", RECORD_INDEX),
@@ -40,13 +44,19 @@ CASES = {
     "version 9, beside the batches": ("9", "MERGE_ON_READ", RECORD_INDEX | BESIDE),
     "version 8": ("8", "MERGE_ON_READ", WITHOUT),
     "version 9, copy-on-write": ("9", "COPY_ON_WRITE", RECORD_INDEX),
+    "version 6, clustered": ("6", "COPY_ON_WRITE", WITHOUT | CLUSTERED),
+    "version 9, clustered": ("9", "MERGE_ON_READ", RECORD_INDEX | CLUSTERED),
 }
 TWICE = ("version 6", "version 9, metadata table", "version 9, beside the batches")
 
 
 def points_of(table_type: str, conf: dict[str, str]) -> list[str]:
-    """The steps that such a table's services have."""
-    found = [p for p in SERVICE_POINTS if table_type == "MERGE_ON_READ" or not p.startswith("compaction_")]
+    """The steps that such a table's services have; where there is clustering, those of clustering alone."""
+    if "hoodie.clustering.inline" in conf:
+        found = [p for p in SERVICE_POINTS if p.startswith("clustering_")]
+    else:
+        kinds = ("compaction_", "clean_", "archive_") if table_type == "MERGE_ON_READ" else ("clean_", "archive_")
+        found = [p for p in SERVICE_POINTS if p.startswith(kinds)]
     return [p for p in found if "_metadata" not in p or conf.get("hoodie.metadata.enable") == "true"]
 
 

@@ -121,3 +121,20 @@ def test_health(tmp_path: Path) -> None:
     ill = run_json("table", "health", *at, "--max-log-files", 3, code=1)
     assert "4 log files" in ill["findings"][0]["what"]
     assert "tagstream table compact" in ill["findings"][0]["mend"]
+
+
+def test_cluster(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, "COPY_ON_WRITE", groups=3)
+    writer.write([row(key, f"p{key % 2}", 1) for key in range(12)])
+    wanted, at = rows(writer), ("--target-base-path", writer.table.base_path)
+    planned, done = both(writer, "cluster", "--sort-columns", "name,id")
+    assert [(g["partition_path"], g["outputs"]) for g in planned["groups"]] == [("p0", 1), ("p1", 1)]
+    assert done["replaced"] == sum(g["file_groups"] for g in planned["groups"]) > done["files"] == 2
+    assert rows(writer) == wanted
+    assert run_json("table", "cluster", *at, "--sort-columns", "name,id", "--yes")["changed"] is False
+    instant = run_json("table", "cluster", *at, "--schedule", "--yes")["planned"]
+    assert run_json("table", "cluster", *at, "--dry-run", "--execute", instant)["pending"] == [instant]
+    run("table", "cluster", *at, "--yes", "--execute", "20200101000000000", code=2)
+    assert run_json("table", "cluster", *at, "--yes", "--take-back", instant)["taken_back"] == instant
+    assert rows(writer) == wanted
+    assert not writer.table.timeline().pending_clusterings
