@@ -112,8 +112,8 @@ def test_every_contradiction_is_in_the_one_message(tmp_path: Path) -> None:
 
 
 def test_unsupported_says_what_becomes_of_services(tmp_path: Path) -> None:
-    props = given(tmp_path, "hoodie.datasource.hive_sync.enable=true", "hoodie.clustering.inline=true")
-    assert "hoodie.clustering.inline = true" in load(props).warnings[0]
+    props = given(tmp_path, "hoodie.datasource.hive_sync.enable=true", "hoodie.clustering.async.enabled=true")
+    assert "hoodie.clustering.async.enabled = true" in load(props).warnings[0]
     assert load(props, *conf("tagstream.unsupported=ignore")).warnings == ()
     text = refusal(props, *conf("tagstream.unsupported=fail"))
     assert text.startswith("2 settings keep this job from starting:")

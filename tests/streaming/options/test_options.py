@@ -144,7 +144,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("hoodie.index.type=RECORD_INDEX", "hoodie.metadata.enable=false"), "lies in the metadata table; remove one"),
         (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
         (conf("hoodie.table.cdc.enabled=true"), "known but not supported (it may be false)"),
-        (conf("hoodie.clustering.inline=true", "tagstream.unsupported=fail"), "run it with Hudi beside the job"),
+        (conf("hoodie.clustering.async.enabled=true", "tagstream.unsupported=fail"), "clustering beside the batches"),
         (["--schemaprovider-class", "SchemaRegistryProvider"], "this version reads the schema from a file"),
         (["--props", "a.properties", "--props", "b.properties"], "--props is given 2 times (a.properties, b.properties)"),
         (["--target-table", "a b/c"], "--target-table 'a b/c': a table's name has no slash"),
