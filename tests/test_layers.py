@@ -91,7 +91,9 @@ MAY_IMPORT: dict[str, str] = {
     "admin/table": "table/* streaming/* admin",
     "admin/page": "table/* bootstrap streaming/* admin admin/index",
     "admin/quarantine": "table/* state/* streaming/* admin",
-    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/page admin/table admin/quarantine",
+    "admin/services": "table/* streaming/* admin",
+    "admin/command": "table/* streaming/* admin admin/advise admin/index admin/page admin/table admin/services "
+    "admin/quarantine",
 }
 FILES_A_ROOM = 15
 LINES_A_FILE = 250

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
-from tagstream.admin.command.services_cli import add_services
+from tagstream.admin.command.services_cli import add_process, add_services
 from tagstream.table.errors import ConfigError
 
-GROUPS = ("index", "table", "quarantine", "rescale")
+GROUPS = ("index", "table", "services", "quarantine", "rescale")
 OVERVIEW = """\
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
@@ -16,6 +16,7 @@ commands:
   tagstream table  ...    timeline, commits, files, rows, validate, health, page: a Hudi table;
                           upgrade, downgrade: to another table version;
                           compact, cluster, clean, archive, savepoint, savepoints, restore, rollback, delete-partition
+  tagstream services run    compaction, cleaning and archiving in a process of their own
   tagstream quarantine ...  list, show, count, replay: bad records that a job put aside
   tagstream rescale ...   a new checkpoint with another number of key groups
   `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""
@@ -36,6 +37,14 @@ def parser() -> argparse.ArgumentParser:
     _add_index(index.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser))
     table = groups.add_parser("table", help="a Hudi table", allow_abbrev=False)
     _add_table(table.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser))
+    services = groups.add_parser("services", help="the table services in a process of their own", allow_abbrev=False)
+    add_process(
+        _leaf(
+            services.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser),
+            "run",
+            "carry out the compactions that a job plans, and all services while no job runs",
+        )
+    )
     quarantine = groups.add_parser("quarantine", help="bad records that a job put aside", allow_abbrev=False)
     _add_quarantine(quarantine.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser))
     rescale = _leaf(groups, "rescale", "make a checkpoint with another number of key groups, offsets and index kept")

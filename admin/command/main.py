@@ -115,6 +115,10 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
         from tagstream.admin.table.table_commands import run_table
 
         return run_table(arguments, out)
+    if arguments.group == "services":
+        from tagstream.admin.services.run import run_process
+
+        return run_process(arguments, out, _now_ms)
     if arguments.group == "quarantine":
         from tagstream.admin.quarantine.commands import run_quarantine
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.options.service_options import CompactionMode
 from tagstream.streaming.services.background import Background
+from tagstream.streaming.services.elsewhere import Compacted, CompactionsElsewhere
 from tagstream.streaming.services.spark_tasks import run_in_spark
 from tagstream.table.services.compaction.claim import may_take_up
 from tagstream.table.services.compaction.execute import begin_compaction, compaction_tasks, complete_compaction
@@ -25,15 +25,6 @@ from tagstream.table.timeline.write_status import WriteStatus
 
 LOG = logging.getLogger("tagstream")
 Reach = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Compacted:
-    """A compaction that was completed. ``seconds``: from its beginning to its end."""
-
-    instant: str
-    statuses: tuple[WriteStatus, ...]
-    seconds: float
 
 
 class Compactor:
@@ -47,17 +38,20 @@ class Compactor:
         )
         self._running: Background[list[WriteStatus]] | None = None
         self._instant, self._began_ms = "", 0
+        self._elsewhere = CompactionsElsewhere(job)
 
     @property
     def running(self) -> bool:
-        """Whether tasks run beside the batches."""
-        return self._running is not None
+        """Whether tasks run beside the batches, or may run in another process."""
+        return self._running is not None or self.mode is CompactionMode.SCHEDULE
 
     def turn(self, reach: Reach) -> list[Compacted]:
         """Between two batches: complete what has run beside them, plan what is due, carry it out or begin to."""
-        done = self.finish(reach)
+        done = self.finish(reach) if self._running is not None else []
         if self.mode is CompactionMode.OFF or self._running is not None:
             return done
+        if self.mode is CompactionMode.SCHEDULE:
+            done += self._elsewhere.turn(reach)
         instant = self._due(reach)
         if instant is None or self.mode is CompactionMode.SCHEDULE:
             return done
@@ -67,8 +61,10 @@ class Compactor:
         return done
 
     def finish(self, reach: Reach, *, wait: bool = False) -> list[Compacted]:
-        """Complete the compaction whose tasks have ended; ``wait``: for them. Its errors are raised here."""
+        """Complete the compaction whose tasks have ended; ``wait``: for those of this process. Errors are raised here."""
         running = self._running
+        if self.mode is CompactionMode.SCHEDULE:
+            return self._elsewhere.idle(reach)
         if running is None or not (wait or running.ended):
             return []
         job = self._job

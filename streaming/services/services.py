@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.progress.report import size
 from tagstream.streaming.services.clusterer import Clusterer
-from tagstream.streaming.services.compactor import Compacted, Compactor
+from tagstream.streaming.services.compactor import Compactor
+from tagstream.streaming.services.elsewhere import Compacted
 from tagstream.table.errors import LeaseLostError, TagstreamError
 from tagstream.table.services.archiving.archive_table import archive_table
 from tagstream.table.services.cleaning.clean import clean

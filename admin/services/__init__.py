@@ -1,0 +1,1 @@
+"""``tagstream services``: the table services in a process of their own."""

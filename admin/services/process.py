@@ -1,0 +1,158 @@
+"""The table services in a process of their own: beside a stream that only plans them, or where no stream runs.
+
+While a job holds the table's writer lease, this process carries out the tasks of its compactions and hands in what came of
+them; the job begins and completes them. While nobody holds it, this process takes the lease for as long as a service runs,
+and does all of them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.table.errors import InstantConflictError, LeaseLostError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.archiving.archive_table import archive_table
+from tagstream.table.services.archiving.options import ArchiveOptions
+from tagstream.table.services.cleaning.clean import clean
+from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.table.services.compaction.claim import may_take_up
+from tagstream.table.services.compaction.elsewhere import hand_in, look, offer, pending_plans
+from tagstream.table.services.compaction.execute import compact, compaction_tasks, complete_compaction
+from tagstream.table.services.compaction.options import CompactionOptions
+from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.services.compaction.task import CompactionTask
+from tagstream.table.timeline.instant import COMPACTION
+from tagstream.table.timeline.write_status import WriteStatus
+
+SIGN_OF_LIFE_S = 15.0
+_RUNS = 2**31
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """``worker``: this process by a name of its own; ``processes`` that carry out tasks side by side, 1: this one alone."""
+
+    worker: str
+    processes: int = 1
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
+    clean: CleanOptions | None = field(default_factory=CleanOptions)
+    archive: ArchiveOptions | None = field(default_factory=ArchiveOptions)
+
+
+def one_round(table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], say: Say) -> int:
+    """Do what there is to do now; how many services have done something. Errors are those of the services."""
+    table = table.reload()
+    lease = LeaseKeeper(table.storage, clock_ms)
+    try:
+        lease.acquire(f"{table.base_path} (services)")
+    except LeaseLostError:
+        return _beside_a_job(table, options, clock_ms, say)
+    try:
+        return _alone(table, options, clock_ms, lease.check, say)
+    finally:
+        lease.release()
+
+
+def _beside_a_job(table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], say: Say) -> int:
+    """Carry out the first plan that is free, once the job has begun it."""
+    for instant in pending_plans(table):
+        found = look(table, instant, clock_ms())
+        own = found.worker == options.worker
+        if found.statuses is not None or not (own or found.is_free):
+            continue
+        offer(table, instant, options.worker)
+        if not found.begun:
+            continue  # the job begins it between two batches
+        with _signs_of_life(table, instant, options.worker):
+            tasks = compaction_tasks(table, instant, clock_ms() // 1000 % _RUNS, options.compaction)
+            statuses = list(_carry_out(tasks, options.processes))
+        if hand_in(table, instant, options.worker, statuses):
+            say(f"compaction {instant}: {len(statuses):,} base files are written; the job completes it")
+            return 1
+        say(f"compaction {instant}: another process was first")
+    return 0
+
+
+def _alone(
+    table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], check: Callable[[], None], say: Say
+) -> int:
+    if table.timeline().pending_writes:  # of a job that died: its next start takes them back
+        return 0
+    done = 0
+    if table.config.is_merge_on_read:
+        done += _compact(table, options, clock_ms, check, say)
+    if options.clean is not None:
+        cleaned = clean(table, options.clean, clock_ms, check)
+        if cleaned is not None and cleaned.instants:
+            say(f"clean {cleaned.instants[-1]}: {len(cleaned.deleted):,} files deleted")
+            done += 1
+    if options.archive is not None:
+        archived = archive_table(table, options.archive, options.clean or CleanOptions(), clock_ms, check)
+        if archived is not None:
+            say(f"archived {len(archived.instants):,} actions")
+            done += 1
+    return done
+
+
+def _compact(
+    table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], check: Callable[[], None], say: Say
+) -> int:
+    now_ms = clock_ms()
+    pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
+    todo = [time for time in pending if may_take_up(table, time, now_ms)]
+    if not pending:
+        planned = schedule_compaction(table, options.compaction, clock_ms, check)
+        todo = [] if planned is None else [planned]
+    for instant in todo:
+        found = look(table, instant, now_ms)
+        if found.begun and found.statuses is not None:  # handed in, and the job has ended since
+            try:
+                complete_compaction(table, instant, found.statuses, clock_ms, check)
+            except InstantConflictError:
+                compact(table, instant, clock_ms, check, options=options.compaction)
+        else:
+
+            def execute(tasks: Sequence[CompactionTask]) -> Iterator[WriteStatus]:
+                return _carry_out(tasks, options.processes)
+
+            compact(table, instant, clock_ms, check, execute=execute, options=options.compaction)
+        say(f"compaction {instant} is completed")
+    return len(todo)
+
+
+def _carry_out(tasks: Sequence[CompactionTask], processes: int) -> Iterator[WriteStatus]:
+    """The tasks side by side, the largest first."""
+    ordered = sorted(tasks, key=lambda task: -task.weight)
+    if processes == 1 or len(ordered) < 2:
+        yield from (task.run() for task in ordered)
+        return
+    # Spawned, not forked: a client of an object store does not outlive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(processes, len(ordered)), mp_context=context) as pool:
+        for future in as_completed([pool.submit(task.run) for task in ordered]):
+            yield future.result()
+
+
+@contextmanager
+def _signs_of_life(table: HoodieTable, instant: str, worker: str) -> Iterator[None]:
+    """Write the offer again every few seconds while the block runs."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(SIGN_OF_LIFE_S):
+            offer(table, instant, worker)
+
+    thread = threading.Thread(target=beat, name="signs-of-life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
