@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from tagstream.table.errors import ConfigError
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import Storage
+from tagstream.table.store_settings import kept_settings
 
 
 def open_storage(url: str) -> Storage:
@@ -19,7 +20,10 @@ def open_storage(url: str) -> Storage:
     scheme = urlsplit(url).scheme if "://" in url or url.startswith("file:") else "file"
     opener = OPENERS.get(scheme)
     if opener is None:
-        raise ConfigError(f"{url}: the file system {scheme}:// is not supported; use a local or mounted (POSIX) path")
+        raise ConfigError(
+            f"{url}: the file system {scheme}:// is not supported; use a local or mounted (POSIX) path, or one of "
+            f"{', '.join(f'{name}://' for name in OPENERS if name != 'file')}"
+        )
     return opener(url)
 
 
@@ -49,5 +53,23 @@ def _posix(url: str) -> Storage:
     return PosixStorage(os.path.abspath(path))
 
 
+def _object_store(url: str) -> Storage:
+    try:
+        from tagstream.table.storage.object_store import ObjectStorage
+    except ImportError as e:
+        raise _without(url, "s3", "obstore", e) from None
+    return ObjectStorage.of_url(url, kept_settings(), os.environ)
+
+
+def _without(url: str, extra: str, package: str, error: ImportError) -> ConfigError:
+    return ConfigError(
+        f"{url}: the package {package} is missing ({error}); install it with pip install 'tagstream[{extra}]' (in a "
+        f"checkout: pip install '.[{extra}]'), on every host that runs Spark's workers"
+    )
+
+
 # What opens a URL of a scheme.
-OPENERS: dict[str, Callable[[str], Storage]] = {"file": _posix}
+OPENERS: dict[str, Callable[[str], Storage]] = {
+    "file": _posix,
+    **dict.fromkeys(("s3", "s3a", "s3n", "gs", "abfs", "abfss"), _object_store),
+}

@@ -19,7 +19,8 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from tagstream.table.errors import InvalidPartitionPathError, StaleVersionError
+from tagstream.table.errors import StaleVersionError
+from tagstream.table.storage.names import joined
 from tagstream.table.storage.storage import FileEntry, Register
 
 _TEMP_PREFIX = ".tagstream_tmp_"
@@ -42,11 +43,7 @@ class PosixStorage:
 
     def where(self, rel: str) -> str:
         """The absolute path of ``rel``; InvalidPartitionPathError when it would leave the root."""
-        if rel == "":
-            return self.root
-        if rel.startswith("/") or "\0" in rel or any(part in ("", ".", "..") for part in rel.split("/")):
-            raise InvalidPartitionPathError(f"path {rel!r} is not below {self.root}")
-        return os.path.join(self.root, rel)
+        return joined(self.root, rel)
 
     def exists(self, rel: str) -> bool:
         """True when a file or folder of that name is there."""

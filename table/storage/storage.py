@@ -20,7 +20,10 @@ META_FOLDER = ".hoodie"
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One entry of a folder: ``size`` in bytes, ``mtime_ms`` since the epoch as the store's own clock has it."""
+    """One entry of a folder: ``size`` in bytes, ``mtime_ms`` since the epoch as the store's own clock has it.
+
+    A folder's is 0 where folders are only names.
+    """
 
     name: str
     size: int

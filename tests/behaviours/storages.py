@@ -40,6 +40,13 @@ IMPLEMENTATIONS: dict[str, Callable[[Path], Storage]] = {
     "wrapped": _wrapped,
     "publishes by copy": _copying,
 }
+# Those behind a server: the fixture that has it running and knows the URL of a folder of a test's own.
+SERVERS = {"s3": "s3_folder"}
+
+
+def leaves_scratch(storage: Storage) -> bool:
+    """Whether a killed writer leaves something that no listing shows and that is cleared: not where uploads have no name."""
+    return not storage.root.startswith("s3a://")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,18 @@ from tagstream.table.errors import ConfigError, InvalidPartitionPathError
 from tagstream.table.storage.opening import open_storage
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/t", "hdfs://host:9000/t", "gs://b/t", "abfss://x@y/t"])
-def test_other_file_systems_are_refused_by_name(url: str) -> None:
+@pytest.mark.parametrize("url", ["ftp://host/t", "wasbs://x@y/t", "abfss://x@y/t", "s3a:///t", "gs://", "s3://b/../t"])
+def test_other_file_systems_and_wrong_urls_are_refused_by_name(url: str) -> None:
     with pytest.raises(ConfigError, match=url.split(":")[0] + "://"):
         open_storage(url)
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("tagstream.table.storage.object")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(ConfigError, match=r"s3a://b/t: the package obstore is missing .*tagstream\[s3\]"):
+        open_storage("s3a://b/t")
 
 
 def test_paths_and_file_urls_are_the_same_place(tmp_path: Path) -> None:
