@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # a test run that needs neither pays for neither
     from pyspark.sql import SparkSession
 
     from tests.support.hbase import HbaseServer
+    from tests.support.hdfs import HdfsServer
     from tests.support.kafka_broker import KafkaBroker
     from tests.support.s3_server import S3Server
 
@@ -108,3 +109,21 @@ def s3_folder(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     return f"s3a://{s3_server.bucket}/{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    """A running HDFS. Tests share it: use a folder of your own, and leave it running."""
+    from tests.support.hdfs import HdfsServer
+
+    with HdfsServer(tmp_path_factory.mktemp("hdfs") / "server") as server:
+        yield server
+
+
+@pytest.fixture
+def hdfs_folder(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty folder on it; this process and those it starts know how to reach it."""
+    keep_settings(hdfs_server.settings(), environment := {})
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return f"{hdfs_server.url}/{next(_numbers)}"

@@ -17,7 +17,8 @@ from tests.support.rooms import PARTS, PRODUCT, circles, imported_modules, read_
 MAY_IMPORT: dict[str, str] = {
     "table": "",
     "table/storage/objects": "table",
-    "table/storage": "table table/storage/objects",
+    "table/storage/hdfs": "table",
+    "table/storage": "table table/storage/objects table/storage/hdfs",
     "table/schema": "table",
     "table/keys": "table",
     "table/timeline": "table table/storage",
@@ -112,6 +113,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "kafka": (),
     "happybase": ("index/hbase/",),
     "obstore": ("table/storage/objects/",),
+    "hdfs_native": ("table/storage/hdfs",),
     "pyspark": ("bootstrap/", "index/", "streaming/", "run_stream.py"),
 }
 # Parts of streaming/ that are plain Arrow and Python, usable and testable without a JVM.

@@ -47,6 +47,11 @@ class ObjectStorage:
         """The URL as Hadoop and Spark take it: that of ``s3://`` is ``s3a://``."""
         return self.bucket.where(self.prefix)
 
+    @property
+    def publishes_by_copy(self) -> bool:
+        """The store goes on copying for a client that is gone."""
+        return True
+
     def below(self, rel: str) -> ObjectStorage:
         """The storage of a folder."""
         return ObjectStorage(self.bucket, self._key(rel))

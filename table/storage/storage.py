@@ -47,6 +47,14 @@ class Storage(Protocol):
         """The place as people know it: for messages, and equal for two spellings of one place."""
         ...
 
+    @property
+    def publishes_by_copy(self) -> bool:
+        """Whether a publish may take effect after its process has died, and after the staged file was removed.
+
+        A copy inside an object store that was under way then is carried out.
+        """
+        ...
+
     def below(self, rel: str) -> Storage:
         """The storage of a folder of this one."""
         ...

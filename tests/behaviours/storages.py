@@ -41,7 +41,7 @@ IMPLEMENTATIONS: dict[str, Callable[[Path], Storage]] = {
     "publishes by copy": _copying,
 }
 # Those behind a server: the fixture that has it running and knows the URL of a folder of a test's own.
-SERVERS = {"s3": "s3_folder"}
+SERVERS = {"s3": "s3_folder", "hdfs": "hdfs_folder"}
 
 
 def leaves_scratch(storage: Storage) -> bool:
