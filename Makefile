@@ -55,7 +55,7 @@ drills: install  ## the long failure drills
 
 interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
 	@$(PY) -m bench.peers.home
-	$(PY) -m pytest -m hudi_jar tests/interop tests/bench $(ARGS)
+	$(PY) -m pytest -m 'hudi_jar or s3 or stores' tests/interop tests/bench tests/behaviours tests/table/storage tests/streaming $(ARGS)
 
 clean:  ## remove what the targets made, the virtual environments and the jars too
 	rm -rf $(VENV) .jars .peers out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

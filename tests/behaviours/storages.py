@@ -45,8 +45,9 @@ SERVERS = {"s3": "s3_folder", "hdfs": "hdfs_folder"}
 
 
 def leaves_scratch(storage: Storage) -> bool:
-    """Whether a killed writer leaves something that no listing shows and that is cleared: not where uploads have no name."""
-    return not storage.root.startswith("s3a://")
+    """Whether a killed writer leaves something that no listing shows and that is cleared: not where the rest of a file is kept
+    elsewhere until it is whole."""
+    return "://" not in storage.root
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 from tests.drills.store_job import StoreJob
 from tests.drills.stream_job import chunks_of
 from tests.support import events as ev
+from tests.support.hdfs import HdfsServer
 from tests.support.s3_server import KEY, SECRET, S3Server
 
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
@@ -31,11 +32,30 @@ def s3_job(s3_folder: str, s3_server: S3Server, tmp_path: Path, request: pytest.
     )
 
 
+@pytest.fixture
+def hdfs_job(hdfs_folder: str, hdfs_server: HdfsServer, tmp_path: Path, request: pytest.FixtureRequest) -> StoreJob:
+    """A job on HDFS, which hudi-rs does not read: it reads a copy."""
+    settings = hdfs_server.settings()
+    return StoreJob(tmp_path / "job", request.param, CHUNKS, url=hdfs_folder, settings=settings, java=JAVA)
+
+
 @pytest.mark.s3
 @pytest.mark.spark
 @pytest.mark.parametrize("s3_job", TYPES, indirect=True)
 def test_a_stream_on_s3(s3_job: StoreJob) -> None:
-    job = s3_job
+    streams_on_through_kills(s3_job)
+
+
+@pytest.mark.stores
+@pytest.mark.hdfs
+@pytest.mark.spark
+@pytest.mark.parametrize("hdfs_job", TYPES, indirect=True)
+def test_a_stream_on_hdfs(hdfs_job: StoreJob) -> None:
+    streams_on_through_kills(hdfs_job)
+
+
+def streams_on_through_kills(job: StoreJob) -> None:
+    """Two files, three kills at steps of a commit, the rest: each time the table is what its commits say."""
     job.write_input(0, 2)
     said = job.finish()
     assert SECRET not in said
