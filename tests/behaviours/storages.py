@@ -45,8 +45,7 @@ SERVERS = {"s3": "s3_folder", "hdfs": "hdfs_folder"}
 
 
 def leaves_scratch(storage: Storage) -> bool:
-    """Whether a killed writer leaves something that no listing shows and that is cleared: not where the rest of a file is kept
-    elsewhere until it is whole."""
+    """Whether a killed writer leaves something hidden: not where a file is kept elsewhere until it is whole."""
     return "://" not in storage.root
 
 

@@ -73,6 +73,13 @@ def test_it_is_a_value_that_tasks_get(storage: Storage) -> None:
     assert (copy, storage.read("x")) == (storage, b"1")
 
 
+def test_a_program_is_started_by_a_process_that_uses_it(storage: Storage) -> None:
+    """With code between fork and exec, as pyspark starts its JVM: nothing of the storage may hang in that child."""
+    storage.replace("x", b"1")
+    done = subprocess.run(["true"], preexec_fn=lambda: None, timeout=60, check=False)
+    assert (done.returncode, storage.read("x")) == (0, b"1")
+
+
 # Looking
 
 

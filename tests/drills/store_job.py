@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,6 @@ from unittest import mock
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
-from tagstream.streaming.options.cli import load_options
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.storage.opening import open_storage
@@ -22,6 +23,7 @@ from tests.drills.stream_job import StreamJob
 from tests.support import events as ev
 from tests.support.compare import compare
 from tests.support.hudi_rs import DELETED_FIELD, META_PREFIX, read_table
+from tests.support.process import POLL_SECONDS, session_members
 
 _SPARK = "spark.hadoop."
 
@@ -30,15 +32,12 @@ _SPARK = "spark.hadoop."
 class StoreJob(StreamJob):
     """``settings`` are Hadoop's, for the server; ``reader`` those of hudi-rs, which reads the URL itself where it has some.
 
-    The job gets them as Spark's, and this process keeps them while it looks at the table.
+    The job gets them as Spark's in a properties file, and this process keeps them while it looks at the table.
     """
 
     url: str = field(kw_only=True)
     settings: dict[str, str] = field(default_factory=dict, kw_only=True)
     reader: dict[str, str] = field(default_factory=dict, kw_only=True)
-
-    def __post_init__(self) -> None:
-        self.conf = {**{_SPARK + name: value for name, value in self.settings.items()}, **self.conf}
 
     @property
     def table_url(self) -> str:
@@ -46,7 +45,26 @@ class StoreJob(StreamJob):
 
     def arguments(self, *more: str) -> list[str]:
         places = {str(self.table): self.table_url, str(self.checkpoint): f"{self.url}/checkpoint"}
-        return [places.get(argument, argument) for argument in super().arguments(*more)]
+        arguments = [places.get(argument, argument) for argument in super().arguments(*more)]
+        self.properties.write_text("".join(f"{_SPARK}{name}={value}\n" for name, value in self.settings.items()))
+        return ["--props", str(self.properties), *arguments]
+
+    @property
+    def properties(self) -> Path:
+        """The file that has the keys, too."""
+        return self.folder / "store.properties"
+
+    def watched(self) -> str:
+        """Run to the end of the input; everything that stood on the command line of any of its processes."""
+        seen: set[bytes] = set()
+        with self.start() as process:
+            while process.returncode is None:
+                for pid in session_members(process.pid):
+                    with suppress(OSError):
+                        seen.add(Path(f"/proc/{pid}/cmdline").read_bytes())
+                time.sleep(POLL_SECONDS)
+            assert process.returncode == 0, process.output()[-6000:]
+        return b"\n".join(seen).decode(errors="replace")
 
     def storage(self) -> Storage:
         """The table's files."""
@@ -109,6 +127,11 @@ class StoreJob(StreamJob):
             there = {rel for rel in table.storage.walk_files("") if not rel.startswith(".hoodie/")}
             return sorted(rel for rel in there - named if not rel.endswith(".hoodie_partition_metadata"))
 
-    def options(self) -> Any:
-        """As the job reads them."""
-        return load_options(self.arguments())
+    def files_of_batches(self) -> list[list[str]]:
+        """The data files that each commit names."""
+        with self.reached_by():
+            table = HoodieTable.open(self.table_url)
+            timeline = table.timeline()
+            return [
+                [s.path for s in timeline.metadata(table.storage, i).all_stats()] for i in timeline.completed_writes
+            ]

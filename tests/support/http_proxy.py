@@ -33,6 +33,8 @@ Rule = Callable[[Request], str]
 class HttpProxy:
     """Listens on ``port`` while the block runs.
 
+    ``counts`` are all requests by kind; ``targets`` (kind, path) of the Python client's, ``others`` of Hadoop's.
+
     LOSE: the server takes the request, and its answer is cut off. REFUSE: 503, the server never sees it. RESET: the
     connection breaks before it does.
     """
@@ -43,6 +45,7 @@ class HttpProxy:
         self.rule: Rule = lambda _: PASS
         self.counts: Counter[str] = Counter()
         self.targets: list[tuple[str, str]] = []
+        self.others: list[tuple[str, str]] = []
         self.port = 0
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -58,6 +61,7 @@ class HttpProxy:
         self.rule = lambda _: PASS
         self.counts.clear()
         self.targets.clear()
+        self.others.clear()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -109,7 +113,8 @@ class HttpProxy:
         verb, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
         kind = kind_of(verb, target, head)
         self.counts[kind] += 1
-        self.targets.append((kind, target))
+        ours = b"aws-sdk" not in head and b"Hadoop" not in head
+        (self.targets if ours else self.others).append((kind, target))
         return Request(kind, target, self.counts.total(), self.counts[kind])
 
     def __enter__(self) -> HttpProxy:

@@ -20,6 +20,7 @@ R = TypeVar("R")
 RETRY_S = 180
 
 _made: dict[tuple[str, Options], Client] = {}
+_of_parents: list[dict[tuple[str, Options], Client]] = []
 _lock = threading.Lock()
 
 
@@ -53,10 +54,14 @@ def until_done(action: Callable[[], R], what: str) -> R:
 
 
 def _in_child() -> None:
-    """A client of the parent would hang here."""
-    global _lock
+    """A client of the parent would hang here, if it were used and even if it were let go: it waits for its threads.
+
+    Also in a child that is about to run a program: Spark's JVM is started by one with code of its own before that.
+    """
+    global _lock, _made
     _lock = threading.Lock()
-    _made.clear()
+    _of_parents.append(_made)
+    _made = {}
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -36,6 +36,7 @@ class Clients:
 
 
 _made: dict[tuple[Place, Options], Clients] = {}
+_of_parents: list[dict[tuple[Place, Options], Clients]] = []
 _lock = threading.Lock()
 _used = False
 _is_fork_of_user = False
@@ -82,10 +83,12 @@ def _make(place: Place, options: Options, settings: Mapping[str, str], env: Mapp
 
 
 def _in_child() -> None:
-    global _lock, _is_fork_of_user
+    """Let go of nothing: a client may wait for threads that are not there. The child may be about to run a program only."""
+    global _lock, _made, _is_fork_of_user
     _lock = threading.Lock()
     _is_fork_of_user = _is_fork_of_user or _used
-    _made.clear()
+    _of_parents.append(_made)
+    _made = {}
 
 
 os.register_at_fork(after_in_child=_in_child)
