@@ -9,13 +9,14 @@ STARTED := $(shell date +%s.%N)
 
 MONTHS ?= 1
 TABLE_TYPE ?= COPY_ON_WRITE
-FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --started $(STARTED)
+STORAGE ?= local
+FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
 .PHONY: help install run run-kafka test check rooms dist bench drills interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, interop)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, interop)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 

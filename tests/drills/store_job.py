@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +11,6 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-from hudi import HudiTableBuilder
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
@@ -22,8 +20,9 @@ from tagstream.table.store_settings import VARIABLE, keep_settings
 from tests.drills.stream_job import StreamJob
 from tests.support import events as ev
 from tests.support.compare import compare
-from tests.support.hudi_rs import DELETED_FIELD, META_PREFIX, read_table
+from tests.support.hudi_rs import read_table
 from tests.support.process import POLL_SECONDS, session_members
+from tests.support.stored import copy_down
 
 _SPARK = "spark.hadoop."
 
@@ -100,22 +99,10 @@ class StoreJob(StreamJob):
 
     def rows(self) -> pa.Table:
         """The snapshot by hudi-rs: from the server itself, or from a copy."""
-        if not self.reader:
-            return read_table(self.copied(), meta_columns=False)
-        batches = HudiTableBuilder.from_base_uri(self.table_url).with_options(self.reader).build().read()
-        table = pa.Table.from_batches(batches)
-        return table.select([n for n in table.column_names if not n.startswith(META_PREFIX) or n == DELETED_FIELD])
-
-    def copied(self) -> Path:
-        """The table as it is now, in a local folder."""
-        target = self.folder / "copy"
-        shutil.rmtree(target, ignore_errors=True)
+        if self.reader:
+            return read_table(self.table_url, meta_columns=False, options=self.reader)
         with self.reached_by():
-            storage = self.storage()
-            for rel in storage.walk_files(""):
-                (target / rel).parent.mkdir(parents=True, exist_ok=True)
-                storage.fetch(rel, str(target / rel))
-        return target
+            return read_table(copy_down(self.storage(), self.folder / "copy"), meta_columns=False)
 
     def unnamed_files(self) -> list[str]:
         """Data files that no commit names; and what a check of the whole table says."""

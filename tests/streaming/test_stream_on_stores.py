@@ -13,7 +13,7 @@ from tests.drills.stream_job import chunks_of
 from tests.support import events as ev
 from tests.support.hdfs import HdfsServer
 from tests.support.http_proxy import HttpProxy
-from tests.support.s3_server import KEY, SECRET, S3Server
+from tests.support.s3_server import SECRET, S3Server
 
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -23,16 +23,8 @@ CHUNKS = chunks_of(list(ev.generate(300, ev.Mix(keys=80, deletes=0.1), seed=5)),
 @pytest.fixture
 def s3_job(s3_folder: str, s3_server: S3Server, tmp_path: Path, request: pytest.FixtureRequest) -> StoreJob:
     """A job on an S3 server; hudi-rs reads its table from there."""
-    reader = {
-        "aws_endpoint": s3_server.endpoint,
-        "aws_access_key_id": KEY,
-        "aws_secret_access_key": SECRET,
-        "aws_region": "us-east-1",
-        "aws_allow_http": "true",
-    }
-    return StoreJob(
-        tmp_path / "job", request.param, CHUNKS, url=s3_folder, settings=s3_server.settings(), reader=reader, java=JAVA
-    )
+    reach = {"settings": s3_server.settings(), "reader": s3_server.reader}
+    return StoreJob(tmp_path / "job", request.param, CHUNKS, url=s3_folder, java=JAVA, **reach)
 
 
 @pytest.fixture

@@ -83,6 +83,17 @@ class S3Server:
             "fs.s3a.secret.key": SECRET,
         }
 
+    @property
+    def reader(self) -> dict[str, str]:
+        """What hudi-rs is told to read from it."""
+        return {
+            "aws_endpoint": self.endpoint,
+            "aws_access_key_id": KEY,
+            "aws_secret_access_key": SECRET,
+            "aws_region": "us-east-1",
+            "aws_allow_http": "true",
+        }
+
     def start(self) -> None:
         """Start it, on the data that is there, and wait until it answers."""
         env = {
