@@ -9,13 +9,14 @@ STARTED := $(shell date +%s.%N)
 
 MONTHS ?= 1
 TABLE_TYPE ?= COPY_ON_WRITE
-FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --started $(STARTED)
+STORAGE ?= local
+FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
 .PHONY: help install run run-kafka test check rooms dist bench drills interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, interop)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, interop)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -24,7 +25,7 @@ $(STAMP): pyproject.toml conf/constraints.txt
 	@java -version 2>&1 | grep -Eq 'version "(1[7-9]|2[0-9])' || { echo 'Tagstream needs Java 17 or newer on the PATH: install openjdk-17-jre-headless' >&2; exit 1; }
 	@echo 'installing into $(VENV)/ (a few minutes the first time)'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[demo,dev,bench]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[demo,dev,bench,s3,hdfs]'
 	@touch $(STAMP)
 
 run: install  ## stream real flights from files into out/flights and check the table
@@ -55,7 +56,7 @@ drills: install  ## the long failure drills
 
 interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
 	@$(PY) -m bench.peers.home
-	$(PY) -m pytest -m hudi_jar tests/interop tests/bench $(ARGS)
+	$(PY) -m pytest -m 'hudi_jar or s3 or stores' tests/interop tests/bench tests/behaviours tests/table/storage tests/streaming $(ARGS)
 
 clean:  ## remove what the targets made, the virtual environments and the jars too
 	rm -rf $(VENV) .jars .peers out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -15,6 +15,13 @@ class ConfigError(TagstreamError):
     """An option or property is unknown, unsupported or has a value that cannot be used."""
 
 
+class StoreError(TagstreamError, OSError):
+    """A store of files (an object store, HDFS) did not do what was asked; ``filename`` says of which file."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
+
+
 class TableError(TagstreamError):
     """Root of the errors about a Hudi table."""
 

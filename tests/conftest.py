@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tagstream.table.store_settings import keep_settings
 from tests.support.kafka_listeners import LISTENERS
 from tests.support.table_version import using
 
@@ -16,7 +18,11 @@ if TYPE_CHECKING:  # a test run that needs neither pays for neither
     from pyspark.sql import SparkSession
 
     from tests.support.hbase import HbaseServer
+    from tests.support.hdfs import HdfsServer
     from tests.support.kafka_broker import KafkaBroker
+    from tests.support.s3_server import S3Server
+
+_numbers = count()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -85,3 +91,39 @@ def hbase_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HbaseServ
 
     with HbaseServer(tmp_path_factory.mktemp("hbase") / "server") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A running S3 server. Tests share it: use a folder of your own, and leave it running."""
+    from tests.support.s3_server import S3Server
+
+    with S3Server(tmp_path_factory.mktemp("s3") / "server") as server:
+        yield server
+
+
+@pytest.fixture
+def s3_folder(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty folder on it; this process and those it starts know how to reach it."""
+    keep_settings(s3_server.settings(), environment := {})
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3a://{s3_server.bucket}/{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    """A running HDFS. Tests share it: use a folder of your own, and leave it running."""
+    from tests.support.hdfs import HdfsServer
+
+    with HdfsServer(tmp_path_factory.mktemp("hdfs") / "server") as server:
+        yield server
+
+
+@pytest.fixture
+def hdfs_folder(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty folder on it; this process and those it starts know how to reach it."""
+    keep_settings(hdfs_server.settings(), environment := {})
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return f"{hdfs_server.url}/{next(_numbers)}"

@@ -16,7 +16,9 @@ from tests.support.rooms import PARTS, PRODUCT, circles, imported_modules, read_
 # What each room may import beside itself. `x/*` is a package with all its rooms. bench and tests may import anything.
 MAY_IMPORT: dict[str, str] = {
     "table": "",
-    "table/storage": "table",
+    "table/storage/objects": "table",
+    "table/storage/hdfs": "table",
+    "table/storage": "table table/storage/objects table/storage/hdfs",
     "table/schema": "table",
     "table/keys": "table",
     "table/timeline": "table table/storage",
@@ -117,6 +119,8 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "rocksdict": ("state/",),
     "kafka": (),
     "happybase": ("index/hbase/",),
+    "obstore": ("table/storage/objects/",),
+    "hdfs_native": ("table/storage/hdfs",),
     "pyspark": ("bootstrap/", "index/", "streaming/", "run_stream.py"),
 }
 # Parts of streaming/ that are plain Arrow and Python, usable and testable without a JVM.

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench.flights.data import KEY_FIELDS
 from bench.flights.events import Written
+from bench.flights.stores import Store
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 TOPIC = "flights"
@@ -81,14 +82,21 @@ def kafka_arguments(places: Places, written: Written, console: Console) -> Itera
         ]
 
 
-def run_job(places: Places, table_type: str, source: Sequence[str], more: Sequence[str] = ()) -> int:
+def run_job(
+    places: Places, table_type: str, source: Sequence[str], more: Sequence[str] = (), store: Store | None = None
+) -> int:
     """Exit code of the streaming job over what the source holds. Its output is this process's.
 
     It runs in the project's folder: the properties name the schema file relative to it.
     """
     command = [
-        *(sys.executable, str(PROJECT / "run_stream.py"), "--target-base-path", str(places.table)),
+        *(
+            sys.executable,
+            str(PROJECT / "run_stream.py"),
+            "--target-base-path",
+            store.table if store else str(places.table),
+        ),
         *("--target-table", "flights", "--table-type", table_type, "--op", "UPSERT"),
-        *("--checkpoint-dir", str(places.checkpoint), *source, *more),
+        *("--checkpoint-dir", store.checkpoint if store else str(places.checkpoint), *source, *more),
     ]
     return subprocess.run(command, cwd=PROJECT, check=False).returncode

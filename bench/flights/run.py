@@ -22,6 +22,7 @@ from bench.flights.data import KEY_FIELDS
 from bench.flights.events import write_events
 from bench.flights.job import PROJECT, Places, file_arguments, kafka_arguments, run_job
 from bench.flights.oracle import Answer, answer, moves, partitions
+from bench.flights.stores import running
 from tests.support.compare import Differences, compare
 from tests.support.hudi_rs import read_table
 
@@ -33,6 +34,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--months", type=int, default=1, choices=range(1, 13), metavar="1..12")
     parser.add_argument("--kafka", action="store_true", help="through a real broker on loopback, not from files")
     parser.add_argument("--table-type", default="COPY_ON_WRITE", choices=["COPY_ON_WRITE", "MERGE_ON_READ"])
+    parser.add_argument("--storage", default="local", choices=["local", "s3", "hdfs"], help="where the table lies")
     parser.add_argument("--out", type=Path, default=PROJECT / "out", help="folder for table, checkpoint and events")
     parser.add_argument("--started", type=float, help="when the set-up began, epoch seconds (make gives it)")
     return parser.parse_args(arguments[:at]), list(arguments[at + 1 :])
@@ -78,22 +80,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             source = stack.enter_context(kafka_arguments(places, written, console))
         else:
             source = file_arguments(places, written)
+        store = None
+        if options.storage != "local":
+            store = stack.enter_context(running(options.storage, options.out / "store", console))
+            source = store.reached(source)
         ready = time.time()
-        code = run_job(places, options.table_type, source, more)
+        code = run_job(places, options.table_type, source, more, store)
         done = time.time()
-    if code != 0:
-        console.print(f"the job ended with exit code {code}", style="red")
-        return code
+        if code != 0:
+            console.print(f"the job ended with exit code {code}", style="red")
+            return code
+        found = read_table(places.table) if store is None else store.rows(places.table)
     expected = answer(options.months)
-    found = read_table(places.table)
     differences = compare(expected.rows, found, KEY_FIELDS)
     table, good = report(expected, found, differences)
     console.print(table)
     if not good:
         console.print(str(differences), style="red", markup=False)
+    place = store.table if store else places.table
     rate = written.events / (done - ready)
     console.print(
-        f"{places.table} ({options.table_type}): set-up {ready - began:.1f} s, run {done - ready:.1f} s "
+        f"{place} ({options.table_type}): set-up {ready - began:.1f} s, run {done - ready:.1f} s "
         f"({rate:,.0f} events/s with Spark's start), check {time.time() - done:.1f} s",
         soft_wrap=True,
     )

@@ -94,6 +94,9 @@ class JobContext:
     rollbacks_seen: set[str] = field(default_factory=set)
     chains: ExpectedChains | None = None
     partition_depth: int | None = None
+    late_copies: bool = (
+        False  # a copy of a write that was taken back may still land: looked for once more after a batch
+    )
     metadata: MetadataKeeper | None = None
 
     @property

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.source.files.plan_log import plan_name, plan_number, read_plan
+from tagstream.table.storage.opening import uri
 from tagstream.table.storage.storage import Storage
 
 
@@ -129,7 +129,7 @@ def _moved(root: Storage, line: str, last: int) -> str:
     number = plan_number(entry["path"])
     if number is None or int(entry["batchId"]) < last:
         return line
-    here = PurePosixPath(root.where(plan_name(number))).as_uri()
+    here = uri(root.where(plan_name(number)))
     return line if entry["path"] == here else json.dumps({**entry, "path": here}, separators=(",", ":"))
 
 

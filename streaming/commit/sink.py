@@ -56,6 +56,7 @@ from tagstream.streaming.write.write import (
     make_write_function,
 )
 from tagstream.streaming.write.written import unpack_rows
+from tagstream.table.services.sweep import sweep_copies
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
@@ -169,6 +170,9 @@ class BatchSink:
         else:
             outcome, report = self._process(rows, epoch, started)
         self._groups |= outcome.groups
+        if job.late_copies:  # before anything is archived
+            sweep_copies(job.table)
+            job.late_copies = False
         if self._services is not None:
             begun = time.monotonic()
             self._services.after_batch(batch_id, self._guard.committed)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tagstream.state.durable.generation import read_marker
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.job import make_context
-from tagstream.streaming.job.session import spark_conf, spark_needs, start_session
+from tagstream.streaming.job.session import session_conf, spark_needs, start_session
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.progress import Progress
@@ -42,7 +42,7 @@ def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Cal
         if table.timeline().newest_completed is None:
             LOG.info("table %s has no commit: there is nothing to load", table.base_path)
             return
-        spark = start_session(f"tagstream {table.config.name}", jars=[], conf=spark_conf(options), env=env)
+        spark = start_session(f"tagstream {table.config.name}", jars=[], conf=session_conf(options, env), env=env)
         stop = StopFlag()
         stop.install()
         try:

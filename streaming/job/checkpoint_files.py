@@ -6,6 +6,9 @@ native library is missing, as in pyspark: twenty processes and threads, 45 ms a 
 and after a kill a state file would be that of an attempt which was never committed. Hadoop's local file system
 replaces; the one of Hive that Spark finds first for local files where Hive's jars are (``ProxyLocalFileSystem``) refuses. So
 Hadoop's is named, and the manager is tried before each query, on the checkpoint itself.
+
+An object store has no rename: Spark's own manager copies and deletes, 20 requests a file. On S3A the manager of
+``spark-hadoop-cloud`` opens a stream that becomes an object when it is closed, and that can be aborted: 9 requests.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ LOG = logging.getLogger(__name__)
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing"
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 
 QUICK_CHECKPOINT_FILES = {
     _MANAGER: f"{_PACKAGE}.FileSystemBasedCheckpointFileManager",
@@ -31,12 +35,14 @@ QUICK_CHECKPOINT_FILES = {
 
 
 def choose_checkpoint_files(spark: SparkSession, checkpoint: str) -> bool:
-    """Leave Spark's own manager of checkpoint files in place unless the quick one replaces files in ``checkpoint``.
+    """Set the manager of checkpoint files: the first that replaces files in ``checkpoint``, else Spark's own.
 
-    True when the quick one stays. A session that has another manager keeps it.
+    True when it is not Spark's own. A session that has another manager keeps it.
     """
-    if spark.conf.get(_MANAGER, None) != QUICK_CHECKPOINT_FILES[_MANAGER]:
+    quick = QUICK_CHECKPOINT_FILES[_MANAGER]
+    if spark.conf.get(_MANAGER, None) not in (quick, _ABORTABLE):
         return False
+    spark.conf.set(_MANAGER, _ABORTABLE if checkpoint.startswith("s3a://") else quick)
     try:
         if _replaces(spark, checkpoint):
             return True

@@ -31,7 +31,8 @@ from tagstream.streaming.job.session import (
     end_session,
     fix_state_settings,
     has_ended,
-    spark_conf,
+    needed_jars,
+    session_conf,
     spark_needs,
     start_session,
 )
@@ -48,7 +49,6 @@ from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
 from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.source.connector import connector_jars
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.topic import topic_offsets
 from tagstream.streaming.start.preflight import check_query, check_stream, look
@@ -81,11 +81,13 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         check_stream(ready.table, options.index.type)
         for warning in ready.warnings:
             LOG.warning(warning)
-        jars = [str(jar) for jar in connector_jars(env=env)] if needs.connector else []
+        jars = needed_jars(needs, env)
         if not ready.new:
             watch.table_opened(ready.table)  # the age of its last commit is known while Spark starts
         watch.status.step("starting Spark")
-        spark = start_session(f"tagstream {ready.table.config.name}", jars=jars, conf=spark_conf(options), env=env)
+        spark = start_session(
+            f"tagstream {ready.table.config.name}", jars=jars, conf=session_conf(options, env), env=env
+        )
         stop = StopFlag()
         stop.install()
         try:

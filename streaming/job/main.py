@@ -15,6 +15,7 @@ from tagstream.streaming.job.bootstrap_explain import explain_start
 from tagstream.streaming.job.bootstrap_only import run_bootstrap
 from tagstream.streaming.job.failure import explain
 from tagstream.streaming.job.job import run_job
+from tagstream.streaming.job.session import take_store_settings
 from tagstream.streaming.options.cli import PROGRAM, load_options
 from tagstream.table.errors import ConfigError, TagstreamError
 
@@ -29,6 +30,7 @@ def main(argv: Sequence[str], program: str = PROGRAM) -> int:
     except ConfigError as e:
         return _fail(str(e), 2)
     try:
+        take_store_settings(options, os.environ)
         if options.dry_run:
             now_ms = clock_from_env(os.environ)()
             return 0 if explain_start(options, sys.stdout, os.environ, now_ms) else 1

@@ -17,10 +17,14 @@ import tagstream
 from tagstream.streaming.errors import EnvironmentProblemError
 from tagstream.streaming.job.checkpoint_files import QUICK_CHECKPOINT_FILES
 from tagstream.streaming.job.quiet import quiet_jvm, quiet_python
+from tagstream.streaming.options.keys.kafka import is_secret
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.connector import brings_connector
+from tagstream.streaming.source.connector import brings_connector, connector_jars
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
 from tagstream.streaming.start.preflight import SparkNeeds
+from tagstream.streaming.start.store_jars import needs_s3a, s3a_jars, store_conf
+from tagstream.table.store_settings import VARIABLE as STORE_SETTINGS
+from tagstream.table.store_settings import keep_settings, kept_settings, store_settings
 
 # The folder that holds the package, in a checkout as in site-packages: what a worker needs on its path.
 PACKAGE = Path(tagstream.__file__).parent
@@ -34,6 +38,7 @@ _WORKER_MEMORY = {
 }
 # What a context says that was given up because no master answered.
 _NO_MASTER = ("Cannot call methods on a stopped SparkContext", "All masters are unresponsive")
+_HADOOP = "spark.hadoop."
 DEFAULT_MASTER = "local[*,4]"  # the second number is how often a failed task is tried in local mode
 
 
@@ -100,7 +105,9 @@ def start_session(
         }
         if jars:
             defaults["spark.jars"] = ",".join(jars)
-    for key, value in (defaults | dict(conf)).items():
+    # Spark would write them on the command line of its JVM, where everybody on the machine reads them.
+    keys = {name: value for name, value in conf.items() if name.startswith(_HADOOP) and is_secret(name)}
+    for key, value in (defaults | {name: value for name, value in conf.items() if name not in keys}).items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
@@ -112,6 +119,10 @@ def start_session(
             f"the Spark master {master} did not answer, or did not take the job; check that it runs, its address and port, "
             f"and that it is Spark {pyspark.__version__} as here"
         ) from e
+    for key, value in keys.items():
+        spark.sparkContext._jsc.hadoopConfiguration().set(key.removeprefix(_HADOOP), value)  # noqa: SLF001
+    if STORE_SETTINGS in env:  # the workers' stores are those of the driver; in no file and on no page
+        spark.sparkContext.environment[STORE_SETTINGS] = env[STORE_SETTINGS]
     if under_spark_submit(env) and log4j.exists():
         quiet_jvm(log4j)
     if submitted and jars:
@@ -138,6 +149,11 @@ def spark_conf(options: Options) -> dict[str, str]:
     return conf
 
 
+def session_conf(options: Options, env: Mapping[str, str]) -> dict[str, str]:
+    """The same, and what the environment says of the checkpoint's file system."""
+    return store_conf(options.checkpoint_dir, kept_settings(env), env) | spark_conf(options)
+
+
 def spark_needs(options: Options, env: Mapping[str, str]) -> SparkNeeds:
     """What the session of a run with these options has to be given. Spark's settings may name Kafka's connector already."""
     settings = given_settings(spark_conf(options), env)
@@ -146,7 +162,19 @@ def spark_needs(options: Options, env: Mapping[str, str]) -> SparkNeeds:
         java=not under_spark_submit(env),
         connector=reads_topic and not brings_connector(settings),
         master=settings.get("spark.master"),
+        s3a=not options.bootstrap_only and needs_s3a(options.checkpoint_dir, settings),
     )
+
+
+def take_store_settings(options: Options, env: MutableMapping[str, str]) -> None:
+    """Keep what Spark's settings say of file systems for the storages of this process; before the first is opened."""
+    keep_settings(store_settings(given_settings(spark_conf(options), env)), env)
+
+
+def needed_jars(needs: SparkNeeds, env: Mapping[str, str]) -> list[str]:
+    """The jars that Spark has to be given, fetched the first time."""
+    jars = [*(connector_jars(env=env) if needs.connector else ()), *(s3a_jars(env=env) if needs.s3a else ())]
+    return [str(jar) for jar in jars]
 
 
 def _ships_files(env: Mapping[str, str]) -> bool:

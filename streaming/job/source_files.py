@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -16,7 +16,7 @@ from tagstream.streaming.source.files.lister import FileLister, ListerOptions, l
 from tagstream.streaming.source.files.plan_log import PlanLog, Positions, plan_number, read_plan
 from tagstream.streaming.source.files.position import position_of
 from tagstream.streaming.source.files.read import FilesSpec
-from tagstream.table.storage.opening import OPENERS, open_storage
+from tagstream.table.storage.opening import OPENERS, open_storage, path_of
 from tagstream.table.storage.storage import Storage
 
 LOG = logging.getLogger("tagstream")
@@ -123,7 +123,7 @@ def positions_before(root: Storage, source: Storage) -> Positions:
     there = {file.path: file for file in list_files(source)}
     found: Positions = {}
     for uri, mtime_ms in taken.items():
-        file = there.get(os.path.relpath(unquote(urlsplit(uri).path), source.root))
+        file = there.get(os.path.relpath(path_of(uri), source.root))
         if file is None:
             continue
         if file.mtime_ms == mtime_ms:

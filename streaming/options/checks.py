@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from itertools import combinations
 from pathlib import PurePosixPath
-from urllib.parse import unquote, urlsplit
 
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.errors import ConfigError
+from tagstream.table.storage.opening import canonical
 
 _TYPE = "hoodie.datasource.write.keygenerator.type"
 _CLASS = "hoodie.datasource.write.keygenerator.class"
@@ -28,10 +28,8 @@ def required(r: Resolved, name: str) -> str:
 
 
 def folder(place: str | None) -> str | None:
-    """A folder as it is known from then on: its absolute path, however it was spelled; a URL of another kind as it is."""
-    if place is None or ("://" in place and not place.startswith("file:")):
-        return place
-    return os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place)
+    """A folder as it is known from then on: its absolute path or its URL, however it was spelled."""
+    return None if place is None else canonical(place)
 
 
 def check_apart(r: Resolved, base_path: str, checkpoint: str, source: str | None) -> None:
@@ -41,18 +39,16 @@ def check_apart(r: Resolved, base_path: str, checkpoint: str, source: str | None
         ("--checkpoint-dir", checkpoint, "a checkpoint inside a table looks like data to other readers"),
         (_ROOT, source, "the job would read its own files as records"),
     ]
-    places = [(name, given, why, _real(given)) for name, given, why in named if given and _real(given) is not None]
+    places = [(name, given, why, _real(given)) for name, given, why in named if given]
     for (one, given, _, first), (other, as_given, why, second) in combinations(places, 2):
-        assert first is not None
-        assert second is not None
         if first == second or first in second.parents or second in first.parents:
             text = f"{other} {as_given} and {one} {given} lie in one another; {why}: give them folders of their own"
             r.problems.append(Problem(text))
 
 
-def _real(place: str) -> PurePosixPath | None:
-    path = folder(place)
-    return None if path is None or "://" in path else PurePosixPath(os.path.realpath(path))
+def _real(place: str) -> PurePosixPath:
+    path = canonical(place)
+    return PurePosixPath(path if "://" in path else os.path.realpath(path))
 
 
 def check_table_name(r: Resolved) -> None:

@@ -21,7 +21,7 @@ from tagstream.table.services.clustering.withdraw import rollback_clustering
 from tagstream.table.services.compaction.claim import is_planned_here
 from tagstream.table.services.restore.restore import resume_restore
 from tagstream.table.services.rollback import rollback
-from tagstream.table.services.sweep import sweep
+from tagstream.table.services.sweep import sweep, sweep_copies
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
@@ -50,6 +50,7 @@ def settle(job: JobContext) -> None:
         if wait_for(job, pending):
             roll_back(job, pending.time)
     sweep(job.table)
+    job.late_copies = bool(sweep_copies(job.table))
 
 
 def wait_for(job: JobContext, pending: Instant, *, give_up: Callable[[], bool] = lambda: False) -> bool:

@@ -1,4 +1,4 @@
-"""The jars Spark needs to read Kafka: found in the project's cache, fetched by Maven the first time."""
+"""The jars Spark needs, to read Kafka for example: found in the project's cache, fetched by Maven the first time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,11 @@ def jar_cache(project: Path, env: Mapping[str, str]) -> Path:
 
 def check_connector(*, env: Mapping[str, str] = os.environ) -> None:
     """SourceError when the connector's jars are neither there nor could be fetched; nothing is fetched."""
-    pom = files(tagstream) / "conf" / "poms" / "kafka-connector.xml"
+    check_jars(files(tagstream) / "conf" / "poms" / "kafka-connector.xml", env)
+
+
+def check_jars(pom: Traversable, env: Mapping[str, str]) -> None:
+    """SourceError when the jars that `pom` names are neither there nor could be fetched; nothing is fetched."""
     folder = _folder(pom, jar_cache(PROJECT, env))
     if not folder.is_dir():
         _maven(pom, folder, env)

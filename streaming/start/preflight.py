@@ -25,6 +25,7 @@ from tagstream.streaming.source.preflight import check_source
 from tagstream.streaming.start.java import check_java
 from tagstream.streaming.start.master import check_master
 from tagstream.streaming.start.schema_match import stream_schema
+from tagstream.streaming.start.store_jars import check_s3a
 from tagstream.streaming.start.table_match import planned_table
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -53,11 +54,14 @@ class Ready:
 
 @dataclass(frozen=True)
 class SparkNeeds:
-    """What Spark has to be given: ``java`` while no JVM is there, Kafka's ``connector``; the ``master`` that is named."""
+    """What Spark has to be given: ``java`` while no JVM is there, Kafka's ``connector``, jars for a checkpoint on ``s3a``;
+    the ``master`` that is named.
+    """
 
     java: bool
     connector: bool
     master: str | None
+    s3a: bool = False
 
 
 def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeeds) -> Ready:
@@ -72,6 +76,8 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
         check_source(options)
         if needs.connector:
             check_connector(env=env)
+    if needs.s3a:
+        check_s3a(env=env)
     checkpoint = open_storage(options.checkpoint_dir)
     _check_writable("--checkpoint-dir", checkpoint)
     taken_over = check_table(checkpoint, options.target_base_path)

@@ -8,9 +8,18 @@ would be taken for the first, and one of a rolled-back instant would count as so
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback_plan import named_requests
-from tagstream.table.write.markers import TEMP_FOLDER, delete_markers, list_markers
+from tagstream.table.timeline.avro_timeline import read_record
+from tagstream.table.timeline.instant import ROLLBACK
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.write_status import FileKind
+from tagstream.table.write.markers import TEMP_FOLDER, Marker, delete_markers, list_markers
+
+_ROLLBACKS = 20  # the newest: a copy that is under way lasts seconds
 
 
 def sweep(table: HoodieTable) -> list[str]:
@@ -35,3 +44,41 @@ def sweep(table: HoodieTable) -> list[str]:
         removed += [path for path in paths if table.storage.delete(path)]
         delete_markers(table.storage, time)
     return removed
+
+
+def sweep_copies(table: HoodieTable) -> list[str]:
+    """Delete what the newest rollbacks have deleted already, if it came back; returns the names that were looked for.
+
+    Only where publishing is a copy inside the store: one that was under way when its driver died, or stood still, lands
+    after the rollback has removed source and target. A later call finds it. Free of requests where there is no rollback.
+    """
+    if not table.storage.publishes_by_copy:
+        return []
+    timeline = table.timeline()
+    done = [i for i in timeline.instants if i.action == ROLLBACK and i.is_completed][-_ROLLBACKS:]
+    names: set[str] = set()
+    for rollback in done:
+        rel = f"{table.config.timeline_folder}/{rollback.file_name()}"
+        record = read_record(table.storage.read(rel), table.storage.where(rel))
+        for time in record.get("commitsRollback") or ():
+            deleted = (
+                join(partition, path.rpartition("/")[2])
+                for partition, of in (record.get("partitionMetadata") or {}).items()
+                for path in of.get("successDeleteFiles") or ()
+            )
+            names.update(_undone(table, timeline, time, deleted))
+    found = sorted(names)
+    table.storage.delete_many(found)
+    return found
+
+
+def _undone(table: HoodieTable, timeline: Timeline, time: str, paths: Iterable[str]) -> list[str]:
+    """Those of the paths that are still nobody's: not of an execution that came after the one that was taken back."""
+    instant = timeline.find(time)
+    kept: set[str] = set()
+    if timeline.is_valid(time) if instant is None else not instant.is_completed:
+        return []
+    if instant is not None:
+        kept = {stat.path for stat in timeline.metadata(table.storage, instant).all_stats()}
+    markers = [Marker(path, FileKind.CREATE) for path in paths if path not in kept]
+    return [path for request in named_requests(table, time, markers) for path in request.files]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from urllib.parse import unquote, urlsplit
+from pathlib import PurePosixPath
+from urllib.parse import quote, unquote, urlsplit
 
 from tagstream.table.errors import ConfigError
+from tagstream.table.storage.hdfs import place as hdfs
+from tagstream.table.storage.objects.place import SCHEMES, parse
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import Storage
+from tagstream.table.store_settings import kept_settings
 
 
 def open_storage(url: str) -> Storage:
@@ -19,8 +23,38 @@ def open_storage(url: str) -> Storage:
     scheme = urlsplit(url).scheme if "://" in url or url.startswith("file:") else "file"
     opener = OPENERS.get(scheme)
     if opener is None:
-        raise ConfigError(f"{url}: the file system {scheme}:// is not supported; use a local or mounted (POSIX) path")
+        raise ConfigError(
+            f"{url}: the file system {scheme}:// is not supported; use a local or mounted (POSIX) path, or one of "
+            f"{', '.join(f'{name}://' for name in OPENERS if name != 'file')}"
+        )
     return opener(url)
+
+
+def canonical(place: str) -> str:
+    """A path or URL as it is known however it was spelled: an absolute path, or a URL as :attr:`Storage.root` has it.
+
+    Nothing is opened; a scheme that is not supported stays as it is.
+    """
+    if place.startswith(f"{hdfs.SCHEME}://"):
+        return "".join(hdfs.parse(place))
+    if place.partition("://")[0] in SCHEMES and "://" in place:
+        found, key = parse(place)
+        return f"{found.url}/{key}" if key else found.url
+    if "://" in place and not place.startswith("file:"):
+        return place
+    return os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place)
+
+
+def uri(where: str) -> str:
+    """What :meth:`Storage.where` tells as a URI, in which Spark and Hadoop quote what is no plain character."""
+    scheme, sign, rest = where.partition("://")
+    return scheme + sign + quote(rest, safe="/@:") if sign else PurePosixPath(where).as_uri()
+
+
+def path_of(text: str) -> str:
+    """What :meth:`Storage.where` tells of a file that Spark names by a URI."""
+    scheme, sign, rest = text.partition("://")
+    return f"{scheme}{sign}{unquote(rest)}" if sign and scheme != "file" else unquote(urlsplit(text).path)
 
 
 def unsynced(storage: Storage) -> Storage:
@@ -45,9 +79,35 @@ def same_place(one: str, other: str) -> bool:
 
 
 def _posix(url: str) -> Storage:
-    path = unquote(urlsplit(url).path) if url.startswith("file:") else url
-    return PosixStorage(os.path.abspath(path))
+    return PosixStorage(canonical(url))
+
+
+def _object_store(url: str) -> Storage:
+    try:
+        from tagstream.table.storage.object_store import ObjectStorage
+    except ImportError as e:
+        raise _without(url, "s3", "obstore", e) from None
+    return ObjectStorage.of_url(url, kept_settings(), os.environ)
+
+
+def _hdfs(url: str) -> Storage:
+    try:
+        from tagstream.table.storage.hdfs_store import HdfsStorage
+    except ImportError as e:
+        raise _without(url, "hdfs", "hdfs-native", e) from None
+    return HdfsStorage.of_url(url, kept_settings())
+
+
+def _without(url: str, extra: str, package: str, error: ImportError) -> ConfigError:
+    return ConfigError(
+        f"{url}: the package {package} is missing ({error}); install it with pip install 'tagstream[{extra}]' (in a "
+        f"checkout: pip install '.[{extra}]'), on every host that runs Spark's workers"
+    )
 
 
 # What opens a URL of a scheme.
-OPENERS: dict[str, Callable[[str], Storage]] = {"file": _posix}
+OPENERS: dict[str, Callable[[str], Storage]] = {
+    "file": _posix,
+    hdfs.SCHEME: _hdfs,
+    **dict.fromkeys(SCHEMES, _object_store),
+}

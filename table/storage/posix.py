@@ -19,7 +19,8 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from tagstream.table.errors import InvalidPartitionPathError, StaleVersionError
+from tagstream.table.storage.names import joined
+from tagstream.table.storage.numbered import read_numbered, swap_numbered
 from tagstream.table.storage.storage import FileEntry, Register
 
 _TEMP_PREFIX = ".tagstream_tmp_"
@@ -36,17 +37,18 @@ class PosixStorage:
     sync: bool = True
     mode: int = 0o644
 
+    @property
+    def publishes_by_copy(self) -> bool:
+        """A link is there or not."""
+        return False
+
     def below(self, rel: str) -> PosixStorage:
         """The storage of a folder."""
         return PosixStorage(self.where(rel), self.sync, self.mode)
 
     def where(self, rel: str) -> str:
         """The absolute path of ``rel``; InvalidPartitionPathError when it would leave the root."""
-        if rel == "":
-            return self.root
-        if rel.startswith("/") or "\0" in rel or any(part in ("", ".", "..") for part in rel.split("/")):
-            raise InvalidPartitionPathError(f"path {rel!r} is not below {self.root}")
-        return os.path.join(self.root, rel)
+        return joined(self.root, rel)
 
     def exists(self, rel: str) -> bool:
         """True when a file or folder of that name is there."""
@@ -166,32 +168,11 @@ class PosixStorage:
 
     def read_register(self, rel: str) -> Register | None:
         """A register is the file ``<rel>.<n>`` with the greatest ``n``, which is its version."""
-        while True:
-            newest = max(self._numbers(rel), default=None)
-            if newest is None:
-                return None
-            try:
-                return Register(self.read(f"{rel}.{newest}"), str(newest))
-            except FileNotFoundError:
-                continue  # written and cleaned by another process since the listing
+        return read_numbered(self, rel)
 
     def swap(self, rel: str, data: bytes, expected: str | None) -> str:
         """The exclusive creation of the next number: of two writers at once one wins."""
-        stale = StaleVersionError(f"{self.where(rel)} is no longer at version {expected}: another process wrote it")
-        before = self._numbers(rel)
-        if str(max(before, default=None)) != str(expected):
-            raise stale
-        number = max(before, default=0) + 1
-        try:
-            self.write_new(f"{rel}.{number}", data)
-        except FileExistsError:
-            raise stale from None
-        # It stood still while others wrote, and cleaned, this number and more. A listing may miss what is made meanwhile.
-        if max(self._numbers(rel), default=None) != number:
-            self.delete(f"{rel}.{number}")
-            raise stale
-        self.delete_many(f"{rel}.{n}" for n in before)
-        return str(number)
+        return swap_numbered(self, rel, data, expected)
 
     def delete(self, rel: str) -> bool:
         """Remove a file; False when it was not there."""
@@ -234,11 +215,6 @@ class PosixStorage:
                         os.unlink(path)
                         found += 1
         return found
-
-    def _numbers(self, rel: str) -> builtins.list[int]:
-        folder, _, name = rel.rpartition("/")
-        found = (entry.name[len(name) + 1 :] for entry in self.list(folder, (f"{name}.",)))
-        return [int(number) for number in found if number.isdigit()]
 
     def _temp(self, target: str) -> tuple[int, str]:
         folder = os.path.dirname(target)

@@ -20,7 +20,10 @@ META_FOLDER = ".hoodie"
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One entry of a folder: ``size`` in bytes, ``mtime_ms`` since the epoch as the store's own clock has it."""
+    """One entry of a folder: ``size`` in bytes, ``mtime_ms`` since the epoch as the store's own clock has it.
+
+    A folder's is 0 where folders are only names.
+    """
 
     name: str
     size: int
@@ -42,6 +45,14 @@ class Storage(Protocol):
     @property
     def root(self) -> str:
         """The place as people know it: for messages, and equal for two spellings of one place."""
+        ...
+
+    @property
+    def publishes_by_copy(self) -> bool:
+        """Whether a publish may take effect after its process has died, and after the staged file was removed.
+
+        A copy inside an object store that was under way then is carried out.
+        """
         ...
 
     def below(self, rel: str) -> Storage:

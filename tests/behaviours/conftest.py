@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
 from tests.behaviours import storages as s
 from tests.support.hbase import LOOPBACK, HbaseServer
@@ -15,9 +16,14 @@ from tests.support.hbase import LOOPBACK, HbaseServer
 _numbers = count()
 
 
-@pytest.fixture(params=list(s.IMPLEMENTATIONS))
+_SERVERS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in s.SERVERS]
+
+
+@pytest.fixture(params=[*s.IMPLEMENTATIONS, *_SERVERS])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """One of every kind, empty."""
+    if request.param in s.SERVERS:
+        return open_storage(request.getfixturevalue(s.SERVERS[request.param]))
     return s.IMPLEMENTATIONS[request.param](tmp_path)
 
 

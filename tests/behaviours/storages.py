@@ -40,6 +40,13 @@ IMPLEMENTATIONS: dict[str, Callable[[Path], Storage]] = {
     "wrapped": _wrapped,
     "publishes by copy": _copying,
 }
+# Those behind a server: the fixture that has it running and knows the URL of a folder of a test's own.
+SERVERS = {"s3": "s3_folder", "hdfs": "hdfs_folder"}
+
+
+def leaves_scratch(storage: Storage) -> bool:
+    """Whether a killed writer leaves something hidden: not where a file is kept elsewhere until it is whole."""
+    return "://" not in storage.root
 
 
 @contextmanager

@@ -106,6 +106,10 @@ class FaultyStorage:
     def root(self) -> str:
         return self.inner.root
 
+    @property
+    def publishes_by_copy(self) -> bool:
+        return self.faults.copies or self.inner.publishes_by_copy
+
     def below(self, rel: str) -> FaultyStorage:
         return FaultyStorage(self.inner.below(rel), self.faults)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +13,15 @@ META_PREFIX = "_hoodie_"
 DELETED_FIELD = "_hoodie_is_deleted"
 
 
-def read_table(base_path: Path | str, *, meta_columns: bool = True) -> pa.Table:
-    """Latest snapshot. Without `meta_columns` Hudi's own five are left out, a user's delete flag is kept."""
-    batches = HudiTableBuilder.from_base_uri(str(Path(base_path).resolve())).build().read()
+def read_table(
+    base_path: Path | str, *, meta_columns: bool = True, options: Mapping[str, str] | None = None
+) -> pa.Table:
+    """Latest snapshot. Without `meta_columns` Hudi's own five are left out, a user's delete flag is kept.
+
+    ``options``: of the store, where ``base_path`` is a URL.
+    """
+    place = str(base_path) if "://" in str(base_path) else str(Path(base_path).resolve())
+    batches = HudiTableBuilder.from_base_uri(place).with_options(dict(options or {})).build().read()
     if not batches:
         return pa.table({})
     table = pa.Table.from_batches(batches)

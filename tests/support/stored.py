@@ -1,11 +1,22 @@
-"""A file of a test as the readers take one: a storage and a name in it."""
+"""Files of a test as the readers take them: a storage and a name in it; and a whole storage as a local folder."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.storage.storage import Storage
+
+
+def copy_down(storage: Storage, target: Path) -> Path:
+    """All files of a storage, in a new local folder, which is returned."""
+    shutil.rmtree(target, ignore_errors=True)
+    for rel in storage.walk_files(""):
+        (target / rel).parent.mkdir(parents=True, exist_ok=True)
+        storage.fetch(rel, str(target / rel))
+    return target
 
 
 def stored(path: Path | str) -> tuple[PosixStorage, str]:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services.sweep import sweep
+from tagstream.table.services.sweep import sweep, sweep_copies
 from tagstream.table.services.validate import validate
 from tagstream.table.timeline.heartbeat import delete_heartbeat, is_alive
 from tagstream.table.timeline.write_status import FileKind
+from tests.support.faulty_storage import Faults, FaultyStorage
 from tests.table.writer import SCHEMA, CrashError, Writer, direct_marker, row
 
 
@@ -70,6 +72,31 @@ def test_a_late_marker_never_costs_another_writes_log_file(tmp_path: Path, versi
     direct_marker(writer.table.storage, failed, path, FileKind.APPEND)
     assert sweep(writer.table) == []
     assert validate(writer.table) == []
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_a_copy_that_lands_after_the_rollback(table_type: str, tmp_path: Path) -> None:
+    """A store goes on copying for a driver that is gone: the file is there again when nothing tells of it any more."""
+    writer = Writer.create(tmp_path, table_type, groups=1)
+    writer.write([row(1, "p0", 1)])
+    before = {*writer.table.storage.walk_files("p0")}
+    with pytest.raises(CrashError):
+        writer.write([row(1, "p0", 2)], crash="publish")
+    (path,) = {*writer.table.storage.walk_files("p0")} - before
+    content = writer.table.storage.read(path)
+    writer.rollback_pending()
+    writer.table.storage.write_new(path, content)
+    assert sweep_copies(writer.table) == []  # a link can't come later
+    copies = FaultyStorage(writer.table.storage, Faults(str(tmp_path / "faults"), copies=True))
+    table = HoodieTable.open(copies)
+    assert path in sweep_copies(table)
+    assert not table.storage.exists(path)
+    writer.write([row(1, "p0", 3)])
+    there = {*writer.table.storage.walk_files("p0")}
+    sweep_copies(HoodieTable.open(copies))
+    assert {*writer.table.storage.walk_files("p0")} == there
+    assert validate(writer.table) == []
+    assert read_snapshot(writer.table, SCHEMA.names).to_pylist() == list(writer.live.values())
 
 
 def test_heartbeats(tmp_path: Path) -> None:

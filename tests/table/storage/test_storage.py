@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from tagstream.table.errors import ConfigError, InvalidPartitionPathError
-from tagstream.table.storage.opening import open_storage
+from tagstream.table.storage.opening import canonical, open_storage, path_of, uri
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/t", "hdfs://host:9000/t", "gs://b/t", "abfss://x@y/t"])
-def test_other_file_systems_are_refused_by_name(url: str) -> None:
+@pytest.mark.parametrize("url", ["ftp://host/t", "wasbs://x@y/t", "abfss://x@y/t", "s3a:///t", "gs://", "s3://b/../t"])
+def test_other_file_systems_and_wrong_urls_are_refused_by_name(url: str) -> None:
     with pytest.raises(ConfigError, match=url.split(":")[0] + "://"):
         open_storage(url)
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("tagstream.table.storage.object")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(ConfigError, match=r"s3a://b/t: the package obstore is missing .*tagstream\[s3\]"):
+        open_storage("s3a://b/t")
 
 
 def test_paths_and_file_urls_are_the_same_place(tmp_path: Path) -> None:
@@ -22,6 +31,29 @@ def test_paths_and_file_urls_are_the_same_place(tmp_path: Path) -> None:
     assert open_storage(f"file://{tmp_path}/a%20b").root == f"{tmp_path}/a b"
     with pytest.raises(ConfigError, match="empty"):
         open_storage("")
+
+
+@pytest.mark.parametrize(
+    ("place", "known"),
+    [
+        ("/a//b/../c/", "/a/c"),
+        ("file:///a%20b", "/a b"),
+        ("s3://b//x/", "s3a://b/x"),
+        ("s3a://b", "s3a://b"),
+        ("hdfs://nn:8020//x/y/", "hdfs://nn:8020/x/y"),
+        ("hdfs:///x", "hdfs:///x"),
+        ("ftp://h/x/", "ftp://h/x/"),
+    ],
+)
+def test_a_place_has_one_spelling(place: str, known: str) -> None:
+    assert canonical(place) == known
+    assert canonical(known) == known
+
+
+@pytest.mark.parametrize("where", ["/a b/p=1%/x", "s3a://b/a b/p=1%/x", "hdfs://nn:8020/ü/x"])
+def test_spark_names_files_by_uris(where: str) -> None:
+    assert " " not in uri(where)
+    assert path_of(uri(where)) == where
 
 
 @pytest.mark.parametrize("rel", ["../x", "a/../../x", "/etc/passwd", "a//b", "a/./b", "..", "a\0b", "a/.."])

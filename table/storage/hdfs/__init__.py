@@ -1,0 +1,1 @@
+"""HDFS through hdfs-native, without Java: the only place that imports it."""

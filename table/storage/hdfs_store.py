@@ -1,0 +1,301 @@
+"""Files on HDFS. Needs the extra ``hdfs``.
+
+A file that is being written is visible there, and empty. So it is written under a hidden name beside its own, which it gets
+by a rename that the NameNode refuses when the name is taken: create, publish and replace are one step each.
+"""
+
+from __future__ import annotations
+
+import builtins
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import BinaryIO, TypeVar, cast
+
+import pyarrow as pa
+from hdfs_native import Client, FileStatus, WriteOptions
+
+from tagstream.table.storage.hdfs.clients import client, until_done
+from tagstream.table.storage.hdfs.errors import is_no_folder, told
+from tagstream.table.storage.hdfs.place import Options, options_of, parse
+from tagstream.table.storage.names import joined
+from tagstream.table.storage.numbered import read_numbered, swap_numbered
+from tagstream.table.storage.objects.reading import RangeReader
+from tagstream.table.storage.storage import FileEntry, Register
+
+R = TypeVar("R")
+T = TypeVar("T")
+_TEMP_PREFIX = ".tagstream_tmp_"
+_WHOLE = 4 << 20  # a file of so many bytes is read at once
+_IN_MEMORY = 16 << 20  # of a file that is being written
+_PIECE = 4 << 20
+_THREADS = 16
+
+
+@dataclass(frozen=True)
+class HdfsStorage:
+    """The files below ``path`` of the cluster ``url``."""
+
+    url: str
+    path: str
+    options: Options = ()
+
+    @classmethod
+    def of_url(cls, url: str, settings: Mapping[str, str]) -> HdfsStorage:
+        """The storage of a URL; ``settings`` are Hadoop's."""
+        return cls(*parse(url), options_of(settings))
+
+    @property
+    def root(self) -> str:
+        """The URL as Hadoop and Spark take it."""
+        return self.url + self.path
+
+    @property
+    def publishes_by_copy(self) -> bool:
+        """A rename is done or not."""
+        return False
+
+    def below(self, rel: str) -> HdfsStorage:
+        """The storage of a folder."""
+        return HdfsStorage(self.url, self._path(rel), self.options)
+
+    def where(self, rel: str) -> str:
+        """The URL of ``rel``; InvalidPartitionPathError when it would leave the root."""
+        return self.url + self._path(rel)
+
+    def exists(self, rel: str) -> bool:
+        """True when a file or folder of that name is there."""
+        with suppress(FileNotFoundError):
+            self._info(rel)
+            return True
+        return False
+
+    def size(self, rel: str) -> int:
+        """Bytes of a file."""
+        return self._info(rel).size
+
+    def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> builtins.list[FileEntry]:
+        """The entries of a folder, sorted by name."""
+        found = self._entries(rel)
+        return sorted((e for _, e in found if e.name.startswith(prefixes)), key=lambda e: e.name)
+
+    def names(self, rel: str) -> tuple[str, ...]:
+        """The names in a folder, sorted."""
+        return tuple(e.name for e in self.list(rel))
+
+    def walk_files(self, rel: str) -> Iterator[str]:
+        """Names of all files below a folder."""
+        start = len(self.path.rstrip("/")) + 1
+        for path, entry in sorted(self._entries(rel, recursive=True)):
+            if not entry.is_dir:
+                yield path[start:]
+
+    def stamp(self, rel: str) -> object | None:
+        """A folder's time of change is in milliseconds: two changes can have the same."""
+        self._path(rel)
+        return None
+
+    def read(self, rel: str) -> bytes:
+        """The whole content of a small file."""
+        return self._do(rel, lambda c, path: c.read(path).read())
+
+    def read_range(self, rel: str, offset: int, length: int) -> bytes:
+        """At most ``length`` bytes from ``offset``."""
+
+        def read(c: Client, path: str) -> bytes:
+            file = c.read(path)
+            length_ = max(0, min(length, len(file) - offset))
+            return file.read_range(offset, length_) if length_ else b""
+
+        return self._do(rel, read)
+
+    def open_input(self, rel: str) -> pa.NativeFile:
+        """The file: in memory when it is small, else read by ranges."""
+        file = self._do(rel, lambda c, path: c.read(path))
+        size = len(file)
+
+        def get(offset: int, length: int) -> bytes:
+            return self._do(rel, lambda _c, _path: file.read_range(offset, length))
+
+        if size <= _WHOLE:
+            return pa.BufferReader(get(0, size) if size else b"")
+        return pa.PythonFile(RangeReader(get, size, b""), mode="r")
+
+    def fetch(self, rel: str, local: str) -> None:
+        """Copy a file to a local path."""
+
+        def fetch(c: Client, path: str) -> None:
+            file = c.read(path)
+            with open(local, "wb") as out:
+                for piece in file.read_range_stream(0, len(file)) if len(file) else ():
+                    out.write(piece)
+
+        self._do(rel, fetch)
+
+    def write_new(self, rel: str, data: bytes) -> None:
+        """Create a small file."""
+        self._write(rel, lambda: [data], overwrite=False)
+
+    def replace(self, rel: str, data: bytes) -> None:
+        """Write a small file over another."""
+        self._write(rel, lambda: [data], overwrite=True)
+
+    @contextmanager
+    def open_output(self, rel: str) -> Iterator[BinaryIO]:
+        """Kept here until its end, in memory or on the local disk: a DataNode that dies meanwhile can then be passed by."""
+        self._file(rel)
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as out:
+            yield cast(BinaryIO, out)
+            self._write(rel, lambda: _pieces(cast(BinaryIO, out)), overwrite=True)
+
+    def put(self, rel: str, local: str) -> None:
+        """Send a local file."""
+        self._file(rel)
+        with open(local, "rb") as source:
+            self._write(rel, lambda: _pieces(source), overwrite=True)
+
+    def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Renames, which the NameNode refuses when the source is gone or the name is taken."""
+        named = [(self._file(staged), self._file(final)) for staged, final in pairs]
+        for folder in sorted({final.rpartition("/")[0] for _, final in named}):
+            self._do_at(folder, lambda c, path: c.mkdirs(path, create_parent=True))
+        _at_once(lambda pair: self._rename(*pair, overwrite=False), named)
+
+    def read_register(self, rel: str) -> Register | None:
+        """A register is the file ``<rel>.<n>`` with the greatest ``n``, which is its version."""
+        return read_numbered(self, rel)
+
+    def swap(self, rel: str, data: bytes, expected: str | None) -> str:
+        """The exclusive creation of the next number: of two writers at once one wins."""
+        return swap_numbered(self, rel, data, expected)
+
+    def delete(self, rel: str) -> bool:
+        """Remove a file; False when it was not there."""
+        self._file(rel)
+        return self._do(rel, lambda c, path: c.delete(path))
+
+    def delete_many(self, rels: Iterable[str]) -> None:
+        """Remove files, several at a time."""
+        _at_once(self.delete, builtins.list(rels))
+
+    def delete_tree(self, rel: str) -> None:
+        """Remove a folder and all below it."""
+        if rel == "":
+            raise ValueError(f"{self.root} is never deleted as a whole")
+        self._do(rel, lambda c, path: c.delete(path, True))
+
+    def clear_scratch(self, rel: str, before_ms: int) -> int:
+        """Remove old hidden files."""
+        found = self._entries(rel, recursive=True, hidden=True)
+        old = [path for path, e in found if e.name.startswith(_TEMP_PREFIX) and e.mtime_ms < before_ms]
+        return sum(self._do_at(path, lambda c, p: c.delete(p)) for path in old)
+
+    def _path(self, rel: str) -> str:
+        return joined(self.path, rel)
+
+    def _file(self, rel: str) -> str:
+        if rel == "":
+            raise ValueError(f"{self.root} is a folder, not a file")
+        return self._path(rel)
+
+    def _do(self, rel: str, action: Callable[[Client, str], R]) -> R:
+        return self._do_at(self._path(rel), action)
+
+    def _do_at(self, path: str, action: Callable[[Client, str], R]) -> R:
+        """One call, done again while HDFS can't; what goes wrong is told as errors of files."""
+        where = self.url + path
+        with told(where):
+            return until_done(lambda: action(client(self.url, self.options), path), where)
+
+    def _info(self, rel: str) -> FileEntry:
+        return self._do(rel, lambda c, path: _entry(c.get_file_info(path)))
+
+    def _entries(
+        self, rel: str, *, recursive: bool = False, hidden: bool = False
+    ) -> builtins.list[tuple[str, FileEntry]]:
+        """(path, entry) of what is in a folder, or anywhere below it."""
+
+        def find(c: Client, path: str) -> builtins.list[tuple[str, FileEntry]]:
+            for _ in range(3):
+                try:
+                    found = [(s.path, _entry(s)) for s in c.list_status(path, recursive)]
+                    return [each for each in found if each[0] != path]
+                except FileNotFoundError:  # the folder, or one in it that went away meanwhile
+                    if not _is_there(c, path):
+                        return []
+                except RuntimeError as e:
+                    if is_no_folder(e):
+                        return []
+                    raise
+            return [(s.path, _entry(s)) for s in c.list_status(path, recursive)]
+
+        return [(path, e) for path, e in self._do(rel, find) if hidden or not _is_hidden(e.name)]
+
+    def _write(self, rel: str, pieces: Callable[[], Iterable[bytes]], *, overwrite: bool) -> None:
+        """A whole file, under a hidden name first; another one at each try: a file that was begun can't be gone on with."""
+        target = self._file(rel)
+        temps: builtins.list[str] = []
+
+        def write(c: Client, path: str) -> str:
+            temps.append(f"{path.rpartition('/')[0]}/{_TEMP_PREFIX}{secrets.token_hex(8)}")
+            with c.create(temps[-1], WriteOptions(create_parent=True)) as out:
+                for piece in pieces():
+                    out.write(piece)
+            return temps.pop()
+
+        try:
+            temps.append(self._do_at(target, write))
+            self._rename(temps[-1], target, overwrite=overwrite)
+            temps.pop()
+        finally:
+            for temp in temps:
+                with suppress(OSError):
+                    self._do_at(temp, lambda c, path: c.delete(path))
+
+    def _rename(self, source: str, target: str, *, overwrite: bool) -> None:
+        """A rename whose answer was lost finds its source gone when it is sent again: nobody else takes it from there."""
+
+        def rename(c: Client, path: str) -> None:
+            try:
+                c.rename(source, path, overwrite)
+            except FileExistsError:
+                if _is_there(c, source):
+                    raise
+            except FileNotFoundError:
+                if _is_there(c, source) or not _is_there(c, path):
+                    raise
+
+        self._do_at(target, rename)
+
+
+def _is_there(c: Client, path: str) -> bool:
+    with suppress(FileNotFoundError):
+        c.get_file_info(path)
+        return True
+    return False
+
+
+def _entry(status: FileStatus) -> FileEntry:
+    return FileEntry(status.path.rpartition("/")[2], status.length, status.isdir, status.modification_time)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(_TEMP_PREFIX) or (name.startswith(".") and name.endswith(".crc"))
+
+
+def _pieces(source: BinaryIO) -> Iterator[bytes]:
+    source.seek(0)
+    while piece := source.read(_PIECE):
+        yield piece
+
+
+def _at_once(action: Callable[[T], object], what: Sequence[T]) -> None:
+    if len(what) < 2:
+        for each in what:
+            action(each)
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(what))) as threads:
+        builtins.list(threads.map(action, what))

@@ -1,0 +1,164 @@
+"""A proxy before an S3 server: counts requests by kind, makes each later, and goes wrong at the ones it is told.
+
+It runs in a thread of the test. A rule is asked about each request and says what becomes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+# What a rule may say.
+PASS, LOSE, REFUSE, RESET = "pass", "lose", "refuse", "reset"
+_BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request: its ``kind`` as S3 prices it, the path with its query, its ``number`` of all and ``nth`` of its kind."""
+
+    kind: str
+    target: str
+    number: int
+    nth: int
+
+
+Rule = Callable[[Request], str]
+
+
+class HttpProxy:
+    """Listens on ``port`` while the block runs.
+
+    ``counts`` are all requests by kind; ``targets`` (kind, path) of the Python client's, ``others`` of Hadoop's.
+
+    LOSE: the server takes the request, and its answer is cut off. REFUSE: 503, the server never sees it. RESET: the
+    connection breaks before it does.
+    """
+
+    def __init__(self, to: int, delay_ms: float = 0) -> None:
+        self.to = to
+        self.delay_s = delay_ms / 1000
+        self.rule: Rule = lambda _: PASS
+        self.counts: Counter[str] = Counter()
+        self.targets: list[tuple[str, str]] = []
+        self.others: list[tuple[str, str]] = []
+        self.port = 0
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def reset(self) -> None:
+        """Count from the beginning, and let everything pass."""
+        self.rule = lambda _: PASS
+        self.counts.clear()
+        self.targets.clear()
+        self.others.clear()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._client, "127.0.0.1", 0, limit=1 << 20))
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        back: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        try:
+            while head := await _head(reader):
+                request = self._counted(head)
+                what = self.rule(request)
+                body = await _body(head, reader, answer=False)
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
+                if what == RESET:
+                    return
+                if what == REFUSE:
+                    writer.write(_BUSY)
+                    await writer.drain()
+                    return
+                if back is None:
+                    back = await asyncio.open_connection("127.0.0.1", self.to, limit=1 << 20)
+                back[1].write(head + body)
+                await back[1].drain()
+                answer = await _head(back[0])
+                while answer.startswith(b"HTTP/1.1 100"):
+                    answer = await _head(back[0])
+                data = b"" if request.kind == "HEAD" else await _body(answer, back[0], answer=True)
+                if what == LOSE:
+                    return
+                writer.write(answer + data)
+                await writer.drain()
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            return
+        finally:
+            for each in (writer, back[1] if back is not None else None):
+                if each is not None:
+                    each.transport.abort()
+
+    def _counted(self, head: bytes) -> Request:
+        verb, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
+        kind = kind_of(verb, target, head)
+        self.counts[kind] += 1
+        ours = b"aws-sdk" not in head and b"Hadoop" not in head
+        (self.targets if ours else self.others).append((kind, target))
+        return Request(kind, target, self.counts.total(), self.counts[kind])
+
+    def __enter__(self) -> HttpProxy:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+def kind_of(verb: str, target: str, head: bytes) -> str:
+    """Requests told apart as S3 prices them."""
+    lines, query = head.lower(), target.partition("?")[2]
+    if verb == "GET" and "list-type" in query:
+        return "LIST"
+    if verb == "PUT" and b"\r\nx-amz-copy-source" in lines:
+        return "COPY"
+    if verb == "PUT" and (b"\r\nif-none-match" in lines or b"\r\nif-match" in lines):
+        return "PUT_IF"
+    if "uploads" in query or "uploadid" in query.lower():
+        return f"PART_{verb}"
+    return "DELETE_MANY" if verb == "POST" and "delete" in query else verb
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return b""
+
+
+async def _body(head: bytes, reader: asyncio.StreamReader, *, answer: bool) -> bytes:
+    lines = head.lower().split(b"\r\n")
+    fields = dict(line.split(b":", 1) for line in lines[1:] if b":" in line)
+    if answer and lines[0].split(b" ")[1] in (b"204", b"304"):
+        return b""
+    if b"chunked" in fields.get(b"transfer-encoding", b""):
+        out = bytearray()
+        while True:
+            size = await reader.readuntil(b"\r\n")
+            piece = await reader.readexactly(int(size.split(b";")[0], 16) + 2)
+            out += size + piece
+            if len(piece) == 2:
+                return bytes(out)
+    return await reader.readexactly(int(fields.get(b"content-length", b"0")))
