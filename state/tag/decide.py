@@ -55,7 +55,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Winners:
-    """Per distinct key, in key order: the winning row, its ordering (a delete without one takes the greatest known)."""
+    """Per distinct key, in key order: the winning row, its ordering (one without takes the greatest known)."""
 
     row: INT64
     ordering: npt.NDArray[Any]
@@ -92,7 +92,7 @@ def choose_winners(batch: TagBatch, keys: Keys, known: Known) -> Winners:
     if batch.ordering is not None:
         crowded |= no_ordering[winner]  # its ordering is the state's
     if crowded.any():
-        # Only keys with several records, or with a delete that has no ordering value, need comparing.
+        # Only keys with several records, or with one that has no ordering value, need comparing.
         group = np.repeat(np.arange(len(keys)), sizes)
         members = crowded[group]
         rows, group = keys.rows[members], group[members]
@@ -107,7 +107,7 @@ def choose_winners(batch: TagBatch, keys: Keys, known: Known) -> Winners:
         late = np.zeros(len(keys), np.bool_)
         both = np.flatnonzero(known.has_ordering & has)
         late[both] = (ordering[both] < known.records.ordering[both]).astype(np.bool_)
-        # An upsert always has an ordering value, so only a delete of a key nothing is known of has none.
+        # Without one: a delete, or an upsert that comes without (a snapshot's row), of a key nothing is known of.
     return Winners(winner, ordering, has, late)
 
 
@@ -128,8 +128,8 @@ def _empty(ordering: npt.NDArray[Any]) -> Any:
 def _compare(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[INT64, INT64, npt.NDArray[Any], BOOLS]:
     """(group, winning row, its ordering, known?) of the groups given.
 
-    Records are put in stream order within their key; a delete without ordering value takes the greatest of the state's
-    and of all before it. The winner is the last of the greatest. -1 stands for "less than any value".
+    Records are put in stream order within their key; one without ordering value takes the greatest of the state's and of
+    all before it. The winner is the last of the greatest. -1 stands for "less than any value".
     """
     names = sorted({str(s) for s in batch.source[rows].tolist()})
     columns = [batch.pos_lo[rows]]
@@ -185,5 +185,3 @@ def check_batch(batch: TagBatch) -> None:
     upsert = (batch.flags & FLAG_DELETE) == 0
     if (upsert & ((batch.flags & FLAG_NO_PARTITION) != 0)).any():
         raise ValueError("an upsert has no partition path")
-    if batch.ordering is not None and (upsert & ((batch.flags & FLAG_NO_ORDERING) != 0)).any():
-        raise ValueError("an upsert has no ordering value")

@@ -22,7 +22,7 @@ from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, TagBatch, TagResult
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_SKIPPED
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.tag.located import (
     OP_DELETE_NATURAL,
@@ -109,7 +109,7 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         profile = read_profile(spec, batch_id)
         label = int(key[0])
-        good, bad = good_and_bad(unpack(value for frame in frames for value in frame["rows"]))
+        good, bad, skipped = sorted_out(unpack(value for frame in frames for value in frame["rows"]))
         pointer = bytes(state.get[0]) if state.exists else None
         result = tag_key_group(label, pointer, tag_batch(good, spec.layout.ordering), profile, spec.layout)
         if result.delta is not None:
@@ -120,17 +120,20 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         rows = located(result, good, spec.layout.ordering)
         if bad.num_rows:
             rows = pa.concat_tables([rows, bad_records(label, bad, rows.schema)])
+        result.stats["skipped"] = skipped
         yield from packed_result(label, rows, result, spec.lanes)
 
     return tag
 
 
-def good_and_bad(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Keyed records (``KeyDecoder.keys``) by whether they can be tagged."""
-    bad = (rows.column("flags").to_numpy() & FLAG_BAD) != 0
-    if not bad.any():
-        return rows, rows.slice(0, 0)
-    return rows.filter(pa.array(~bad)), rows.filter(pa.array(bad))
+def sorted_out(rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
+    """Keyed records (``KeyDecoder.keys``): those to be tagged, the bad ones, and how many say nothing of a row."""
+    flags = rows.column("flags").to_numpy()
+    aside = (flags & (FLAG_BAD | FLAG_SKIPPED)) != 0
+    if not aside.any():
+        return rows, rows.slice(0, 0), 0
+    bad = (flags & FLAG_BAD) != 0
+    return rows.filter(pa.array(~aside)), rows.filter(pa.array(bad)), int((aside & ~bad).sum())
 
 
 def tag_batch(rows: pa.Table, ordering: OrderingKind) -> TagBatch:

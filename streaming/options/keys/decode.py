@@ -39,10 +39,17 @@ DECODE_KEYS = (
         "tagstream.decode.bytes",
         Kind.CHOICE,
         "What a text stands for in a column of bytes or fixed: the bytes of its UTF-8 (`utf-8`), or a byte a character, "
-        "U+0000 to U+00FF, as Avro's own JSON has it (`iso-8859-1`). Change it for a new table only: rows that are there "
-        "stay as they are.",
-        default="utf-8",
-        values={"UTF-8": "utf-8", "UTF8": "utf-8", "ISO-8859-1": "iso-8859-1", "LATIN1": "iso-8859-1"},
+        "U+0000 to U+00FF, as Avro's own JSON has it (`iso-8859-1`); in formats of Debezium `base64` or `hex`, as the "
+        "connector's `binary.handling.mode` says. Change it for a new table only: rows that are there stay as they are.",
+        default_note="utf-8; base64 in formats of Debezium",
+        values={
+            "UTF-8": "utf-8",
+            "UTF8": "utf-8",
+            "ISO-8859-1": "iso-8859-1",
+            "LATIN1": "iso-8859-1",
+            "BASE64": "base64",
+            "HEX": "hex",
+        },
         section=_DECODE,
     ),
     ConfigKey(

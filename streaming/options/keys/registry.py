@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tagstream.streaming.options.keys.beside import BESIDE_FAMILIES, BESIDE_KEYS
 from tagstream.streaming.options.keys.decode import DECODE_KEYS
+from tagstream.streaming.options.keys.formats import FORMAT_KEYS
 from tagstream.streaming.options.keys.ignored import IGNORED_FAMILIES, IGNORED_KEYS
 from tagstream.streaming.options.keys.index import INDEX_KEYS
 from tagstream.streaming.options.keys.job import JOB_KEYS
@@ -25,6 +26,7 @@ REGISTRY = Registry(
         *JOB_KEYS,
         *TABLE_KEYS,
         *SOURCE_KEYS,
+        *FORMAT_KEYS,
         *DECODE_KEYS,
         *INDEX_KEYS,
         *PULL_KEYS,

@@ -16,7 +16,10 @@ import pyarrow as pa
 from tagstream.streaming.source.decode.coerce import JsonObject, Number, struct_coercer
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.number import Misfit, shown
+from tagstream.streaming.source.decode.paths import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
+
+_MISSING = object()
 
 
 class TooDeep(Exception):
@@ -24,9 +27,19 @@ class TooDeep(Exception):
 
 
 class RecordDecoder:
-    """Decodes single records; ``facts``: what their Avro schema says of the fields beyond their types."""
+    """Decodes single records; ``facts``: what their Avro schema says of the fields beyond their types.
 
-    def __init__(self, schema: pa.Schema, facts: Mapping[str, Facts], rules: DecodeRules) -> None:
+    ``paths``: where in the record each column is; None: each at the top, under its name.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        facts: Mapping[str, Facts],
+        rules: DecodeRules,
+        paths: Mapping[str, Path] | None = None,
+    ) -> None:
+        self._paths = paths
         self._coerce = struct_coercer(list(schema), rules, facts)
         constant = Number if rules.bare_nan else _no_constant
         self._json = json.JSONDecoder(
@@ -47,7 +60,28 @@ class RecordDecoder:
             raise TooDeep from None
         if not isinstance(value, JsonObject):
             raise Misfit("not a JSON object")
-        return value
+        return value if self._paths is None else _by_column(value, self._paths)
+
+
+def _by_column(value: JsonObject, paths: Mapping[str, Path]) -> JsonObject:
+    """The values of the columns, wherever in the object they are."""
+    out, twice = JsonObject(), set()
+    for name, path in paths.items():
+        at: Any = value
+        for depth, step in enumerate(path):
+            if at is None:
+                break
+            if not isinstance(at, JsonObject):
+                raise Misfit(f"field {'.'.join(path[:depth])} is no object")
+            if step in at.twice:
+                twice.add(name)
+            at = at.get(step, _MISSING)
+            if at is _MISSING:
+                break
+        if at is not _MISSING:
+            out[name] = at
+    out.twice = frozenset(twice)
+    return out
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> JsonObject:

@@ -1,0 +1,43 @@
+"""Which columns of a row were not sent, as bits: bit i of the bytes (most significant first) is column i of the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+
+
+def pack(masks: Mapping[int, Mask], rows: int, columns: int) -> pa.Array | None:
+    """Binary of the bits of each row, null for rows that have all columns; None when all rows have. ``masks``: by column."""
+    found = {i: mask for i, mask in masks.items() if mask.any()}
+    if not found:
+        return None
+    some = np.logical_or.reduce(list(found.values()))
+    at = np.flatnonzero(some)
+    bits = np.zeros((len(at), columns), np.bool_)
+    for i, mask in found.items():
+        bits[:, i] = mask[at]
+    return from_matrix(bits, at, rows)
+
+
+def from_matrix(bits: npt.NDArray[np.bool_], at: npt.NDArray[np.int64], rows: int) -> pa.Array:
+    """Binary of ``bits`` (a row for each of the rows ``at``), null for the others and where no bit is set."""
+    width = (bits.shape[1] + 7) // 8
+    data = np.packbits(bits, axis=1)
+    made = pa.Array.from_buffers(pa.binary(width), len(at), [None, pa.py_buffer(data.tobytes())]).cast(pa.binary())
+    place = np.full(rows, -1, np.int64)
+    place[at] = np.where(bits.any(axis=1), np.arange(len(at)), -1)
+    return made.take(pa.array(place, mask=place < 0))
+
+
+def unpack(absent: pa.Array, columns: int) -> npt.NDArray[np.bool_]:
+    """A matrix rows x columns of what is missing; null: nothing is."""
+    width = (columns + 7) // 8
+    filled = pc.fill_null(absent, bytes(width)).cast(pa.binary(width))
+    data = np.frombuffer(filled.buffers()[1], np.uint8, len(filled) * width, filled.offset * width)
+    return np.unpackbits(data.reshape(-1, width), axis=1, count=columns).astype(np.bool_)
