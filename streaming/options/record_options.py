@@ -23,6 +23,7 @@ class RecordOptions:
     truncate: Literal["fail", "ignore"]
     placeholder: str
     bytes_as: Literal["base64", "hex", "raw"]
+    null_if_lost: bool
 
 
 def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
@@ -51,4 +52,5 @@ def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
         truncate=cast("Literal['fail', 'ignore']", r.text("tagstream.debezium.truncate")),
         placeholder=r.text("tagstream.debezium.unavailable.value"),
         bytes_as="hex" if as_bytes == "hex" else "base64",
+        null_if_lost=r.text("tagstream.debezium.unavailable.lost") == "null",
     )

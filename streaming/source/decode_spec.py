@@ -113,6 +113,11 @@ class DecodeSpec:
         return ordering_kind(self.ordering_type)
 
     @property
+    def null_if_lost(self) -> bool:
+        """Whether a value that was not sent, and that no row holds any more, becomes null."""
+        return self.format.null_if_lost
+
+    @property
     def reads_headers(self) -> bool:
         """Whether the headers of Kafka messages say something that the format needs."""
         return self.format.name.startswith("debezium")
@@ -195,4 +200,5 @@ def format_rules(options: Options, *, ordered: bool) -> FormatRules:
         name=told.format,
         debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
         bytes_as=told.bytes_as,
+        null_if_lost=told.null_if_lost,
     )

@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tagstream.state.key_group import state_key_groups
+from tagstream.state.tag_batch import FLAG_NO_ORDERING
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_SKIPPED
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.packed import empty_rows, pack, split
@@ -184,6 +185,7 @@ def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     """Keyed records as ``kg`` and ``rows``."""
+    keyed = _with_images(keyed)
     bad = (keyed.column("flags").to_numpy() & (FLAG_BAD | FLAG_SKIPPED)) != 0
     groups = state_key_groups(keyed.column("skey").to_pylist(), len(labels)).astype(np.int64)
     groups[bad] = keyed.column("pos_lo").to_numpy()[bad] % len(labels)
@@ -195,3 +197,18 @@ def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
         [pa.array([label for label, _ in packed], pa.int32()), pa.array([value for _, value in packed], pa.binary())],
         names=["kg", "rows"],
     )
+
+
+def _with_images(keyed: pa.Table) -> pa.Table:
+    """Behind the records a question for each row of another key that one lacks values of: it goes to that key's group."""
+    if "old" not in keyed.column_names:
+        return keyed
+    asks = keyed.filter(keyed.column("old").is_valid())
+    if not asks.num_rows:
+        return keyed
+    flags = (asks.column("flags").to_numpy() & FLAG_NO_ORDERING) | FLAG_IMAGE
+    asked = {"skey": asks.column("old"), "ord": asks.column("ord"), "flags": pa.array(flags.astype(np.int8))}
+    columns = [asked.get(f.name, pa.nulls(asks.num_rows, f.type)) for f in keyed.schema]
+    for name in ("pos_hi", "pos_lo"):
+        columns[keyed.schema.get_field_index(name)] = asks.column(name)
+    return pa.concat_tables([keyed, pa.Table.from_arrays(columns, schema=keyed.schema)])

@@ -33,6 +33,7 @@ from tagstream.state.tag.decide import (
 from tagstream.state.tag.tag_group import tag_result
 from tagstream.state.tag_batch import FLAG_DELETE, INT64, OBJECTS, TagBatch
 from tagstream.streaming.source.decode.state_keys import record_keys, state_keys
+from tagstream.streaming.tag.completed import without_lacking
 from tagstream.streaming.tag.located import bad_records, located_schema
 from tagstream.streaming.tag.tag import located, sorted_out, tag_batch
 from tagstream.table.write.assign import assign
@@ -86,6 +87,8 @@ class _Places:
 def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec) -> tuple[pa.Table, dict[str, int]]:
     """Located records of one key group and its counts; ``rows`` are keyed records of any kind."""
     good, bad, skipped = sorted_out(rows)
+    good, lacking = without_lacking(good)
+    bad = pa.concat_tables([bad, lacking])
     schema = located_schema(spec.ordering, rows.schema.field("row").type)
     batch = tag_batch(good, spec.ordering)
     if not len(batch):

@@ -47,4 +47,13 @@ FORMAT_KEYS = (
         default="__debezium_unavailable_value",
         section=_FORMATS,
     ),
+    ConfigKey(
+        "tagstream.debezium.unavailable.lost",
+        Kind.CHOICE,
+        "What becomes of a value that was not sent when the row that had it is gone: a row whose key was changed, and whose "
+        "delete under the old key was read in an earlier batch. The job ends (`fail`), or the value is null (`null`).",
+        default="fail",
+        values={"FAIL": "fail", "NULL": "null"},
+        section=_FORMATS,
+    ),
 )

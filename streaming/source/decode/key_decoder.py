@@ -27,6 +27,7 @@ from tagstream.table.keys.partition_path import DEFAULT_PARTITION
 
 FLAG_BAD = 8
 FLAG_SKIPPED = 16  # says nothing of a row: counted in the tag step, and left there
+FLAG_IMAGE = 32  # no record: asks for the row of its key as it was before the ordering value
 
 Mask = npt.NDArray[np.bool_]
 
@@ -80,11 +81,12 @@ class KeyDecoder:
         """One row per event of ``batch`` (``key, value, src, pos_hi, pos_lo``), without the blank lines of files.
 
         Columns: ``skey`` (the state's key; the message key of a bad record), ``part``, ``ord`` (order-preserving int64,
-        binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, 8 bad, 16 skipped),
-        ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all nullable; of no use where bad),
-        ``value`` (the bytes of a bad record, else null), ``reason`` (why bad, else null); of a format whose records may
-        lack columns also ``absent`` and ``old`` (``Events.absent``; the state's key of the row that holds them).
-        ``partition_depth``: of the table's partitions, where it is known; a path of another one is bad.
+        binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, 8 bad,
+        16 skipped), ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all nullable; of no use where
+        bad), ``value`` (the bytes of a bad record, and of one that lacks columns, else null), ``reason`` (why bad, else
+        null); of a format whose records may lack columns also ``absent`` and ``old`` (``Events.absent``; the state's key of
+        the row that holds them). ``partition_depth``: of the table's partitions, where it is known; a path of another one is
+        bad.
         """
         events = self._format.read(batch)
         batch, rows, deleted = events.batch, events.rows, events.deleted
@@ -122,6 +124,8 @@ class KeyDecoder:
         }
         if self._format.may_lack:
             columns |= self._held_elsewhere(events, ~aside)
+            # a record whose values turn out to be nowhere is bad, too
+            columns["value"] = only_where(bad | ~nulls_of(columns["absent"]), batch.column("value"))
         return pa.RecordBatch.from_pydict(columns)
 
     def _no_partition(self, parts: pa.Array, deleted: Mask, by_key: Mask) -> Mask:

@@ -61,7 +61,7 @@ def from_hex(texts: pa.Array) -> tuple[pa.Array, Mask]:
         codes = codes[~np.repeat(wrong, length)]
         length = np.where(wrong, 0, length)
     pairs = codes.reshape(-1, 2)
-    return _binary(length // 2, (pairs[:, 0] << 4) | pairs[:, 1], texts), wrong
+    return _binary(length // 2, ((pairs[:, 0] << 4) | pairs[:, 1]).astype(np.uint8), texts), wrong
 
 
 def to_decimals(numbers: pa.Array, scale: int) -> tuple[pa.Array, Mask]:

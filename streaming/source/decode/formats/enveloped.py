@@ -58,14 +58,14 @@ class EnvelopedJson:
             rest &= ~self._take(values, prefix, rest, parts)
         while rest.any():
             first = int(np.flatnonzero(rest)[0])
-            prefix = self._learn(values[first].as_py())
-            if prefix is None:  # no such record: the plain decoder says what is wrong with it
+            learnt = self._learn(values[first].as_py())
+            if learnt is None:  # no such record: the plain decoder says what is wrong with it
                 alone = np.zeros(len(values), np.bool_)
                 alone[first] = True
                 parts.append(_part(alone, *self._plain.decode(values.slice(first, 1))))
                 rest[first] = False
                 continue
-            rest &= ~self._take(values, prefix, rest, parts)
+            rest &= ~self._take(values, learnt, rest, parts)
         return together(parts, len(values))
 
     def _take(self, values: pa.Array, prefix: bytes, rest: Mask, parts: list[Any]) -> Mask:

@@ -30,6 +30,7 @@ class FormatRules:
     name: FormatName = "json"
     debezium: DebeziumRules = field(default_factory=DebeziumRules)
     bytes_as: BytesAs = "base64"
+    null_if_lost: bool = False
 
     @property
     def ordering_kind(self) -> OrderingKind:

@@ -68,7 +68,7 @@ def avro_encoding(avro: Any) -> Encoding:
     if not isinstance(kind, dict):
         return Encoding()
     parameters = kind.get("connect.parameters") or {}
-    return by_name(kind.get("connect.name"), int(parameters.get("scale", kind.get("scale", 0))))
+    return by_name(kind.get("connect.name"), int(parameters.get("scale") or kind.get("scale") or 0))
 
 
 def _table_field(field: Mapping[str, Any]) -> dict[str, Any]:
