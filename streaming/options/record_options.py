@@ -7,7 +7,7 @@ from typing import Literal, cast
 
 from tagstream.streaming.options.resolve import Problem, Resolved
 
-Format = Literal["json", "debezium-json"]
+Format = Literal["json", "debezium-json", "debezium-flat-json", "maxwell-json", "canal-json"]
 _FORMAT, _BYTES, _ORDER = "tagstream.source.format", "tagstream.decode.bytes", "tagstream.debezium.order"
 _MODE = "hoodie.write.record.merge.mode"
 # What a source class of HoodieStreamer says of the records.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from tagstream.state.layout import OrderingKind
 from tagstream.state.tag.fill import LOST, OWN
 from tagstream.state.tag_batch import FLAG_NO_ORDERING, Completion, ImageWanted, TagResult
-from tagstream.streaming.source.decode import absent
+from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.key_decoder import FLAG_IMAGE
 from tagstream.streaming.tag.located import OP_IMAGE, located_table
 from tagstream.table import chunks
@@ -34,7 +34,7 @@ def images_of(records: pa.Table, ordering: OrderingKind) -> list[ImageWanted]:
 
 def lacking(rows: pa.Table) -> npt.NDArray[np.bool_]:
     """What keyed records lack, records x columns."""
-    return absent.unpack(rows.column("absent").combine_chunks(), rows.schema.field("row").type.num_fields)
+    return unpack_absent(rows.column("absent").combine_chunks(), rows.schema.field("row").type.num_fields)
 
 
 def refused(good: pa.Table, result: TagResult) -> pa.Table:
@@ -81,7 +81,7 @@ def _sources(done: Completion, good: pa.Table) -> dict[str, pa.Array]:
     from_rows = np.where(own, done.rows, np.where(other, done.held, -1))
     mask = pa.array(from_rows, mask=from_rows < 0)
     from_key = pc.if_else(pa.array(own), _flat(keys.take(mask)), _flat(good.column("old").take(mask)))
-    bits = absent.from_matrix(done.donor < 0, np.arange(len(done.rows)), len(done.rows))
+    bits = absent_bits(done.donor < 0, np.arange(len(done.rows)), len(done.rows))
     return {"absent": bits, "from_key": from_key} | _places(done.places)
 
 
@@ -99,7 +99,7 @@ def _images(schema: pa.Schema, held: pa.StructArray, done: Completion, good: pa.
         "op": pa.array(np.full(n, OP_IMAGE, np.int8)),
         "skey": pa.array(done.images, pa.binary()),
         "row": _filled(held, done.image_donor, held.type),
-        "absent": absent.from_matrix(done.image_donor < 0, np.arange(n), n),
+        "absent": absent_bits(done.image_donor < 0, np.arange(n), n),
         "from_key": pc.if_else(pa.array(done.image_held != LOST), from_key, pa.scalar(None, pa.binary())),
     }
     return located_table(schema, n, columns | _places(places))

@@ -26,7 +26,7 @@ def located_schema(ordering: OrderingKind, row: pa.DataType, *, may_lack: bool =
     ``dest_part, dest_file``: the file group; ``op``: one of ``state.tag_batch``'s or of the above; ``skey``: the state's key
     (the message key of a bad record); ``ord``: encoded ordering value; ``row``: null for deletes and bad records;
     ``value``: bytes of a bad record; ``note``: place and reason of a bad record, or that a delete is a move's. With
-    ``may_lack``, of upserts: ``absent``: the columns that the row still lacks (``decode.absent``); ``from_key, from_part,
+    ``may_lack``, of upserts: ``absent``: the columns that the row still lacks (``decode.columns``); ``from_key, from_part,
     from_file``: the state's key of the row that holds them, and its file group where that is known.
     """
     more = [("absent", pa.binary()), ("from_key", pa.binary()), ("from_part", pa.string()), ("from_file", pa.string())]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.errors import HeldRowError
-from tagstream.streaming.source.decode import absent
+from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.tag.located import OP_IMAGE
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -83,7 +83,7 @@ class HeldRows:
     def _own(self, short: pa.Table) -> tuple[pa.StructArray, Bits]:
         """Rows with what the table has of them, and what they still lack."""
         values = _struct(short.column("row"))
-        bits = absent.unpack(_flat(short.column("absent")), values.type.num_fields)
+        bits = unpack_absent(_flat(short.column("absent")), values.type.num_fields)
         known = short.column("from_file").is_valid().to_numpy()
         if not known.any():
             return values, bits
@@ -144,7 +144,7 @@ def _from(values: pa.StructArray, bits: Bits, short: pa.Table, images: pa.Table)
         return values, bits
     found = pc.index_in(_flat(short.column("from_key")), value_set=_flat(images.column("skey")))
     there = found.is_valid().to_numpy(zero_copy_only=False)
-    has = absent.unpack(_flat(images.column("absent")), values.type.num_fields)
+    has = unpack_absent(_flat(images.column("absent")), values.type.num_fields)
     rows = pc.fill_null(found, 0).to_numpy()
     usable = bits & there[:, None] & ~has[rows]
     columns = []
@@ -169,7 +169,7 @@ def _merged(
 def _with(images: pa.Table, values: pa.StructArray, bits: Bits) -> pa.Table:
     n = images.num_rows
     images = images.set_column(images.schema.get_field_index("row"), images.schema.field("row"), values)
-    left = absent.from_matrix(bits, np.arange(n), n)
+    left = absent_bits(bits, np.arange(n), n)
     return images.set_column(images.schema.get_field_index("absent"), images.schema.field("absent"), left)
 
 

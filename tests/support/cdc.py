@@ -141,6 +141,8 @@ def same(mine: Any, want: Any) -> bool:
         return "\\x" + mine.hex() == want
     if isinstance(want, Decimal | int) and isinstance(mine, str):
         return Decimal(mine) == want
+    if isinstance(mine, Decimal) and isinstance(want, str):
+        return mine == Decimal(want)
     if isinstance(want, Decimal | int) and isinstance(mine, float):
         near = struct.unpack("f", struct.pack("f", float(want)))[0] if abs(want) < Decimal("3.4e38") else None
         return mine in (float(want), near)

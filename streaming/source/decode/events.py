@@ -21,8 +21,8 @@ class Events:
     record says nothing of a row. ``keys``: record keys that are not made of ``rows``; null where they are.
     ``ordering``: what orders the events in place of the table's ordering field, which it does not have; null: unknown.
     ``unordered``: upserts that may come without an ordering value. ``absent``: which columns of the row were not sent, as
-    bits (``absent.pack``); null: all were. ``old_keys``: record keys of the rows that hold what was not sent, where that
-    is not the row of the event's own key.
+    bits (``columns.pack_absent``); null: all were. ``old_keys``: record keys of the rows that hold what was not sent, where
+    that is not the row of the event's own key.
     """
 
     batch: pa.RecordBatch

@@ -20,8 +20,7 @@ from tagstream.streaming.source.decode.convert import Doubt, convert
 from tagstream.streaming.source.decode.facts import NO_FACTS, Facts
 from tagstream.streaming.source.decode.modes import SAMPLE, Mode, can_read, contains, learn, read_type
 from tagstream.streaming.source.decode.number import Misfit
-from tagstream.streaming.source.decode.paths import Path, at_path, nested_schema
-from tagstream.streaming.source.decode.record import RecordDecoder, TooDeep
+from tagstream.streaming.source.decode.record import Path, RecordDecoder, TooDeep, at_path, nested_schema
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 
 Rows = npt.NDArray[np.int64]

@@ -7,7 +7,6 @@ columns), the order is the position in the source's log and never a clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,40 +14,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode import absent
-from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of, only_where, text_where
+from tagstream.streaming.source.decode.columns import (
+    flat,
+    mask_of,
+    nulls_of,
+    only_where,
+    pack_absent,
+    text_where,
+)
 from tagstream.streaming.source.decode.events import Events, Mask
 from tagstream.streaming.source.decode.formats import placeholder
 from tagstream.streaming.source.decode.formats.body import Body
+from tagstream.streaming.source.decode.formats.envelope import BEFORE, LSN, OP, SNAPSHOT, Order, binlog_order
 from tagstream.streaming.source.decode.formats.placeholder import Placeholder
-from tagstream.streaming.source.decode.paths import Path
 from tagstream.table.keys.keys import KeyGenerator
 
-Order = Literal["lsn", "binlog", "arrival"]
-
-# Columns beside the row's; a name of Avro's cannot begin so.
-OP, LSN, SNAPSHOT, FILE, POS, ROW = "@op", "@lsn", "@snapshot", "@file", "@pos", "@row"
-BEFORE = "@before."
-_TEXT, _LONG = pa.string(), pa.int64()
-_BESIDE: dict[Order, tuple[tuple[str, pa.DataType, Path], ...]] = {
-    "lsn": ((LSN, _LONG, ("source", "lsn")), (SNAPSHOT, _TEXT, ("source", "snapshot"))),
-    "binlog": ((FILE, _TEXT, ("source", "file")), (POS, _LONG, ("source", "pos")), (ROW, _LONG, ("source", "row"))),
-    "arrival": (),
-}
-# Columns that HoodieStreamer's Debezium sources put in front of the row, where a table has them.
-STREAMER_COLUMNS: dict[str, Path] = {
-    "_change_operation_type": ("op",),
-    "_upstream_event_processed_ts_ms": ("ts_ms",),
-    "db_shard_source_partition": ("source", "name"),
-    "db_schema_source_partition": ("source", "schema"),
-    "_event_origin_ts_ms": ("source", "ts_ms"),
-    "_event_tx_id": ("source", "txId"),
-    "_event_lsn": ("source", "lsn"),
-    "_event_xmin": ("source", "xmin"),
-    "_event_bin_file": ("source", "file"),
-    "_event_pos": ("source", "pos"),
-    "_event_row": ("source", "row"),
-}
+_TEXT = pa.string()
 
 
 @dataclass(frozen=True)
@@ -60,20 +41,9 @@ class DebeziumRules:
     placeholder: str = placeholder.DEFAULT
 
 
-def beside(order: Order) -> list[tuple[pa.Field, Path]]:
-    """The fields that are read beside the row, with their places in an envelope."""
-    found = [(pa.field(OP, _TEXT), ("op",))]
-    return found + [(pa.field(name, kind), path) for name, kind, path in _BESIDE[order]]
-
-
-def row_path(name: str) -> Path:
-    """Where an envelope has a column of the table."""
-    return STREAMER_COLUMNS.get(name, ("after", name))
-
-
 class DebeziumEvents:
     """Envelopes to events. ``keys`` decodes message keys to the key columns, ``body`` values to the row's columns and those
-    beside it (:func:`beside`). ``ordering_field``: the table's own. ``files``: records have no message key.
+    beside it (``envelope.beside``). ``ordering_field``: the table's own. ``files``: records have no message key.
     """
 
     may_lack = True
@@ -217,7 +187,7 @@ class DebeziumEvents:
             for i, f in enumerate(self._schema)
             if self._placeholder.can_be_in(f.type)
         }
-        lacking = absent.pack(masks, len(upsert), len(self._schema))
+        lacking = pack_absent(masks, len(upsert), len(self._schema))
         reason = pa.nulls(len(upsert), _TEXT)
         if lacking is None or "old_key" not in batch.schema.names:
             return lacking, None, reason
@@ -239,36 +209,5 @@ class DebeziumEvents:
         return lacking, keys, reason
 
 
-def binlog_order(body: pa.Table) -> pa.Array:
-    """Positions in MySQL's binlog as bytes that sort as they do: file number, position, row; null where one is unknown."""
-    numbers = pc.extract_regex(flat(body.column(FILE)), r"\.(?P<n>[0-9]{1,9})$")
-    file = pc.struct_field(numbers, "n").cast(_LONG)
-    pos, row = flat(body.column(POS)), pc.fill_null(flat(body.column(ROW)), 0)
-    known = pc.and_(file.is_valid(), pos.is_valid())
-    n = len(file)
-    words = np.zeros((n, 16), np.uint8)
-    words[:, :4] = _big(pc.fill_null(file, 0), ">u4")
-    words[:, 4:12] = _big(pc.fill_null(pos, 0), ">u8")
-    words[:, 12:] = _big(row, ">u4")
-    made = pa.Array.from_buffers(pa.binary(16), n, [None, pa.py_buffer(words.tobytes())]).cast(pa.binary())
-    return pc.if_else(known, made, pa.scalar(None, pa.binary()))
-
-
-def _big(values: pa.Array, kind: str) -> np.ndarray:
-    return np.ascontiguousarray(values.to_numpy().astype(kind)).view(np.uint8).reshape(len(values), -1)
-
-
 def _is(op: pa.Array, *wanted: str) -> Mask:
     return mask_of(pc.is_in(op, value_set=pa.array(wanted, _TEXT)))
-
-
-def envelope_fields(
-    schema: pa.Schema, key_fields: Sequence[str], order: Order, *, files: bool
-) -> tuple[pa.Schema, dict[str, Path]]:
-    """The columns that are read of an envelope, and their places."""
-    fields = [*schema, *(field for field, _ in beside(order))]
-    paths = {f.name: row_path(f.name) for f in schema} | {field.name: path for field, path in beside(order)}
-    for name in key_fields if files else ():
-        fields.append(schema.field(name).with_name(BEFORE + name))
-        paths[BEFORE + name] = ("before", name)
-    return pa.schema(fields), paths

@@ -97,7 +97,10 @@ def finish(
     array, misfit = fitted(made, field)
     if reason is not None:
         reason = pc.binary_join_element_wise(f"field {field.name}: ", reason, "")
-    return array, _first(_first(reason, misfit), _beyond(array, field))
+    beyond = _beyond(array, field)
+    if beyond is not None:
+        array = pc.if_else(beyond.is_null(), array, pa.scalar(None, array.type))
+    return array, _first(_first(reason, misfit), beyond)
 
 
 def fitted(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -11,16 +11,19 @@ import pyarrow as pa
 from tagstream.state.layout import OrderingKind
 from tagstream.streaming.source.decode.events import RecordFormat
 from tagstream.streaming.source.decode.facts import Facts
-from tagstream.streaming.source.decode.formats.body import JsonBody
-from tagstream.streaming.source.decode.formats.debezium import DebeziumEvents, DebeziumRules, envelope_fields
+from tagstream.streaming.source.decode.formats.body import Body, JsonBody
+from tagstream.streaming.source.decode.formats.canal import CanalJson
+from tagstream.streaming.source.decode.formats.debezium import DebeziumEvents, DebeziumRules
 from tagstream.streaming.source.decode.formats.encodings import BytesAs, Encoding
+from tagstream.streaming.source.decode.formats.envelope import STREAMER_COLUMNS, FlatBody, envelope_fields, flat_fields
 from tagstream.streaming.source.decode.formats.enveloped import EnvelopedJson
+from tagstream.streaming.source.decode.formats.maxwell import MaxwellJson
 from tagstream.streaming.source.decode.formats.schema_names import column_encodings
-from tagstream.streaming.source.decode.paths import Path
+from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
 from tagstream.table.keys.keys import KeyGenerator
 
-FormatName = Literal["json", "debezium-json"]
+FormatName = Literal["json", "debezium-json", "debezium-flat-json", "maxwell-json", "canal-json"]
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,23 @@ def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
     """The decoder of a format; None for plain JSON, which needs no other."""
     if rules.name == "json":
         return None
+    if rules.name == "maxwell-json":
+        return MaxwellJson(table.schema, table.facts, table.rules, table.generator)
+    if rules.name == "canal-json":
+        return CanalJson(table.schema, table.rules, table.generator)
     return _debezium_json(rules, table)
 
 
 def _debezium_json(rules: FormatRules, table: TableFacts) -> RecordFormat:
-    keys = table.generator.record_key_fields
-    schema, paths = envelope_fields(table.schema, keys, rules.debezium.order, files=table.files)
+    keys, order = table.generator.record_key_fields, rules.debezium.order
     named = column_encodings(table.avro_json)
-    body = _enveloped(schema, paths, named, "after", rules, table)
+    body: Body
+    if rules.name == "debezium-flat-json":
+        schema, paths = flat_fields(table.schema, order)
+        body = FlatBody(_enveloped(schema, paths, named, None, rules, table), order)
+    else:
+        schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
+        body = _enveloped(schema, paths, named, "after", rules, table)
     return DebeziumEvents(
         table.schema,
         table.generator,
@@ -95,7 +107,10 @@ def _enveloped(
     rules: FormatRules,
     table: TableFacts,
 ) -> EnvelopedJson:
-    def body(encodings: Mapping[str, Encoding]) -> JsonBody:
-        return JsonBody(schema, paths, encodings, {}, table.rules, rules.bytes_as)
+    strict = replace(table.rules, drop_utc=True)
 
-    return EnvelopedJson(body(named), body, row)
+    def of_fields(fields: Mapping[str, Encoding]) -> JsonBody:
+        lacks = frozenset(table.schema.names) - frozenset(fields) - frozenset(STREAMER_COLUMNS)
+        return JsonBody(schema, paths, fields, table.facts, strict, rules.bytes_as, lacks & frozenset(schema.names))
+
+    return EnvelopedJson(JsonBody(schema, paths, named, {}, strict, rules.bytes_as), of_fields, row)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING
-from tagstream.streaming.source.decode import absent
+from tagstream.streaming.source.decode.columns import unpack_absent
 from tagstream.streaming.source.decode.facts import avro_facts
 from tagstream.streaming.source.decode.formats.make import FormatRules, TableFacts, make_format
 from tagstream.streaming.source.decode.formats.schema_names import table_schema
@@ -79,11 +79,11 @@ class Model:
                 self.gone[key] = self.rows.pop(key)
             return
         row = dict(e["row"])
-        if e["absent"] is not None:
+        if e.get("absent") is not None:
             source = e["old"] or key
             there = self.rows.get(source) or self.gone.get(source)
             if there is None:  # in the same batch, in a partition that this loop comes to later
                 there = next(x["row"] for x in reversed(events) if x["skey"] == source and not x["flags"] & FLAG_DELETE)
-            missing = absent.unpack(pa.array([e["absent"]], pa.binary()), len(row))[0]
+            missing = unpack_absent(pa.array([e["absent"]], pa.binary()), len(row))[0]
             row = {name: there[name] if gap else value for (name, value), gap in zip(row.items(), missing, strict=True)}
         self.rows[key] = row
