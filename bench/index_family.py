@@ -45,7 +45,7 @@ from tagstream.streaming.job.session import start_session
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
 from tagstream.streaming.tag.located import LOCATED_SQL
-from tagstream.streaming.tag.tag import good_and_bad, located, packed_result, tag_batch
+from tagstream.streaming.tag.tag import located, packed_result, sorted_out, tag_batch
 from tagstream.table.file_group.bloom import DYNAMIC_V0, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.keys.bucket_hash import BucketHash
@@ -225,7 +225,7 @@ def tag_by_state(folder: Path, table: HoodieTable, labels: tuple[int, ...], spar
 
     def group(key: tuple[Any, ...], frame: pd.DataFrame) -> pd.DataFrame:
         label = int(key[0])
-        good, _ = good_and_bad(unpack(frame["rows"]))
+        good, _, _ = sorted_out(unpack(frame["rows"]))
         result = tag_key_group(label, None, tag_batch(good, layout.ordering), at, layout)
         return pd.concat(packed_result(label, located(result, good, layout.ordering), result, _LANES))
 

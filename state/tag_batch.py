@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,34 @@ PARTITIONED_KEY = b"\x02"
 
 
 @dataclass(frozen=True)
+class ImageWanted:
+    """The row of a key as it was before the event of ordering value `before` (None: unknown) took it away."""
+
+    skey: bytes
+    before: int | bytes | None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Where the values are that some records of a batch lack. Rows are numbers of the batch.
+
+    `rows`: the records; `donor` (rows x columns): the row that has the value, -1: the held row. `held`: -1 the key's own row
+    in the table, which is at `places`; -2 no held row is needed; else the held row is that of the old key of this row.
+    `images`: the keys whose rows were asked for; their `rows` are -1 where the batch has none, `held` -3 where nothing has.
+    """
+
+    rows: INT64
+    donor: npt.NDArray[np.int64]
+    held: INT64
+    places: list[tuple[str, str] | None]
+    images: list[bytes]
+    image_rows: INT64
+    image_donor: npt.NDArray[np.int64]
+    image_held: INT64
+    image_places: list[tuple[str, str] | None]
+
+
+@dataclass(frozen=True)
 class TagBatch:
     """The records of one key group in one batch, in any order.
 
@@ -32,6 +61,9 @@ class TagBatch:
     field; the value is ignored where `FLAG_NO_ORDERING` is set. `source`, `pos_hi`, `pos_lo`: the position in the
     stream; between records of equal ordering the greater (pos_hi, source, pos_lo) wins (files: modification
     time, path, byte of the line).
+
+    `absent` (records x columns of the row): values that were not sent, which the row keeps; `elsewhere`: the record's are in
+    the row of another key, whose own key group is asked for it by `images`. None: all records hold all of their row.
     """
 
     skeys: OBJECTS
@@ -41,9 +73,18 @@ class TagBatch:
     source: OBJECTS
     pos_hi: INT64
     pos_lo: INT64
+    absent: npt.NDArray[np.bool_] | None = None
+    elsewhere: npt.NDArray[np.bool_] | None = None
+    images: Sequence[ImageWanted] = ()
 
     def __len__(self) -> int:
         return len(self.skeys)
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> TagBatch:
+        """The records that the mask has."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "images"}
+        cut: dict[str, Any] = {name: None if column is None else column[keep] for name, column in columns.items()}
+        return replace(self, **cut)
 
 
 @dataclass(frozen=True)
@@ -53,7 +94,8 @@ class TagResult:
     `take[i]` is the row of the batch that output row i carries on (-1: a delete of the old location, no row needed).
     `has_ordering[i]` says whether `ordering[i]` is known; a delete without it deletes in natural order. `pointer` is
     the value for Spark's group state (the given one when nothing changed). `delta` is the JSON of the new delta's
-    reference for the batch manifest, None when nothing changed.
+    reference for the batch manifest, None when nothing changed. `refused`: rows of the batch that lack values which no row
+    holds; they were not tagged. `completion`: where the values are that others lack.
     """
 
     take: INT64
@@ -66,6 +108,8 @@ class TagResult:
     pointer: bytes | None
     delta: str | None
     stats: dict[str, Any] = field(default_factory=dict)
+    refused: INT64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    completion: Completion | None = None
 
     def __len__(self) -> int:
         return len(self.take)

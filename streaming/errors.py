@@ -17,6 +17,10 @@ class BadRecordsError(StreamError):
     """More bad records than ``--commit-on-errors`` and ``--max-bad-records`` allow; they are in the quarantine."""
 
 
+class HeldRowError(StreamError):
+    """A record lacks values that were not sent, and the row that had them is gone."""
+
+
 class PartitionDepthError(StreamError):
     """The first batch of a table has partition paths of different depth; what is taken for the table's is known now."""
 

@@ -55,7 +55,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Winners:
-    """Per distinct key, in key order: the winning row, its ordering (a delete without one takes the greatest known)."""
+    """Per distinct key, in key order: the winning row, its ordering (one without takes the greatest known)."""
 
     row: INT64
     ordering: npt.NDArray[Any]
@@ -92,7 +92,7 @@ def choose_winners(batch: TagBatch, keys: Keys, known: Known) -> Winners:
     if batch.ordering is not None:
         crowded |= no_ordering[winner]  # its ordering is the state's
     if crowded.any():
-        # Only keys with several records, or with a delete that has no ordering value, need comparing.
+        # Only keys with several records, or with one that has no ordering value, need comparing.
         group = np.repeat(np.arange(len(keys)), sizes)
         members = crowded[group]
         rows, group = keys.rows[members], group[members]
@@ -107,7 +107,7 @@ def choose_winners(batch: TagBatch, keys: Keys, known: Known) -> Winners:
         late = np.zeros(len(keys), np.bool_)
         both = np.flatnonzero(known.has_ordering & has)
         late[both] = (ordering[both] < known.records.ordering[both]).astype(np.bool_)
-        # An upsert always has an ordering value, so only a delete of a key nothing is known of has none.
+        # Without one: a delete, or an upsert that comes without (a snapshot's row), of a key nothing is known of.
     return Winners(winner, ordering, has, late)
 
 
@@ -126,23 +126,68 @@ def _empty(ordering: npt.NDArray[Any]) -> Any:
 
 
 def _compare(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[INT64, INT64, npt.NDArray[Any], BOOLS]:
-    """(group, winning row, its ordering, known?) of the groups given.
+    """(group, winning row, its ordering, known?) of the groups given: the last of the greatest."""
+    if batch.ordering is None:
+        rows, group = in_stream_order(batch, rows, group)
+        ordering, has = _ordering_of(batch, rows)
+        groups, start = np.unique(group, return_index=True)
+        last = np.append(start[1:], len(rows)) - 1
+        return groups, rows[last], ordering[last], has[last]
+    ranked = _rank(batch, rows, group, known)
+    # The last of the greatest in each group: the maximum of (effective, place in the stream).
+    best = np.lexsort((np.arange(len(rows)), ranked.effective, ranked.place))
+    last = best[np.append(ranked.start[1:], len(rows)) - 1]
+    best_rank = ranked.effective[last]
+    best_has = best_rank >= 0
+    empty = _empty(_ordering_of(batch, rows[:0])[0])
+    best_ordering = np.where(best_has, ranked.values[np.maximum(best_rank, 0)], empty)
+    return ranked.groups, ranked.rows[last], best_ordering, best_has
 
-    Records are put in stream order within their key; a delete without ordering value takes the greatest of the state's
-    and of all before it. The winner is the last of the greatest. -1 stands for "less than any value".
-    """
+
+def in_force(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[INT64, INT64]:
+    """(rows, their keys) in the order in which they come into force, key by key; without those older than the state."""
+    if batch.ordering is None:
+        return in_stream_order(batch, rows, group)
+    ranked = _rank(batch, rows, group, known)
+    order = np.lexsort((np.arange(len(rows)), ranked.effective, ranked.place))
+    order = order[(ranked.effective >= ranked.state[ranked.place])[order]]
+    return ranked.rows[order], ranked.groups[ranked.place[order]]
+
+
+def in_stream_order(batch: TagBatch, rows: INT64, group: INT64) -> tuple[INT64, INT64]:
+    """Rows and their keys by key, then by position in the stream."""
     names = sorted({str(s) for s in batch.source[rows].tolist()})
     columns = [batch.pos_lo[rows]]
     if len(names) > 1:
         columns.append(np.searchsorted(np.array(names), batch.source[rows].astype(str)))
     columns.append(batch.pos_hi[rows])
     order = np.lexsort((*columns, group))
-    rows, group = rows[order], group[order]
+    return rows[order], group[order]
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """Rows in stream order within their key, key by key. `groups`: the keys, each begins at `start`; `place`: of each row
+    the number of its key in `groups`. `effective`: the rank of each row's ordering value in `values`, `state`: each key's.
+    """
+
+    rows: INT64
+    groups: INT64
+    start: INT64
+    place: INT64
+    effective: INT64
+    state: INT64
+    values: npt.NDArray[Any]
+
+
+def _rank(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> _Ranked:
+    """Records with the ranks of their ordering values; -1 stands for "less than any value".
+
+    One without ordering value takes the greatest of the state's and of all before it.
+    """
+    rows, group = in_stream_order(batch, rows, group)
     groups, start = np.unique(group, return_index=True)
     ordering, has = _ordering_of(batch, rows)
-    if batch.ordering is None:
-        last = np.append(start[1:], len(rows)) - 1
-        return groups, rows[last], ordering[last], has[last]
     state, state_has = known.records.ordering[groups], known.has_ordering[groups]
     values, ranks = np.unique(np.concatenate([ordering, state]), return_inverse=True)
     rank = np.where(has, ranks[: len(rows)], -1)
@@ -151,14 +196,7 @@ def _compare(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[
     # A running maximum that starts anew in each group: each group's ranks are lifted above all of the group before.
     lift = place * np.int64(len(values) + 1)
     greatest = np.maximum.accumulate(np.maximum(rank, state_rank[place]) + lift) - lift
-    effective = np.where(has, rank, greatest)
-    # The last of the greatest in each group: the maximum of (effective, place in the stream).
-    best = np.lexsort((np.arange(len(rows)), effective, place))
-    last = best[np.append(start[1:], len(rows)) - 1]
-    best_rank = effective[last]
-    best_has = best_rank >= 0
-    best_ordering = np.where(best_has, values[np.maximum(best_rank, 0)], _empty(ordering))
-    return groups, rows[last], best_ordering, best_has
+    return _Ranked(rows, groups, start, place, np.where(has, rank, greatest), state_rank, values)
 
 
 def decide(batch: TagBatch, winners: Winners, known: Known, same_partition: BOOLS) -> Decision:
@@ -185,5 +223,3 @@ def check_batch(batch: TagBatch) -> None:
     upsert = (batch.flags & FLAG_DELETE) == 0
     if (upsert & ((batch.flags & FLAG_NO_PARTITION) != 0)).any():
         raise ValueError("an upsert has no partition path")
-    if batch.ordering is not None and (upsert & ((batch.flags & FLAG_NO_ORDERING) != 0)).any():
-        raise ValueError("an upsert has no ordering value")

@@ -16,6 +16,7 @@ STAT_NAMES = (
     "late",
     "superseded",
     "unknown_deletes",
+    "skipped",
     "live_keys",
     "tombstones",
     "bytes",
@@ -32,6 +33,7 @@ def empty_stats() -> dict[str, int]:
 def count(records: int, decision: Decision, meta: StoreMeta, store_bytes: int) -> dict[str, int]:
     """Counts of a batch. `inserts` leaves moves out; `superseded` records lost to a newer one of their key in the batch.
 
+    `skipped`: records that say nothing of a row, counted by who leaves them out.
     `live_keys`, `tombstones` and `bytes` (of the local store) describe the whole key group after the batch.
     """
     n = {
@@ -46,6 +48,7 @@ def count(records: int, decision: Decision, meta: StoreMeta, store_bytes: int) -
         "late": n["late"],
         "superseded": records - len(decision.late),
         "unknown_deletes": int(np.count_nonzero(decision.buried)) - n["delete"],
+        "skipped": 0,
         "live_keys": meta.live,
         "tombstones": meta.tombstones,
         "bytes": store_bytes,

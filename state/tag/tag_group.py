@@ -25,7 +25,8 @@ from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag import stats
-from tagstream.state.tag.decide import Decision, Known, Winners, check_batch, choose_winners, decide, distinct_keys
+from tagstream.state.tag.choice import choose
+from tagstream.state.tag.decide import Decision, Known, Winners, check_batch, decide
 from tagstream.state.tag.standing import standing_of
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
 from tagstream.state.ttl import expired, minutes_of
@@ -44,7 +45,7 @@ def tag_key_group(
     at = standing_of(pointer, group_label, profile, layout)
     if profile.mode == "replay":
         return _replay(group_label, pointer, at, batch, profile, layout)
-    if len(batch) == 0:
+    if len(batch) == 0 and not batch.images:
         return _nothing(batch, layout, pointer)
     check_batch(batch)
     try:
@@ -58,19 +59,17 @@ def tag_key_group(
 def _process(
     label: int, pointer: bytes | None, at: Pointer, batch: TagBatch, profile: WriteProfile, layout: StateLayout
 ) -> TagResult:
-    keys = distinct_keys(batch)
-    names: OBJECTS = batch.skeys[keys.rows[keys.starts]]
-    wanted: list[bytes] = names.tolist()
     before = at.chain
     store, meta = open_at(layout, label, at)
     with store:
         caught = catch_up(store, layout, label, at, meta, profile.epoch, profile.batch_id)
         new, meta = caught.at, caught.meta
-        known = _look_up(store, wanted, profile, layout)
-        winners = choose_winners(batch, keys, known)
+        chosen = choose(batch, lambda wanted: _look_up(store, wanted, profile, layout))
+        batch, names, winners, known = chosen.batch, chosen.names, chosen.winners, chosen.known
         located = _locate(store, label, batch, winners, known, profile, meta)
-        change = _change(store, new, wanted, winners, known, located, profile, layout)
+        change = _change(store, new, names.tolist(), winners, known, located, profile, layout)
         result = tag_result(names, winners, located.decision, located.old, located.new, located.places)
+        result = chosen.complete(result, located.old, located.places, lambda codes: places_of(codes, store.get, label))
         size = sum(f["size"] for f in store.live_files())
         counts = stats.count(len(batch), located.decision, meta if change is None else change.meta, size)
         counts |= {"caught_up": caught.changed, "twice": caught.twice}

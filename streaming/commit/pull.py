@@ -19,7 +19,7 @@ from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import key_group_label
 from tagstream.streaming.tag.located import LOCATED_SQL, packed_columns
 from tagstream.streaming.tag.pull_tag import PullSpec, tag_pulled
-from tagstream.streaming.tag.tag import good_and_bad
+from tagstream.streaming.tag.tag import sorted_out
 from tagstream.table.read.slice_lookup import key_reader, lookup_slice
 from tagstream.table.timeline.write_status import WriteStatus
 
@@ -77,7 +77,7 @@ def _good_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     """What the index is asked for: record key and partition path of every good record."""
     for batch in batches:
         if batch.num_rows:
-            good, _ = good_and_bad(unpack(value.as_buffer() for value in batch.column("rows")))
+            good, _, _ = sorted_out(unpack(value.as_buffer() for value in batch.column("rows")))
             keys = record_keys(good.column("skey").combine_chunks())
             part = good.column("part").combine_chunks()
             yield pa.RecordBatch.from_arrays([keys, part], names=["record_key", "partition_path"])

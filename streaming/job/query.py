@@ -36,7 +36,8 @@ def start_query(
     With a pull-type index the plan ends with the keys, and the sink tags them. ``files``: the source is a folder whose
     files are planned by this job.
     """
-    raw = raw_records(spark, job.options, job.starting_offsets, _reached(job), None if files is None else files.folder)
+    plans = None if files is None else files.folder
+    raw = raw_records(spark, job.options, job.starting_offsets, _reached(job), plans, headers=job.decode.reads_headers)
     depth: PartitionDepth = job.partition_depth
     if depth is None and job.decode.depth_is_open:
         depth = DepthOfBatch(job.profiles, job.run, job.run_owner)

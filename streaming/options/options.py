@@ -23,6 +23,7 @@ from tagstream.streaming.options.index_options import INDEX_CHOICE, index_option
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.metadata_options import MetadataOptions, metadata_options
+from tagstream.streaming.options.record_options import RecordOptions, record_options
 from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.streaming.options.service_options import ServiceOptions, service_options
 from tagstream.table.config import Entry, Value
@@ -86,6 +87,7 @@ class Options:
     changed_files: Literal["fail", "again", "ignore"]
     schema_file: str | None
     decode_rules: Mapping[str, bool]
+    records: RecordOptions
 
     index: IndexOptions
     index_bootstrap_enabled: bool
@@ -123,6 +125,11 @@ class Options:
         return self.index_global_enabled if self.index.type == STATE else FACTS[self.index.type].is_global
 
     @property
+    def state_index(self) -> bool:
+        """Whether the index is state of the stream."""
+        return self.index.type == STATE
+
+    @property
     def stream_id(self) -> str:
         """Name of this stream in the table's commits; empty with ``--bootstrap-only`` where nothing tells it yet."""
         return self.streaming_checkpoint_identifier or self.kafka_topic or self.dfs_root or ""
@@ -155,7 +162,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         r.texts("hoodie.datasource.write.partitionpath.field"),
     )
     ordering = ordering_field(r)
-    source_class = "kafka" if r.text("--source-class") == "JsonKafkaSource" else "dfs"
+    source_class = "dfs" if r.text("--source-class") == "JsonDFSSource" else "kafka"
     dfs_root = folder(r.opt_text("hoodie.streamer.source.dfs.root"))
     bootstrap_only = r.flag("--bootstrap-only")
     check_apart(r, base_path, checkpoint, None if bootstrap_only or source_class == "kafka" else dfs_root)
@@ -164,6 +171,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         check_bootstrap_only(r)
     else:
         check_source(r, source_class)
+    records = record_options(r, ordering)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
     metadata = metadata_options(r, index.type if index is not None else "")
@@ -220,9 +228,10 @@ def build_options(entries: Sequence[Entry]) -> Options:
             "round_numbers": r.text("tagstream.decode.numbers") == "round",
             "truncate_times": r.text("tagstream.decode.times") == "truncate",
             "bare_nan": r.text("tagstream.decode.nan") == "bare",
-            "latin1_bytes": r.text("tagstream.decode.bytes") == "iso-8859-1",
+            "latin1_bytes": r.opt_text("tagstream.decode.bytes") == "iso-8859-1",
             "check_texts": r.text("tagstream.decode.texts") == "strict",
         },
+        records=records,
         index=index,
         index_bootstrap_enabled=r.flag("index.bootstrap.enabled"),
         index_bootstrap_corrupt=cast("Literal['fail', 'skip']", r.text("index.bootstrap.corrupt.files")),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 # What becomes of a record that was read: each is one of these, so their sum is `records`.
 KINDS = (
     "inserts", "updates", "deletes", "moves", "late", "superseded", "unknown_deletes", "quarantined",
+    "skipped",
 )  # fmt: skip
 COUNTS = ("records", *KINDS, "files", "bytes")
 
@@ -17,7 +18,8 @@ class BatchReport:
     """One batch. ``seconds`` is wall time, ``phases`` its parts; ``lag`` counts records not taken yet (None: unknown).
 
     ``superseded``: records that lost to a newer one of their key in the batch; ``unknown_deletes``: deletes of keys that
-    have no row. ``groups``: live keys, tombstones and bytes by label of the key groups that the query has seen.
+    have no row; ``skipped``: records that say nothing of a row, such as a tombstone behind its delete.
+    ``groups``: live keys, tombstones and bytes by label of the key groups that the query has seen.
     ``instant`` None: nothing was committed. ``replayed``: the table had the batch already and nothing was written.
     """
 
@@ -42,6 +44,7 @@ class BatchReport:
     index_bytes: int
     lag: int | None
     groups: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    skipped: int = 0
 
     @property
     def rate(self) -> float:
@@ -73,11 +76,12 @@ class RunTotals:
 
 def line(report: BatchReport) -> str:
     """One log line of a batch."""
+    skipped = f", {report.skipped:,} skipped" if report.skipped else ""
     what = (
         f"{report.records:,} records in {report.seconds:.1f} s ({report.rate:,.0f}/s): {report.inserts:,} inserts, "
         f"{report.updates:,} updates, {report.deletes:,} deletes, {report.moves:,} moves, {report.late:,} late, "
         f"{report.superseded:,} superseded, {report.unknown_deletes:,} unknown deletes, "
-        f"{report.quarantined:,} quarantined; {report.files} files, {size(report.bytes)}"
+        f"{report.quarantined:,} quarantined{skipped}; {report.files} files, {size(report.bytes)}"
     )
     if report.replayed:
         what = f"replayed in {report.seconds:.1f} s, the table had it already"

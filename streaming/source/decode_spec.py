@@ -13,6 +13,8 @@ from tagstream.state.layout import OrderingKind
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.facts import avro_facts
+from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
+from tagstream.streaming.source.decode.formats.make import PLAIN, FormatRules, TableFacts, make_format
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.table.errors import ConfigError
@@ -45,6 +47,7 @@ class DecodeSpec:
     merge_on_read: bool
     refuse_collisions: bool = False
     rules: DecodeRules = STRICT
+    format: FormatRules = PLAIN
 
     @classmethod
     def for_table(cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
@@ -54,14 +57,18 @@ class DecodeSpec:
         """
         config = table.config
         files = options.source_class == "dfs"
-        if files and config.ordering_field is None:
+        reads = format_rules(options, ordered=config.ordering_field is not None)
+        if files and config.ordering_field is None and reads.ordering_kind == "none":
             raise ConfigError(
                 "files have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is "
                 "the newer event)"
             )
         spec = cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
         return replace(
-            spec, refuse_collisions=options.key_collisions == "quarantine", rules=DecodeRules(**options.decode_rules)
+            spec,
+            refuse_collisions=options.key_collisions == "quarantine",
+            rules=DecodeRules(**options.decode_rules),
+            format=reads,
         )
 
     @classmethod
@@ -97,8 +104,23 @@ class DecodeSpec:
 
     @property
     def ordering_kind(self) -> OrderingKind:
-        """How the state keeps ordering values; StateError for a type that can't be one."""
+        """How ordering values are kept; StateError for a type that can't be one.
+
+        A table without an ordering field can have events that their format orders: then only the state knows their order.
+        """
+        if self.ordering_field is None:
+            return self.format.ordering_kind
         return ordering_kind(self.ordering_type)
+
+    @property
+    def null_if_lost(self) -> bool:
+        """Whether a value that was not sent, and that no row holds any more, becomes null."""
+        return self.format.null_if_lost
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether the headers of Kafka messages say something that the format needs."""
+        return self.format.name.startswith("debezium")
 
     @property
     def key_generator_rules(self) -> KeyGenerator:
@@ -124,7 +146,9 @@ class DecodeSpec:
         table's own row, which a delete without one was given, so the delete is known to be newer than all there is.
         """
         known = pc.invert(natural).to_numpy(zero_copy_only=False)
-        if self.ordering_type is None:
+        if (
+            self.ordering_type is None
+        ):  # what orders the events is in no column: a delete deletes by its place in the log
             return pa.nulls(len(codes), pa.int64())
         if self.ordering_kind == "bytes":
             values = np.empty(len(codes), dtype=object)
@@ -140,13 +164,41 @@ class DecodeSpec:
 @lru_cache(maxsize=2)
 def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
     """The decoder of a spec; a worker process keeps it from batch to batch."""
+    facts, generator = avro_facts(spec.defaults_json), spec.key_generator_rules
+    table = TableFacts(
+        schema=spec.schema,
+        avro_json=spec.defaults_json,
+        facts=facts,
+        generator=generator,
+        ordering_field=spec.ordering_field,
+        global_index=spec.global_index,
+        files=spec.files,
+        rules=spec.rules,
+    )
     return KeyDecoder(
         spec.schema,
-        spec.key_generator_rules,
+        generator,
         spec.ordering_field,
         spec.global_index,
-        avro_facts(spec.defaults_json),
+        facts,
         rules=spec.rules,
         merge_on_read=spec.merge_on_read,
         refuse_collisions=spec.refuse_collisions,
+        record_format=make_format(spec.format, table),
+    )
+
+
+def format_rules(options: Options, *, ordered: bool) -> FormatRules:
+    """How the options want records read. ``ordered``: the table has an ordering field.
+
+    Without one only the state index can keep what orders the events; with another they count as they arrive.
+    """
+    told = options.records
+    arrival = told.debezium_order == "arrival" or not (ordered or options.state_index)
+    order = "arrival" if arrival else told.debezium_order
+    return FormatRules(
+        name=told.format,
+        debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
+        bytes_as=told.bytes_as,
+        null_if_lost=told.null_if_lost,
     )

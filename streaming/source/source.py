@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tagstream.state.key_group import state_key_groups
+from tagstream.state.tag_batch import FLAG_NO_ORDERING
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.packed import empty_rows, pack, split
@@ -20,6 +21,8 @@ from tagstream.streaming.source.record_size import events_a_batch
 
 RAW_COLUMNS = tuple(RAW_SCHEMA.names)
 PartitionDepth = int | None | Callable[[], int | None]
+OLD_KEY = "old_key"
+_OLD_KEY = "get(filter(headers, h -> h.key = '__debezium.oldkey'), 0).value"
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 64 << 20
 
@@ -30,20 +33,26 @@ def raw_records(
     starting_offsets: str | None,
     reached: Mapping[int, int],
     plans: str | None = None,
+    *,
+    headers: bool = False,
 ) -> DataFrame:
     """Streaming frame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo`` and, for files, ``block_start``.
 
     ``starting_offsets``: Spark's, for a new query; ``reached``: offset by Kafka partition where the stream goes on.
     ``plans``: the folder of the plans (``streaming.source.files.plan``) that are read in place of the files themselves.
 
+    ``headers``: Kafka messages come with ``old_key``, the bytes of their header ``__debezium.oldkey``.
+
     Kafka: position = (partition, offset), ``src`` null. Files: (modification time in us, path, byte of the line).
     """
     if options.source_class != "kafka":
         return _files(spark, options) if plans is None else _plans(spark, plans)
-    return _kafka(spark, options, starting_offsets, events_a_batch(spark, options, reached))
+    return _kafka(spark, options, starting_offsets, events_a_batch(spark, options, reached), headers=headers)
 
 
-def _kafka(spark: SparkSession, options: Options, starting_offsets: str | None, limit: int) -> DataFrame:
+def _kafka(
+    spark: SparkSession, options: Options, starting_offsets: str | None, limit: int, *, headers: bool
+) -> DataFrame:
     reader = spark.readStream.format("kafka").options(**options.kafka_options)
     reader = (
         reader.option("subscribe", options.kafka_topic)
@@ -53,9 +62,12 @@ def _kafka(spark: SparkSession, options: Options, starting_offsets: str | None, 
     )
     if options.min_partitions:
         reader = reader.option("minPartitions", options.min_partitions)
+    if headers:
+        reader = reader.option("includeHeaders", "true")
     return reader.load().select(
         "key",
         "value",
+        *([F.expr(_OLD_KEY).alias("old_key")] if headers else []),
         F.lit(None).cast("string").alias("src"),
         F.col("partition").cast("long").alias("pos_hi"),
         F.col("offset").alias("pos_lo"),
@@ -107,7 +119,8 @@ def keyed_records(
 ) -> DataFrame:
     """The records decoded, good or bad, packed by key group: ``kg`` (its label) and ``rows`` (``KeyDecoder.keys``).
 
-    The group is crc32 of the key modulo the number of groups; bad records, which have no key, are spread by position.
+    The group is crc32 of the key modulo the number of groups; bad and skipped records, which have no key, are spread by
+    position.
     """
     return raw.mapInArrow(make_key_function(spec, labels, partition_depth, files), "kg int, rows binary")
 
@@ -131,7 +144,8 @@ def make_key_function(
         decoder = cached_decoder(spec)
         depth = partition_depth() if callable(partition_depth) else partition_depth
         for rows in in_blocks(_records(batches, spec, files)):
-            columns = {name: rows.column(name).combine_chunks() for name in RAW_COLUMNS}
+            given = (*RAW_COLUMNS, OLD_KEY) if OLD_KEY in rows.column_names else RAW_COLUMNS
+            columns = {name: rows.column(name).combine_chunks() for name in given}
             keyed = decoder.keys(pa.RecordBatch.from_pydict(columns), depth)
             yield pack_by_group(pa.Table.from_batches([keyed]), labels)
 
@@ -171,7 +185,8 @@ def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     """Keyed records as ``kg`` and ``rows``."""
-    bad = (keyed.column("flags").to_numpy() & FLAG_BAD) != 0
+    keyed = _with_images(keyed)
+    bad = (keyed.column("flags").to_numpy() & (FLAG_BAD | FLAG_SKIPPED)) != 0
     groups = state_key_groups(keyed.column("skey").to_pylist(), len(labels)).astype(np.int64)
     groups[bad] = keyed.column("pos_lo").to_numpy()[bad] % len(labels)
     packed: list[tuple[int, bytes | None]] = []
@@ -182,3 +197,18 @@ def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
         [pa.array([label for label, _ in packed], pa.int32()), pa.array([value for _, value in packed], pa.binary())],
         names=["kg", "rows"],
     )
+
+
+def _with_images(keyed: pa.Table) -> pa.Table:
+    """Behind the records a question for each row of another key that one lacks values of: it goes to that key's group."""
+    if "old" not in keyed.column_names:
+        return keyed
+    asks = keyed.filter(keyed.column("old").is_valid())
+    if not asks.num_rows:
+        return keyed
+    flags = (asks.column("flags").to_numpy() & FLAG_NO_ORDERING) | FLAG_IMAGE
+    asked = {"skey": asks.column("old"), "ord": asks.column("ord"), "flags": pa.array(flags.astype(np.int8))}
+    columns = [asked.get(f.name, pa.nulls(asks.num_rows, f.type)) for f in keyed.schema]
+    for name in ("pos_hi", "pos_lo"):
+        columns[keyed.schema.get_field_index(name)] = asks.column(name)
+    return pa.concat_tables([keyed, pa.Table.from_arrays(columns, schema=keyed.schema)])

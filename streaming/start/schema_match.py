@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.decode.formats.schema_names import table_schema
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -59,6 +60,8 @@ def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
     path = Path((options.schema_file or "").removeprefix("file://"))
     try:
         text = path.read_text(encoding="utf-8")
+        if options.records.format != "json":
+            text = table_schema(text)
         schema = avro_to_arrow(text)
         arrow_to_avro(schema, "t")  # what it reads may have no form in a table
         return schema, text

@@ -22,6 +22,7 @@ _PHASE_TEXT = {
 _KIND_TEXT = {
     "inserts": "inserts", "updates": "updates", "deletes": "deletes", "moves": "moves to another partition",
     "late": "late", "superseded": "superseded in their batch", "unknown_deletes": "deletes of unknown keys",
+    "skipped": "of no row",
     "quarantined": "quarantined",
 }  # fmt: skip
 GROUPS_SHOWN, COMMITS_SHOWN = 24, 12

@@ -14,18 +14,22 @@ from tagstream.streaming.source.packed import empty_rows, lanes_of, pack, split
 
 OP_BAD = 4
 OP_DELETE_NATURAL = 5  # a delete whose ordering value is not known
+OP_IMAGE = 6  # nothing to write: a row as it was, for a record of another key that lacks values of it
 
 # ``lane``: which write task; ``rows``: a packed table of ``located_schema``; ``status``: a key group's counts and delta
 LOCATED_SQL = "lane int, rows binary, status string"
 
 
-def located_schema(ordering: OrderingKind, row: pa.DataType) -> pa.Schema:
+def located_schema(ordering: OrderingKind, row: pa.DataType, *, may_lack: bool = False) -> pa.Schema:
     """Columns of located records; ``row`` is the struct of the record's fields.
 
     ``dest_part, dest_file``: the file group; ``op``: one of ``state.tag_batch``'s or of the above; ``skey``: the state's key
     (the message key of a bad record); ``ord``: encoded ordering value; ``row``: null for deletes and bad records;
-    ``value``: bytes of a bad record; ``note``: place and reason of a bad record, or that a delete is a move's.
+    ``value``: bytes of a bad record; ``note``: place and reason of a bad record, or that a delete is a move's. With
+    ``may_lack``, of upserts: ``absent``: the columns that the row still lacks (``decode.columns``); ``from_key, from_part,
+    from_file``: the state's key of the row that holds them, and its file group where that is known.
     """
+    more = [("absent", pa.binary()), ("from_key", pa.binary()), ("from_part", pa.string()), ("from_file", pa.string())]
     return pa.schema(
         [
             ("dest_part", pa.string()),
@@ -36,6 +40,7 @@ def located_schema(ordering: OrderingKind, row: pa.DataType) -> pa.Schema:
             ("row", row),
             ("value", pa.binary()),
             ("note", pa.string()),
+            *(more if may_lack else ()),
         ]
     )
 
@@ -83,8 +88,15 @@ def by_lane(rows: pa.Table, lanes: int) -> Iterator[tuple[int, bytes]]:
 def packed_columns(
     label: int, rows: pa.Table, delta: str | None, counts: dict[str, Any], lanes: int
 ) -> tuple[list[int], list[bytes | None], list[str | None]]:
-    """The columns of ``LOCATED_SQL``: a key group's located records by lane, and behind them its status."""
+    """The columns of ``LOCATED_SQL``: a key group's located records by lane, and behind them its status.
+
+    Images go to every lane: which one has the record that needs them only its own key group knows.
+    """
     packed: list[tuple[int, bytes | None]] = []
+    is_image = rows.column("op").to_numpy() == OP_IMAGE
+    if is_image.any():
+        images, rows = list(pack(rows.filter(pa.array(is_image)))), rows.filter(pa.array(~is_image))
+        packed += [(lane, value) for lane in range(lanes) for value in images]
     for lane, value in by_lane(rows, lanes):
         packed += [(lane, value), *[(lane, None)] * empty_rows(value)]
     return (

@@ -33,8 +33,9 @@ from tagstream.state.tag.decide import (
 from tagstream.state.tag.tag_group import tag_result
 from tagstream.state.tag_batch import FLAG_DELETE, INT64, OBJECTS, TagBatch
 from tagstream.streaming.source.decode.state_keys import record_keys, state_keys
+from tagstream.streaming.tag.completed import without_lacking
 from tagstream.streaming.tag.located import bad_records, located_schema
-from tagstream.streaming.tag.tag import good_and_bad, located, tag_batch
+from tagstream.streaming.tag.tag import located, sorted_out, tag_batch
 from tagstream.table.write.assign import assign
 from tagstream.table.write.write_profile import WriteProfile
 
@@ -84,12 +85,14 @@ class _Places:
 
 
 def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec) -> tuple[pa.Table, dict[str, int]]:
-    """Located records of one key group and its counts; ``rows`` are keyed records, good and bad."""
-    good, bad = good_and_bad(rows)
+    """Located records of one key group and its counts; ``rows`` are keyed records of any kind."""
+    good, bad, skipped = sorted_out(rows)
+    good, lacking = without_lacking(good)
+    bad = pa.concat_tables([bad, lacking])
     schema = located_schema(spec.ordering, rows.schema.field("row").type)
     batch = tag_batch(good, spec.ordering)
     if not len(batch):
-        return bad_records(label, bad, schema), stats.empty_stats()
+        return bad_records(label, bad, schema), stats.empty_stats() | {"skipped": skipped}
     check_batch(batch)
     keys = distinct_keys(batch)
     names: OBJECTS = batch.skeys[keys.rows[keys.starts]]
@@ -98,7 +101,7 @@ def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpe
     else:
         found = NOTHING_FOUND if found is None else found
         out, counts = _tag_found(label, names, batch, keys, found, good, spec)
-    return pa.concat_tables([out, bad_records(label, bad, schema)]), counts
+    return pa.concat_tables([out, bad_records(label, bad, schema)]), counts | {"skipped": skipped}
 
 
 def _tag_found(

@@ -7,7 +7,7 @@ status per key group that carries its delta's name and its counts to the driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,10 +20,11 @@ from pyspark.sql.streaming.state import GroupState
 
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
-from tagstream.state.tag_batch import OP_DELETE, TagBatch, TagResult
+from tagstream.state.tag_batch import OP_DELETE, ImageWanted, TagBatch, TagResult
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.packed import unpack
+from tagstream.streaming.tag.completed import completed, images_of, lacking, refused
 from tagstream.streaming.tag.located import (
     OP_DELETE_NATURAL,
     bad_records,
@@ -109,32 +110,44 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         profile = read_profile(spec, batch_id)
         label = int(key[0])
-        good, bad = good_and_bad(unpack(value for frame in frames for value in frame["rows"]))
         pointer = bytes(state.get[0]) if state.exists else None
-        result = tag_key_group(label, pointer, tag_batch(good, spec.layout.ordering), profile, spec.layout)
+        records = unpack(value for frame in frames for value in frame["rows"])
+        rows, result = tag_records(label, pointer, records, profile, spec.layout)
         if result.delta is not None:
             spec.crash.reach("delta_durable", batch_id)
         if result.pointer is not None and result.pointer != pointer:
             spec.check_pending(profile)
             state.update((result.pointer,))
-        rows = located(result, good, spec.layout.ordering)
-        if bad.num_rows:
-            rows = pa.concat_tables([rows, bad_records(label, bad, rows.schema)])
         yield from packed_result(label, rows, result, spec.lanes)
 
     return tag
 
 
-def good_and_bad(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Keyed records (``KeyDecoder.keys``) by whether they can be tagged."""
-    bad = (rows.column("flags").to_numpy() & FLAG_BAD) != 0
-    if not bad.any():
-        return rows, rows.slice(0, 0)
-    return rows.filter(pa.array(~bad)), rows.filter(pa.array(bad))
+def tag_records(
+    label: int, pointer: bytes | None, records: pa.Table, profile: WriteProfile, layout: StateLayout
+) -> tuple[pa.Table, TagResult]:
+    """(located records, the bad ones among them, and the result) of the keyed records of one key group."""
+    good, bad, skipped = sorted_out(records)
+    batch = tag_batch(good, layout.ordering, images_of(records, layout.ordering))
+    result = tag_key_group(label, pointer, batch, profile, layout)
+    result.stats["skipped"] = skipped
+    rows = completed(located(result, good, layout.ordering), good, result)
+    bad = pa.concat_tables([bad, refused(good, result)])
+    return (pa.concat_tables([rows, bad_records(label, bad, rows.schema)]) if bad.num_rows else rows), result
 
 
-def tag_batch(rows: pa.Table, ordering: OrderingKind) -> TagBatch:
-    """Keyed records as the tag step takes them."""
+def sorted_out(rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
+    """Keyed records (``KeyDecoder.keys``): those to be tagged, the bad ones, and how many say nothing of a row."""
+    flags = rows.column("flags").to_numpy()
+    aside = (flags & (FLAG_BAD | FLAG_SKIPPED | FLAG_IMAGE)) != 0
+    if not aside.any():
+        return rows, rows.slice(0, 0), 0
+    bad = (flags & FLAG_BAD) != 0
+    return rows.filter(pa.array(~aside)), rows.filter(pa.array(bad)), int(((flags & FLAG_SKIPPED) != 0).sum())
+
+
+def tag_batch(rows: pa.Table, ordering: OrderingKind, images: Sequence[ImageWanted] = ()) -> TagBatch:
+    """Keyed records as the tag step takes them; ``images``: rows that are asked for."""
 
     def column(name: str) -> Any:
         return rows.column(name).to_numpy()
@@ -147,12 +160,20 @@ def tag_batch(rows: pa.Table, ordering: OrderingKind) -> TagBatch:
         source=column("src"),
         pos_hi=column("pos_hi"),
         pos_lo=column("pos_lo"),
+        absent=lacking(rows) if images or _some(rows, "absent") else None,
+        elsewhere=rows.column("old").is_valid().to_numpy() if _some(rows, "old") else None,
+        images=images,
     )
+
+
+def _some(rows: pa.Table, name: str) -> bool:
+    """Whether a column is there and has a value."""
+    return name in rows.column_names and rows.column(name).null_count < rows.num_rows
 
 
 def located(result: TagResult, good: pa.Table, ordering: OrderingKind) -> pa.Table:
     """The located records of a key group; ``good`` are the keyed records that ``result`` was made of."""
-    schema = located_schema(ordering, good.schema.field("row").type)
+    schema = located_schema(ordering, good.schema.field("row").type, may_lack="absent" in good.column_names)
     op = np.where((result.op == OP_DELETE) & ~result.has_ordering, OP_DELETE_NATURAL, result.op).astype(np.int8)
     if ordering == "bytes":
         known = pa.array(result.ordering, pa.binary())

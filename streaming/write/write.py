@@ -19,6 +19,7 @@ from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.packed import file_group_codes, unpack
 from tagstream.streaming.tag.located import OP_BAD, OP_DELETE_NATURAL
+from tagstream.streaming.write.held import HeldRows
 from tagstream.streaming.write.quarantine import write_quarantine
 from tagstream.streaming.write.written import Told, pack_rows, written_rows
 from tagstream.table import chunks
@@ -101,6 +102,7 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     file groups that are written together (``table.chunks.CHUNK_BYTES``) or of a larger one.
     """
     table = spec.table
+    rows = HeldRows(table, spec.timeline, spec.decode.schema, spec.decode.null_if_lost).fill(rows)
     op = rows["op"].to_numpy()
     code, groups = file_group_codes(rows["dest_part"], rows["dest_file"])
     keep = _by_code(np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE)), code)
@@ -123,7 +125,7 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     up, down = _bounds(code[keep], len(groups)), _bounds(code[gone], len(groups))
     slices = slices_of(table.view(spec.timeline), groups)
     for first, end in _together(up, rows.nbytes / rows.num_rows):
-        upserts = _upserts(spec.decode.schema, rows, keys, keep[up[first] : up[end]], op)
+        upserts = _upserts(spec.decode, rows, keys, keep[up[first] : up[end]], op)
         for i in range(first, end):
             mine = upserts.slice(up[i] - up[first], up[i + 1] - up[i])
             mine_del = deletes.slice(down[i], down[i + 1] - down[i])
@@ -163,12 +165,19 @@ def _together(bounds: list[int], row_bytes: float) -> Iterator[tuple[int, int]]:
             first = end
 
 
-def _upserts(schema: pa.Schema, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
-    """Rows to write, in ``schema``, with ``_hoodie_record_key`` and ``_is_insert``."""
+def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
+    """Rows to write, in the table's schema, with ``_hoodie_record_key`` and ``_is_insert``."""
+    schema = decode.schema
     taken = chunks.take(rows.select(["row"]), keep).column("row")
     nullable = pa.schema([f.with_nullable(True) for f in schema])
     parts = [pa.RecordBatch.from_arrays(part.flatten(), schema=nullable) for part in taken.chunks]
-    upserts = pa.Table.from_batches(parts, schema=nullable).cast(schema)
+    upserts = pa.Table.from_batches(parts, schema=nullable)
+    if decode.ordering_field is not None and upserts.column(decode.ordering_field).null_count:
+        # an event that came without takes the order of the row that it follows: readers compare the column
+        i = schema.get_field_index(decode.ordering_field)
+        known = decode.ordering_values(rows["ord"].take(pa.array(keep)).combine_chunks(), pa.repeat(False, len(keep)))
+        upserts = upserts.set_column(i, nullable.field(i), pc.coalesce(upserts.column(i), known))
+    upserts = upserts.cast(schema)
     upserts = upserts.append_column("_hoodie_record_key", keys.take(pa.array(keep)))
     return upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
 

@@ -1,10 +1,65 @@
-"""Keys of the decoder: what becomes of values that a column does not hold whole."""
+"""Keys of the decoder: the format of records, what events mean, and what becomes of values that a column does not hold."""
 
 from __future__ import annotations
 
 from tagstream.table.config import ConfigKey, Kind
 
-_DECODE = "Records"
+_FORMATS, _DECODE = "Formats", "Records"
+
+FORMAT_KEYS = (
+    ConfigKey(
+        "tagstream.source.format",
+        Kind.CHOICE,
+        "What records are written in (docs/change-streams.md): rows as JSON (`json`), or Debezium's change events as JSON, "
+        "with their schema or without (`debezium-json`), flattened by its transformation ExtractNewRecordState "
+        "(`debezium-flat-json`), or the messages of Maxwell (`maxwell-json`) or Canal (`canal-json`, flat ones).",
+        default="json",
+        values={
+            name.upper(): name for name in ("json", "debezium-json", "debezium-flat-json", "maxwell-json", "canal-json")
+        },
+        section=_FORMATS,
+    ),
+    ConfigKey(
+        "tagstream.debezium.order",
+        Kind.CHOICE,
+        "What orders a row's events where the table has no ordering field: `source.lsn` of PostgreSQL (`lsn`), MySQL's "
+        "binlog file, position and row (`binlog`), or their arrival (`arrival`, as with "
+        "hoodie.write.record.merge.mode=COMMIT_TIME_ORDERING; after a failover positions may begin lower). The state index "
+        "alone keeps such an order; with other indexes events count as they arrive. A checkpoint keeps to its first choice.",
+        default_note="lsn; binlog with MysqlDebeziumSource",
+        values={"LSN": "lsn", "BINLOG": "binlog", "ARRIVAL": "arrival"},
+        section=_FORMATS,
+    ),
+    ConfigKey(
+        "tagstream.debezium.truncate",
+        Kind.CHOICE,
+        "What a TRUNCATE of the source's table does, which connectors send only when told to: the event is bad and ends the "
+        "job (`fail`), or the table keeps its rows (`ignore`).",
+        default="fail",
+        values={"FAIL": "fail", "IGNORE": "ignore"},
+        refused_values={
+            "DELETE": "this version does not empty the table; use fail or ignore",
+        },
+        section=_FORMATS,
+    ),
+    ConfigKey(
+        "tagstream.debezium.unavailable.value",
+        Kind.STRING,
+        "The text that stands for a value that was not sent since it did not change: the connector's "
+        "`unavailable.value.placeholder`. The row keeps the value that it has.",
+        default="__debezium_unavailable_value",
+        section=_FORMATS,
+    ),
+    ConfigKey(
+        "tagstream.debezium.unavailable.lost",
+        Kind.CHOICE,
+        "What becomes of a value that was not sent when the row that had it is gone: a row whose key was changed, and whose "
+        "delete under the old key was read in an earlier batch. The job ends (`fail`), or the value is null (`null`).",
+        default="fail",
+        values={"FAIL": "fail", "NULL": "null"},
+        section=_FORMATS,
+    ),
+)
 
 DECODE_KEYS = (
     ConfigKey(
@@ -39,10 +94,17 @@ DECODE_KEYS = (
         "tagstream.decode.bytes",
         Kind.CHOICE,
         "What a text stands for in a column of bytes or fixed: the bytes of its UTF-8 (`utf-8`), or a byte a character, "
-        "U+0000 to U+00FF, as Avro's own JSON has it (`iso-8859-1`). Change it for a new table only: rows that are there "
-        "stay as they are.",
-        default="utf-8",
-        values={"UTF-8": "utf-8", "UTF8": "utf-8", "ISO-8859-1": "iso-8859-1", "LATIN1": "iso-8859-1"},
+        "U+0000 to U+00FF, as Avro's own JSON has it (`iso-8859-1`); in formats of Debezium `base64` or `hex`, as the "
+        "connector's `binary.handling.mode` says. Change it for a new table only: rows that are there stay as they are.",
+        default_note="utf-8; base64 in formats of Debezium",
+        values={
+            "UTF-8": "utf-8",
+            "UTF8": "utf-8",
+            "ISO-8859-1": "iso-8859-1",
+            "LATIN1": "iso-8859-1",
+            "BASE64": "base64",
+            "HEX": "hex",
+        },
         section=_DECODE,
     ),
     ConfigKey(

@@ -64,11 +64,13 @@ def coercer(kind: pa.DataType, rules: DecodeRules, facts: Facts = NO_FACTS) -> C
     if t.is_decimal(kind):
         return _from_text(lambda text: to_decimal(text, kind.precision, kind.scale, rounding=rounding), "a number")
     if t.is_timestamp(kind):
-        return _from_text(lambda text: temporal.to_ticks(text, kind, truncate=truncate), "a timestamp")
-    if t.is_date32(kind):
-        return _from_text(lambda text: temporal.to_days(text, truncate=truncate), "a date")
-    if t.is_time(kind):
-        return _from_text(lambda text: temporal.to_time(text, kind.unit, truncate=truncate), "a time")
+        local = temporal.without_utc if rules.drop_utc and kind.tz is None else str
+        return _from_text(lambda text: temporal.to_ticks(local(text), kind, truncate=truncate), "a timestamp")
+    if t.is_date32(kind) or t.is_time(kind):
+        cut = temporal.without_utc if rules.drop_utc else str
+        if t.is_date32(kind):
+            return _from_text(lambda text: temporal.to_days(cut(text), truncate=truncate), "a date")
+        return _from_text(lambda text: temporal.to_time(cut(text), kind.unit, truncate=truncate), "a time")
     return _other(kind, rules, facts)
 
 

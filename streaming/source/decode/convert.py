@@ -131,10 +131,14 @@ def _as_one(values: pa.Array) -> pa.ListArray:
 
 def _from_text(column: pa.Array, kind: pa.DataType, rules: DecodeRules) -> tuple[pa.Array, Mask | None]:
     t = pa.types
+    if rules.drop_utc and not t.is_integer(kind) and getattr(kind, "tz", None) is None:
+        column = pc.replace_substring_regex(column, r"Z$", "")
     if rules.truncate_times and t.is_timestamp(kind):
         column = pc.replace_substring_regex(column, *temporal.surplus_digits(kind.unit))
     if t.is_integer(kind):
         pattern = _INTEGER
+    elif t.is_time(kind):
+        pattern = temporal.clock_pattern(kind.unit)
     elif t.is_date32(kind):
         pattern = temporal.DATED_PATTERN if rules.truncate_times else temporal.DATE_PATTERN
     else:

@@ -20,7 +20,7 @@ from tagstream.streaming.source.decode.convert import Doubt, convert
 from tagstream.streaming.source.decode.facts import NO_FACTS, Facts
 from tagstream.streaming.source.decode.modes import SAMPLE, Mode, can_read, contains, learn, read_type
 from tagstream.streaming.source.decode.number import Misfit
-from tagstream.streaming.source.decode.record import RecordDecoder, TooDeep
+from tagstream.streaming.source.decode.record import Path, RecordDecoder, TooDeep, at_path, nested_schema
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 
 Rows = npt.NDArray[np.int64]
@@ -31,15 +31,23 @@ _REFUSALS = (Doubt, pa.ArrowInvalid, pa.ArrowNotImplementedError)
 
 
 class JsonDecoder:
-    """Decodes records of one schema; ``facts``: what its Avro form says beyond the types; ``rules``: how strictly."""
+    """Decodes records of one schema; ``facts``: what its Avro form says beyond the types; ``rules``: how strictly.
+
+    ``paths``: where in the record a column's value is, for those that are not at its top under their own name.
+    """
 
     def __init__(
-        self, schema: pa.Schema, facts: Mapping[str, Facts] | None = None, rules: DecodeRules = STRICT
+        self,
+        schema: pa.Schema,
+        facts: Mapping[str, Facts] | None = None,
+        rules: DecodeRules = STRICT,
+        paths: Mapping[str, Path] | None = None,
     ) -> None:
         self.schema = schema
         self._facts = facts or {}
         self._rules = rules
-        self._records = RecordDecoder(schema, self._facts, rules)
+        self._paths = {f.name: (paths or {}).get(f.name, (f.name,)) for f in schema}
+        self._records = RecordDecoder(schema, self._facts, rules, self._paths if paths else None)
         self._arrow_can = len(schema) > 0 and all(can_read(f.type) for f in schema)
         has_floats = any(contains(f.type, pa.types.is_floating) for f in schema)
         self._unwanted = guard.patterns(has_floats and not rules.round_numbers)
@@ -114,8 +122,7 @@ class JsonDecoder:
             raise Doubt  # the guard makes this impossible; rows must never slip against their positions
         columns, doubt = [], None
         for field in self.schema:
-            column = table.column(field.name)
-            flat = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            flat = at_path(table, self._paths[field.name])
             mode, facts = self._modes.get(field.name, Mode.NATIVE), self._facts.get(field.name, NO_FACTS)
             array, unsure = convert(flat, field, mode, self._rules, facts)
             if unsure is not None:
@@ -158,10 +165,9 @@ class JsonDecoder:
 
     def _set_modes(self, modes: dict[str, Mode]) -> None:
         self._modes = modes
-        self._read_schema = pa.schema(
-            [pa.field(f.name, read_type(f.type, modes.get(f.name, Mode.NATIVE), self._rules)) for f in self.schema]
-        )
-        self._reads_decimals = any(contains(f.type, pa.types.is_decimal) for f in self._read_schema)
+        read = {f.name: read_type(f.type, modes.get(f.name, Mode.NATIVE), self._rules) for f in self.schema}
+        self._read_schema = nested_schema({self._paths[name]: kind for name, kind in read.items()})
+        self._reads_decimals = any(contains(kind, pa.types.is_decimal) for kind in read.values())
         self._nullable = pa.schema([f.with_nullable(True) for f in self.schema])
 
 

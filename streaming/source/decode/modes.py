@@ -104,6 +104,6 @@ def _mode(kind: pa.DataType, value: object) -> Mode:
     t = pa.types
     if isinstance(value, Number):
         return Mode.POINT if t.is_integer(kind) and any(c in value for c in ".eE") else Mode.NATIVE
-    if isinstance(value, str) and (t.is_integer(kind) or t.is_timestamp(kind) or t.is_date32(kind)):
+    if isinstance(value, str) and (t.is_integer(kind) or t.is_timestamp(kind) or t.is_date32(kind) or t.is_time(kind)):
         return Mode.TEXT
     return Mode.NATIVE

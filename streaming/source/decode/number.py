@@ -10,6 +10,8 @@ import re
 import struct
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
+import numpy as np
+
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _ROUNDED = Context(prec=100, rounding=ROUND_HALF_UP)
 NOT_NUMBERS = ("NaN", "Infinity", "-Infinity")  # as Jackson and Spark write them
@@ -91,7 +93,7 @@ def to_float(text: str, *, rounding: bool = False) -> float:
     value = Decimal(repr(number))
     if SMALLEST_FLOAT <= abs(single) < EXACT_FLOAT and _digits(value) <= 9:
         return float(single)
-    if value == Decimal(f"{single:.9g}"):
+    if value in (Decimal(f"{single:.9g}"), Decimal(str(np.float32(single)))):  # the latter: as databases write floats
         return float(single)
     raise Misfit(f"{shown(text)} would lose digits in a float")
 

@@ -12,11 +12,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.coerce import JsonObject, Number, struct_coercer
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.number import Misfit, shown
 from tagstream.streaming.source.decode.rules import DecodeRules
+
+_MISSING = object()
+
+Path = tuple[str, ...]  # where in a record a value is: the names of the objects around it, then its own
 
 
 class TooDeep(Exception):
@@ -24,9 +29,19 @@ class TooDeep(Exception):
 
 
 class RecordDecoder:
-    """Decodes single records; ``facts``: what their Avro schema says of the fields beyond their types."""
+    """Decodes single records; ``facts``: what their Avro schema says of the fields beyond their types.
 
-    def __init__(self, schema: pa.Schema, facts: Mapping[str, Facts], rules: DecodeRules) -> None:
+    ``paths``: where in the record each column is; None: each at the top, under its name.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        facts: Mapping[str, Facts],
+        rules: DecodeRules,
+        paths: Mapping[str, Path] | None = None,
+    ) -> None:
+        self._paths = paths
         self._coerce = struct_coercer(list(schema), rules, facts)
         constant = Number if rules.bare_nan else _no_constant
         self._json = json.JSONDecoder(
@@ -47,7 +62,28 @@ class RecordDecoder:
             raise TooDeep from None
         if not isinstance(value, JsonObject):
             raise Misfit("not a JSON object")
-        return value
+        return value if self._paths is None else _by_column(value, self._paths)
+
+
+def _by_column(value: JsonObject, paths: Mapping[str, Path]) -> JsonObject:
+    """The values of the columns, wherever in the object they are."""
+    out, twice = JsonObject(), set()
+    for name, path in paths.items():
+        at: Any = value
+        for depth, step in enumerate(path):
+            if at is None:
+                break
+            if not isinstance(at, JsonObject):
+                raise Misfit(f"field {'.'.join(path[:depth])} is no object")
+            if step in at.twice:
+                twice.add(name)
+            at = at.get(step, _MISSING)
+            if at is _MISSING:
+                break
+        if at is not _MISSING:
+            out[name] = at
+    out.twice = frozenset(twice)
+    return out
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> JsonObject:
@@ -71,3 +107,25 @@ def _explain(e: json.JSONDecodeError, text: str) -> str:
     if text.startswith("\ufeff"):
         return "not JSON: begins with a byte order mark"
     return f"not JSON: {e.msg} at character {e.pos}"
+
+
+def nested_schema(kinds: Mapping[Path, pa.DataType]) -> pa.Schema:
+    """The schema of records that have values of ``kinds`` at these paths."""
+    tree: dict[str, Any] = {}
+    for path, kind in kinds.items():
+        at = tree
+        for step in path[:-1]:
+            at = at.setdefault(step, {})
+        at[path[-1]] = kind
+    return pa.schema(_fields(tree))
+
+
+def _fields(tree: Mapping[str, Any]) -> list[pa.Field]:
+    return [pa.field(n, pa.struct(_fields(kind)) if isinstance(kind, dict) else kind) for n, kind in tree.items()]
+
+
+def at_path(rows: pa.Table, path: Path) -> pa.Array:
+    """The values at a path, null where an object around them is."""
+    column = rows.column(path[0])
+    flat = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return pc.struct_field(flat, list(path[1:])) if len(path) > 1 else flat

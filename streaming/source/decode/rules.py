@@ -13,7 +13,8 @@ class DecodeRules:
     after the column's last one are cut off, and so is the clock time of a date. ``bare_nan``: NaN, Infinity and -Infinity
     without quotes, which is no JSON, are taken for floats and doubles. ``latin1_bytes``: a text for bytes has a byte a
     character (Avro's own JSON form), not the bytes of its UTF-8. ``check_texts``: the texts of an enum must be its symbols,
-    those of a uuid one.
+    those of a uuid one. ``drop_utc``: a Z behind a date, a time or a local timestamp, as Debezium writes them in ISO, is
+    left out.
     """
 
     round_numbers: bool = False
@@ -21,6 +22,7 @@ class DecodeRules:
     bare_nan: bool = False
     latin1_bytes: bool = False
     check_texts: bool = True
+    drop_utc: bool = False
 
 
 STRICT = DecodeRules()

@@ -48,6 +48,18 @@ def stamp_pattern(unit: str, zoned: bool) -> str:
     return f"^{_DATE}(?:[T ]{_CLOCK % fraction}{_ZONE + '?' if zoned else ''})?$"
 
 
+def clock_pattern(unit: str) -> str:
+    """RE2 pattern of the texts that Arrow's own cast to a time of day reads as :func:`to_time` does."""
+    digits = _FRACTION_DIGITS[unit]
+    fraction = rf"(?:\.[0-9]{{1,{digits}}})?" if digits else ""
+    return rf"^(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]{fraction}$"
+
+
+def without_utc(text: str) -> str:
+    """A text without the Z behind it."""
+    return text.removesuffix("Z")
+
+
 def to_ticks(text: str, kind: pa.TimestampType, *, truncate: bool = False) -> int:
     """Ticks since the epoch of an ISO text, or of a number's text; ``truncate``: without the digits the unit lacks."""
     match = _STAMP.fullmatch(text)

@@ -1,0 +1,51 @@
+"""What a format makes of raw records: the interface that every format of a source has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Events:
+    """Decoded records, all columns aligned with ``batch`` (``key, value, src, pos_hi, pos_lo`` of each event).
+
+    ``rows``: the schema's columns, all nullable. ``reason``: why a record is bad, else null. ``deleted``: deletes.
+    ``by_key``: only the key of the row counts, as with a delete whose row image is not to be trusted. ``skipped``: the
+    record says nothing of a row. ``keys``: record keys that are not made of ``rows``; null where they are.
+    ``ordering``: what orders the events in place of the table's ordering field, which it does not have; null: unknown.
+    ``unordered``: upserts that may come without an ordering value. ``absent``: which columns of the row were not sent, as
+    bits (``columns.pack_absent``); null: all were. ``old_keys``: record keys of the rows that hold what was not sent, where
+    that is not the row of the event's own key.
+    """
+
+    batch: pa.RecordBatch
+    rows: pa.Table
+    reason: pa.Array
+    deleted: Mask
+    by_key: Mask
+    skipped: Mask
+    keys: pa.Array | None = None
+    ordering: pa.Array | None = None
+    unordered: Mask | None = None
+    absent: pa.Array | None = None
+    old_keys: pa.Array | None = None
+
+
+class RecordFormat(Protocol):
+    """One format of records. ``may_lack``: its upserts need not hold all columns (``Events.absent``)."""
+
+    may_lack: bool
+
+    def read(self, batch: pa.RecordBatch) -> Events:
+        """Decode ``key, value, src, pos_hi, pos_lo`` and, where the source has it, ``old_key``.
+
+        The events are those of the records in their order; one record may hold none or several.
+        """
+        ...

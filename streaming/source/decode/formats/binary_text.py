@@ -1,0 +1,112 @@
+"""Bytes in texts and numbers in bytes, whole columns at a time: base64, hex, big-endian two's complement."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.streaming.source.decode.columns import nulls_of
+
+Mask = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+_BASE64 = np.full(256, 255, np.uint8)
+for _i, _c in enumerate(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"):
+    _BASE64[_c] = _i
+_HEX = np.full(256, 255, np.uint8)
+for _i, _c in enumerate(b"0123456789abcdef"):
+    _HEX[_c] = _HEX[ord(chr(_c).upper())] = _i
+_WIDEST = 16
+_HIGH = 10**38 >> 64  # numbers from here on have more than 38 digits, but for a sliver of those that just do not
+
+
+def from_base64(texts: pa.Array) -> tuple[pa.Array, Mask]:
+    """Binary of base64 texts with their padding, and the mask of those that are none (which become empty)."""
+    length, begin, data = _content(texts)
+    wrong = (length % 4) != 0
+    end = begin + length
+    filled = length > 0
+    pad = np.zeros(len(length), np.int64)
+    if len(data):
+        last = filled & (data[np.maximum(end - 1, 0)] == ord("="))
+        pad = last.astype(np.int64) + (last & (data[np.maximum(end - 2, 0)] == ord("=")))
+    codes = _BASE64[data]
+    owner = np.repeat(np.arange(len(length)), length)
+    place = np.arange(len(data)) - np.repeat(begin, length)
+    is_pad = place >= np.repeat(length - pad, length)
+    wrong |= np.bincount(owner[(codes == 255) & ~is_pad], minlength=len(length)) > 0
+    if wrong.any():
+        keep = ~np.repeat(wrong, length)
+        codes, is_pad = codes[keep], is_pad[keep]
+        length, pad = np.where(wrong, 0, length), np.where(wrong, 0, pad)
+    quads = np.where(is_pad, 0, codes).astype(np.uint32).reshape(-1, 4)
+    value = (quads[:, 0] << 18) | (quads[:, 1] << 12) | (quads[:, 2] << 6) | quads[:, 3]
+    triples = np.empty((len(value), 3), np.uint8)
+    triples[:, 0], triples[:, 1], triples[:, 2] = value >> 16, value >> 8, value
+    out_length = length // 4 * 3
+    if pad.any():
+        at = np.arange(int(out_length.sum())) - np.repeat(np.cumsum(out_length) - out_length, out_length)
+        triples = triples.reshape(-1)[at < np.repeat(out_length - pad, out_length)]
+    return _binary(out_length - pad, triples.reshape(-1), texts), wrong
+
+
+def from_hex(texts: pa.Array) -> tuple[pa.Array, Mask]:
+    """Binary of hexadecimal texts, and the mask of those that are none (which become empty)."""
+    length, _, data = _content(texts)
+    codes = _HEX[data]
+    wrong = (length % 2) != 0
+    wrong |= np.bincount(np.repeat(np.arange(len(length)), length)[codes == 255], minlength=len(length)) > 0
+    if wrong.any():
+        codes = codes[~np.repeat(wrong, length)]
+        length = np.where(wrong, 0, length)
+    pairs = codes.reshape(-1, 2)
+    return _binary(length // 2, ((pairs[:, 0] << 4) | pairs[:, 1]).astype(np.uint8), texts), wrong
+
+
+def to_decimals(numbers: pa.Array, scale: int) -> tuple[pa.Array, Mask]:
+    """decimal128(38, scale) of big-endian two's complement numbers (binary); the mask of those wider than that."""
+    length, begin, data = _content(numbers)
+    words = np.zeros((len(length), _WIDEST), np.uint8)
+    wrong = np.zeros(len(length), np.bool_)
+    missing = nulls_of(numbers)
+    for width in np.unique(length).tolist():  # a step a length: there are few
+        rows = np.flatnonzero((length == width) & ~missing)
+        if not len(rows):
+            continue
+        if width == 0:
+            wrong[rows] = True
+            continue
+        taken = data[begin[rows][:, None] + np.arange(width)]
+        if width > _WIDEST:
+            sign = np.where(taken[:, width - _WIDEST] & 0x80, 0xFF, 0).astype(np.uint8)
+            wrong[rows] = (taken[:, : width - _WIDEST] != sign[:, None]).any(axis=1)
+            words[rows] = taken[:, -_WIDEST:][:, ::-1]
+        else:
+            sign = np.where(taken[:, 0] & 0x80, 0xFF, 0).astype(np.uint8)
+            words[rows] = np.broadcast_to(sign[:, None], (len(rows), _WIDEST))
+            words[rows, :width] = taken[:, ::-1]
+    made = pa.Array.from_buffers(pa.decimal128(38, scale), len(length), [None, pa.py_buffer(words.tobytes())])
+    high = words.view(np.int64)[:, 1]
+    wrong |= (high >= _HIGH) | (high < -_HIGH)
+    return pc.if_else(pa.array(missing | wrong), pa.scalar(None, made.type), made), wrong
+
+
+def _content(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Bytes]:
+    """(length, begin, all bytes one behind the other) of a binary or text column; nulls are empty."""
+    filled = pc.fill_null(values.cast(pa.binary()), b"")
+    offsets = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset : filled.offset + len(filled) + 1].astype(
+        np.int64
+    )
+    content = filled.buffers()[2]
+    data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+    begin = offsets[:-1] - first
+    return np.diff(offsets), begin, data[first:last]
+
+
+def _binary(length: npt.NDArray[np.int64], data: Bytes, like: pa.Array) -> pa.Array:
+    offsets = np.concatenate(([0], np.cumsum(length))).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(np.ascontiguousarray(data).tobytes())]
+    made = pa.Array.from_buffers(pa.binary(), len(length), buffers)
+    return pc.if_else(like.is_valid(), made, pa.scalar(None, pa.binary())) if like.null_count else made

@@ -1,0 +1,213 @@
+"""Debezium's change events: what an envelope, whatever it is written in, means for a row.
+
+Facts: Debezium's documentation of its PostgreSQL and MySQL connectors ("Data change events"), checked on captured streams.
+The key is the message's, a delete is of the key alone (under the default replica identity ``before`` has zeros in NOT NULL
+columns), the order is the position in the source's log and never a clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.streaming.source.decode.columns import (
+    flat,
+    mask_of,
+    nulls_of,
+    only_where,
+    pack_absent,
+    text_where,
+)
+from tagstream.streaming.source.decode.events import Events, Mask
+from tagstream.streaming.source.decode.formats import placeholder
+from tagstream.streaming.source.decode.formats.body import Body
+from tagstream.streaming.source.decode.formats.envelope import BEFORE, LSN, OP, SNAPSHOT, Order, binlog_order
+from tagstream.streaming.source.decode.formats.placeholder import Placeholder
+from tagstream.table.keys.keys import KeyGenerator
+
+_TEXT = pa.string()
+
+
+@dataclass(frozen=True)
+class DebeziumRules:
+    """``order``: what orders the events where the table has no ordering field. ``truncate``: what a TRUNCATE does."""
+
+    order: Order = "lsn"
+    truncate: Literal["fail", "ignore"] = "fail"
+    placeholder: str = placeholder.DEFAULT
+
+
+class DebeziumEvents:
+    """Envelopes to events. ``keys`` decodes message keys to the key columns, ``body`` values to the row's columns and those
+    beside it (``envelope.beside``). ``ordering_field``: the table's own. ``files``: records have no message key.
+    """
+
+    may_lack = True
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        generator: KeyGenerator,
+        body: Body,
+        keys: Body,
+        rules: DebeziumRules,
+        *,
+        ordering_field: str | None,
+        global_index: bool,
+    ) -> None:
+        self._schema = pa.schema([f.with_nullable(True) for f in schema])
+        self._required = [f.name for f in schema if not f.nullable]
+        self._generator = generator
+        self._body = body
+        self._keys = keys
+        self._rules = rules
+        self._ordering_field = ordering_field
+        self._global = global_index
+        self._placeholder = Placeholder(rules.placeholder)
+
+    def read(self, batch: pa.RecordBatch) -> Events:
+        """The events of the records."""
+        value = flat(batch.column("value"))
+        tombstone = nulls_of(value)
+        body, reason = self._body.decode(pc.fill_null(value, b"{}") if tombstone.any() else value)
+        op = pc.if_else(pa.array(tombstone), pa.scalar("d"), flat(body.column(OP)))
+        reason = only_where(~tombstone, reason)
+        upsert, delete = _is(op, "c", "r", "u"), _is(op, "d")
+        skipped, why = self._no_rows(op, upsert | delete)
+        reason = pc.coalesce(reason, why)
+        skipped |= self._after_its_delete(batch, tombstone, delete & ~tombstone)
+        rows = self._with_keys(body, batch, delete & ~skipped)
+        reason = pc.coalesce(reason, self._key_faults(batch, upsert | delete, rows, delete & ~skipped))
+        reason = pc.coalesce(reason, self._nulls(rows, upsert))
+        ordering, unordered, why = self._order(body, tombstone, upsert | delete)
+        reason = pc.coalesce(reason, why)
+        lacking, old_keys, why = self._lacking(rows, batch, upsert)
+        reason = pc.coalesce(reason, why)
+        skipped &= nulls_of(reason)
+        return Events(batch, rows, reason, delete, delete, skipped, None, ordering, unordered, lacking, old_keys)
+
+    def _no_rows(self, op: pa.Array, of_row: Mask) -> tuple[Mask, pa.Array]:
+        """(events that are of no row, why others are bad)."""
+        truncate, message = _is(op, "t"), _is(op, "m")
+        known = of_row | truncate | message
+        reason = text_where(~known, "no Debezium event: its op is none of c, r, u, d, t, m (is it another format?)")
+        if self._rules.truncate == "fail":
+            text = (
+                "the table was emptied at its source (TRUNCATE), where tagstream.debezium.truncate=fail stops: empty this "
+                "table, too, or go on with its rows by tagstream.debezium.truncate=ignore"
+            )
+            reason = pc.coalesce(reason, text_where(truncate, text))
+        return message | (truncate if self._rules.truncate == "ignore" else np.zeros(len(op), np.bool_)), reason
+
+    @staticmethod
+    def _after_its_delete(batch: pa.RecordBatch, tombstone: Mask, delete: Mask) -> Mask:
+        """Tombstones that only repeat the delete before them, in the same partition and of the same key."""
+        at = np.flatnonzero(tombstone)
+        at = at[at > 0]
+        skip = np.zeros(len(tombstone), np.bool_)
+        if not len(at):
+            return skip
+        keys, where = flat(batch.column("key")), flat(batch.column("pos_hi")).to_numpy()
+        same = mask_of(pc.equal(keys.take(pa.array(at)), keys.take(pa.array(at - 1))))
+        skip[at] = same & delete[at - 1] & (where[at] == where[at - 1])
+        return skip
+
+    def _with_keys(self, body: pa.Table, batch: pa.RecordBatch, delete: Mask) -> pa.Table:
+        """The rows; deletes have the key columns of their message alone, or of ``before`` where there is no message key."""
+        rows = body.select(self._schema.names)
+        at = np.flatnonzero(delete)
+        if not len(at):
+            return rows
+        found, _ = self._keys.decode(pc.fill_null(flat(batch.column("key")).take(pa.array(at)), b"{}"))
+        place = np.full(len(delete), -1, np.int64)
+        place[at] = np.arange(len(at))
+        take = pa.array(place, mask=place < 0)
+        given = pa.array(delete)
+        for name in self._generator.record_key_fields:
+            i = rows.schema.get_field_index(name)
+            key = flat(found.column(name)).take(take)
+            if BEFORE + name in body.column_names:
+                key = pc.coalesce(key, flat(body.column(BEFORE + name)))
+            rows = rows.set_column(i, rows.schema.field(i), pc.if_else(given, key, flat(rows.column(name))))
+        return rows
+
+    def _key_faults(self, batch: pa.RecordBatch, of_row: Mask, rows: pa.Table, delete: Mask) -> pa.Array:
+        """Why no row can be named: a message without a key, or a delete whose key lacks a column."""
+        keyless = nulls_of(batch.column("key")) & nulls_of(batch.column("src")) & of_row
+        text = (
+            "the message has no key, so nothing says which row it is of: give the table a primary key, or the connector "
+            "message.key.columns"
+        )
+        reason = text_where(keyless, text)
+        for name in self._generator.record_key_fields if delete.any() else ():
+            missing = delete & nulls_of(rows.column(name))
+            reason = pc.coalesce(reason, text_where(missing, f"the key of this delete has no column {name}"))
+        return reason
+
+    def _nulls(self, rows: pa.Table, upsert: Mask) -> pa.Array:
+        reason = pa.nulls(len(upsert), _TEXT)
+        for name in self._required:
+            wrong = nulls_of(rows.column(name)) & upsert
+            if wrong.any():
+                reason = pc.coalesce(reason, text_where(wrong, f"field {name} is null, which the schema forbids"))
+        return reason
+
+    def _order(self, body: pa.Table, tombstone: Mask, of_row: Mask) -> tuple[pa.Array | None, Mask, pa.Array]:
+        """(what orders the events, upserts that may come without, why others have no order).
+
+        A row of an incremental snapshot has no position in the log: it is newer than all before it in its partition, so it
+        keeps the order that the row has and wins by arrival.
+        """
+        order, nothing = self._rules.order, pa.nulls(len(tombstone), _TEXT)
+        snapshot = np.zeros(len(tombstone), np.bool_)
+        if order == "arrival":
+            return None, snapshot, nothing
+        if order == "lsn":
+            values = flat(body.column(LSN))
+            snapshot = mask_of(pc.equal(flat(body.column(SNAPSHOT)), "incremental"))
+            where = "source.lsn"
+        else:
+            values, where = binlog_order(body), "source.file, pos and row"
+        if self._ordering_field is not None:
+            return None, snapshot, nothing
+        missing = nulls_of(values) & of_row & ~tombstone & ~snapshot
+        text = f"has no {where}, which tagstream.debezium.order={order} orders by"
+        return only_where(~tombstone, values), snapshot, text_where(missing, text)
+
+    def _lacking(
+        self, rows: pa.Table, batch: pa.RecordBatch, upsert: Mask
+    ) -> tuple[pa.Array | None, pa.Array | None, pa.Array]:
+        """(columns that were not sent, keys of the rows that hold them after a change of key, why it cannot be known)."""
+        masks = {
+            i: self._placeholder.find(flat(rows.column(f.name))) & upsert
+            for i, f in enumerate(self._schema)
+            if self._placeholder.can_be_in(f.type)
+        }
+        lacking = pack_absent(masks, len(upsert), len(self._schema))
+        reason = pa.nulls(len(upsert), _TEXT)
+        if lacking is None or "old_key" not in batch.schema.names:
+            return lacking, None, reason
+        header = flat(batch.column("old_key"))
+        at = np.flatnonzero(~nulls_of(lacking) & ~nulls_of(header))
+        if not len(at):
+            return lacking, None, reason
+        found, _ = self._keys.decode(header.take(pa.array(at)))
+        place = np.full(len(upsert), -1, np.int64)
+        place[at] = np.arange(len(at))
+        take = pa.array(place, mask=place < 0)
+        keys = self._generator.record_keys(found).take(take)
+        unknown = nulls_of(keys) & (place >= 0)
+        text = "its header __debezium.oldkey, which names the row that holds values not sent, has no key"
+        reason = text_where(unknown, text)
+        if not self._global:
+            text = "values that were not sent are in the row of another key, which index.global.enabled=false does not find"
+            reason = pc.coalesce(reason, text_where(place >= 0, text))
+        return lacking, keys, reason
+
+
+def _is(op: pa.Array, *wanted: str) -> Mask:
+    return mask_of(pc.is_in(op, value_set=pa.array(wanted, _TEXT)))

@@ -1,0 +1,116 @@
+"""The format of a source by its name: what `tagstream.source.format` can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import pyarrow as pa
+
+from tagstream.state.layout import OrderingKind
+from tagstream.streaming.source.decode.events import RecordFormat
+from tagstream.streaming.source.decode.facts import Facts
+from tagstream.streaming.source.decode.formats.body import Body, JsonBody
+from tagstream.streaming.source.decode.formats.canal import CanalJson
+from tagstream.streaming.source.decode.formats.debezium import DebeziumEvents, DebeziumRules
+from tagstream.streaming.source.decode.formats.encodings import BytesAs, Encoding
+from tagstream.streaming.source.decode.formats.envelope import STREAMER_COLUMNS, FlatBody, envelope_fields, flat_fields
+from tagstream.streaming.source.decode.formats.enveloped import EnvelopedJson
+from tagstream.streaming.source.decode.formats.maxwell import MaxwellJson
+from tagstream.streaming.source.decode.formats.schema_names import column_encodings
+from tagstream.streaming.source.decode.record import Path
+from tagstream.streaming.source.decode.rules import DecodeRules
+from tagstream.table.keys.keys import KeyGenerator
+
+FormatName = Literal["json", "debezium-json", "debezium-flat-json", "maxwell-json", "canal-json"]
+
+
+@dataclass(frozen=True)
+class FormatRules:
+    """Which format, and how it is read; a small value that goes to every task. ``bytes_as``: bytes in a text."""
+
+    name: FormatName = "json"
+    debezium: DebeziumRules = field(default_factory=DebeziumRules)
+    bytes_as: BytesAs = "base64"
+    null_if_lost: bool = False
+
+    @property
+    def ordering_kind(self) -> OrderingKind:
+        """How the order of events is kept that no column of the table has."""
+        if not self.name.startswith("debezium"):
+            return "none"
+        return {"lsn": "int64", "binlog": "bytes", "arrival": "none"}[self.debezium.order]  # type: ignore[return-value]
+
+
+PLAIN = FormatRules()
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a format has to know of the table. ``avro_json``: the schema file's text, which may name encodings."""
+
+    schema: pa.Schema
+    avro_json: str
+    facts: Mapping[str, Facts]
+    generator: KeyGenerator
+    ordering_field: str | None
+    global_index: bool
+    files: bool
+    rules: DecodeRules
+
+
+def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
+    """The decoder of a format; None for plain JSON, which needs no other."""
+    if rules.name == "json":
+        return None
+    if rules.name == "maxwell-json":
+        return MaxwellJson(table.schema, table.facts, table.rules, table.generator)
+    if rules.name == "canal-json":
+        return CanalJson(table.schema, table.rules, table.generator)
+    return _debezium_json(rules, table)
+
+
+def _debezium_json(rules: FormatRules, table: TableFacts) -> RecordFormat:
+    keys, order = table.generator.record_key_fields, rules.debezium.order
+    named = column_encodings(table.avro_json)
+    body: Body
+    if rules.name == "debezium-flat-json":
+        schema, paths = flat_fields(table.schema, order)
+        body = FlatBody(_enveloped(schema, paths, named, None, rules, table), order)
+    else:
+        schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
+        body = _enveloped(schema, paths, named, "after", rules, table)
+    return DebeziumEvents(
+        table.schema,
+        table.generator,
+        body,
+        json_keys(named, rules, table),
+        rules.debezium,
+        ordering_field=table.ordering_field,
+        global_index=table.global_index,
+    )
+
+
+def json_keys(named: Mapping[str, Encoding], rules: FormatRules, table: TableFacts) -> EnvelopedJson:
+    """The decoder of message keys in JSON, with the schema or without."""
+    fields = table.generator.record_key_fields
+    schema = pa.schema([table.schema.field(name) for name in fields])
+    return _enveloped(schema, {name: (name,) for name in fields}, named, None, rules, table)
+
+
+def _enveloped(
+    schema: pa.Schema,
+    paths: Mapping[str, Path],
+    named: Mapping[str, Encoding],
+    row: str | None,
+    rules: FormatRules,
+    table: TableFacts,
+) -> EnvelopedJson:
+    strict = replace(table.rules, drop_utc=True)
+
+    def of_fields(fields: Mapping[str, Encoding]) -> JsonBody:
+        lacks = frozenset(table.schema.names) - frozenset(fields) - frozenset(STREAMER_COLUMNS)
+        return JsonBody(schema, paths, fields, table.facts, strict, rules.bytes_as, lacks & frozenset(schema.names))
+
+    return EnvelopedJson(JsonBody(schema, paths, named, {}, strict, rules.bytes_as), of_fields, row)

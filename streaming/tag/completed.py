@@ -1,0 +1,137 @@
+"""Located records that lack values: filled from other records of the batch, or told where the row is that holds them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.state.layout import OrderingKind
+from tagstream.state.tag.fill import LOST, OWN
+from tagstream.state.tag_batch import FLAG_NO_ORDERING, Completion, ImageWanted, TagResult
+from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
+from tagstream.streaming.source.decode.key_decoder import FLAG_IMAGE
+from tagstream.streaming.tag.located import OP_IMAGE, located_table
+from tagstream.table import chunks
+
+Ints = npt.NDArray[np.int64]
+_NOWHERE = (
+    "it lacks values that were not sent because they had not changed, and neither the table nor this batch has the row: "
+    "take a snapshot of the source's table first"
+)
+
+
+def images_of(records: pa.Table, ordering: OrderingKind) -> list[ImageWanted]:
+    """The rows that records of other key groups ask for."""
+    if "old" not in records.column_names:
+        return []
+    asks = records.filter(pa.array((records.column("flags").to_numpy() & FLAG_IMAGE) != 0))
+    columns = zip(*(asks.column(name).to_pylist() for name in ("skey", "ord", "flags")), strict=True)
+    ordered = ordering != "none"
+    return [ImageWanted(k, o if ordered and not f & FLAG_NO_ORDERING else None) for k, o, f in columns]
+
+
+def lacking(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """What keyed records lack, records x columns."""
+    return unpack_absent(rows.column("absent").combine_chunks(), rows.schema.field("row").type.num_fields)
+
+
+def refused(good: pa.Table, result: TagResult) -> pa.Table:
+    """The records that lack values which no row holds, as bad ones."""
+    rows = chunks.take(good, result.refused) if len(result.refused) else good.slice(0, 0)
+    place = rows.schema.get_field_index("reason")
+    return rows.set_column(place, "reason", pa.repeat(pa.scalar(_NOWHERE, pa.string()), rows.num_rows))
+
+
+def without_lacking(good: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Records that are whole, and as bad ones those that are not: pull-type indexes do not fetch the row before."""
+    if "absent" not in good.column_names or good.column("absent").null_count == good.num_rows:
+        return good, good.slice(0, 0)
+    short = good.filter(good.column("absent").is_valid())
+    text = "it lacks values that were not sent, which only the state index completes (hoodie.index.type)"
+    place = short.schema.get_field_index("reason")
+    short = short.set_column(place, "reason", pa.repeat(pa.scalar(text, pa.string()), short.num_rows))
+    return good.filter(good.column("absent").is_null()), short
+
+
+def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
+    """Located records with what the batch has of the values they lack, and behind them the images that were asked for."""
+    done = result.completion
+    if done is None:
+        return rows
+    kind = good.schema.field("row").type
+    held = good.column("row").combine_chunks()
+    held = held.chunk(0) if isinstance(held, pa.ChunkedArray) else held
+    if len(done.rows):
+        at = np.full(good.num_rows, -1, np.int64)
+        upserts = np.flatnonzero(result.take >= 0)
+        at[result.take[upserts]] = upserts
+        where = at[done.rows]
+        columns = {"row": _filled(held, done.donor, kind)} | _sources(done, good)
+        rows = _scattered(rows, where, columns)
+    return pa.concat_tables([rows, _images(rows.schema, held, done, good)]) if done.images else rows
+
+
+def _sources(done: Completion, good: pa.Table) -> dict[str, pa.Array]:
+    """Of the records that lack values: what they still lack, and the row that has it."""
+    keys = good.column("skey")
+    own = done.held == OWN
+    other = done.held >= 0
+    from_rows = np.where(own, done.rows, np.where(other, done.held, -1))
+    mask = pa.array(from_rows, mask=from_rows < 0)
+    from_key = pc.if_else(pa.array(own), _flat(keys.take(mask)), _flat(good.column("old").take(mask)))
+    bits = absent_bits(done.donor < 0, np.arange(len(done.rows)), len(done.rows))
+    return {"absent": bits, "from_key": from_key} | _places(done.places)
+
+
+def _images(schema: pa.Schema, held: pa.StructArray, done: Completion, good: pa.Table) -> pa.Table:
+    n = len(done.images)
+    own, other = done.image_held == OWN, done.image_held >= 0
+    take = pa.array(np.where(other, done.image_held, -1), mask=~other)
+    from_key = pc.if_else(pa.array(own), pa.array(done.images, pa.binary()), _flat(good.column("old").take(take)))
+    places = [
+        p if held_at == OWN else None for p, held_at in zip(done.image_places, done.image_held.tolist(), strict=True)
+    ]
+    columns = {
+        "dest_part": pa.repeat(pa.scalar(""), n),
+        "dest_file": pa.repeat(pa.scalar("#"), n),
+        "op": pa.array(np.full(n, OP_IMAGE, np.int8)),
+        "skey": pa.array(done.images, pa.binary()),
+        "row": _filled(held, done.image_donor, held.type),
+        "absent": absent_bits(done.image_donor < 0, np.arange(n), n),
+        "from_key": pc.if_else(pa.array(done.image_held != LOST), from_key, pa.scalar(None, pa.binary())),
+    }
+    return located_table(schema, n, columns | _places(places))
+
+
+def _places(places: list[tuple[str, str] | None]) -> dict[str, pa.Array]:
+    return {
+        "from_part": pa.array([None if p is None else p[0] for p in places], pa.string()),
+        "from_file": pa.array([None if p is None else p[1] for p in places], pa.string()),
+    }
+
+
+def _filled(held: pa.StructArray, donor: Ints, kind: pa.StructType) -> pa.StructArray:
+    """Rows whose columns come from the rows that `donor` names, null where it names none."""
+    columns = []
+    for i, column in enumerate(held.flatten()):
+        mine = donor[:, i]
+        columns.append(column.take(pa.array(mine, mask=mine < 0)))
+    return pa.StructArray.from_arrays(columns, fields=list(kind))
+
+
+def _scattered(rows: pa.Table, where: Ints, columns: dict[str, pa.Array]) -> pa.Table:
+    """Rows with these values at these places."""
+    order = np.arange(rows.num_rows)
+    order[where] = rows.num_rows + np.arange(len(where))
+    take = pa.array(order)
+    for name, values in columns.items():
+        i = rows.schema.get_field_index(name)
+        both = pa.chunked_array([*rows.column(i).chunks, values.cast(rows.schema.field(i).type)])
+        rows = rows.set_column(i, rows.schema.field(i), both.take(take))
+    return rows
+
+
+def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -1,0 +1,138 @@
+"""Batches of messages into a table without Spark: the real steps of a batch, called one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tagstream.state.layout import StateLayout
+from tagstream.state.tag_batch import TagResult
+from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.source.decode.formats.make import FormatRules
+from tagstream.streaming.source.decode.formats.schema_names import table_schema
+from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
+from tagstream.streaming.source.packed import unpack
+from tagstream.streaming.source.source import pack_by_group
+from tagstream.streaming.tag.located import OP_BAD, packed_columns
+from tagstream.streaming.tag.tag import tag_records
+from tagstream.streaming.write.write import WRITE_STATUS, WriteSpec, write_files
+from tagstream.table.file_group.bloom import BloomParams
+from tagstream.table.file_group.names import next_instant
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
+from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.schema.avro_defaults import keep_defaults
+from tagstream.table.schema.schema import META_COLUMNS, arrow_to_avro, avro_json, avro_to_arrow
+from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.write import commit
+from tagstream.table.write.write_context import WriterOptions
+from tagstream.table.write.write_profile import WriteProfile
+from tests.support import cdc
+
+START_MS = 1_767_225_600_000
+LABELS = (3, 8)
+LANES = 2
+
+
+@dataclass
+class Pipeline:
+    """One table, its index and what was counted. ``bad``: the bad records' notes."""
+
+    table: HoodieTable
+    spec: DecodeSpec
+    layout: StateLayout
+    pointers: dict[int, bytes | None] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    bad: list[str] = field(default_factory=list)
+    batch_id: int = 0
+    now_ms: int = START_MS
+
+    @staticmethod
+    def create(
+        folder: Path,
+        table_type: str,
+        schema_text: str,
+        keys: Sequence[str],
+        partitions: Sequence[str],
+        rules: FormatRules,
+        ordering: Sequence[str] = (),
+    ) -> Pipeline:
+        """A new table below ``folder``."""
+        text = table_schema(schema_text)
+        schema = avro_to_arrow(text)
+        written = avro_json(keep_defaults(arrow_to_avro(schema, "t"), text))
+        config = TableConfig(
+            name="t", table_type=table_type, record_key_fields=tuple(keys), partition_fields=tuple(partitions),
+            ordering_fields=tuple(ordering), create_schema=written, version=6,
+        )  # fmt: skip
+        table = HoodieTable.create(PosixStorage(str(folder / "t"), sync=False), config, START_MS)
+        spec = replace(DecodeSpec.of(table, written, text, global_index=True, files=False), format=rules)
+        durable = PosixStorage(str(folder / "durable"), sync=False)
+        layout = StateLayout(durable, str(folder / "local"), ordering=spec.ordering_kind, snapshot_every=4)
+        return Pipeline(table, spec, layout)
+
+    def batch(self, messages: Sequence[cdc.Message]) -> None:
+        """One batch into one commit."""
+        if not messages:
+            return
+        self.now_ms += 1000
+        instant = next_instant(self.now_ms, self.table.timeline().newest, self.table.config.timezone_utc)
+        action = "deltacommit" if self.table.config.table_type == MERGE_ON_READ else "commit"
+        profile = WriteProfile(
+            table_name="t", query_id="q", batch_id=self.batch_id, run=1, instant=instant, batch_time_ms=self.now_ms,
+            labels=LABELS, lanes=1, records_per_new_file=1000, chains_whole=False,
+        )  # fmt: skip
+        lanes: dict[int, list[bytes]] = {}
+        by_task: dict[int, list[cdc.Message]] = {}
+        for message in messages:
+            by_task.setdefault(message.partition, []).append(message)
+        packed: dict[int, list[bytes]] = {}
+        for mine in by_task.values():
+            keyed = cached_decoder(self.spec).keys(cdc.raw_batch(mine))
+            groups = pack_by_group(pa.Table.from_batches([keyed]), LABELS).to_pydict()
+            for label, value in zip(groups["kg"], groups["rows"], strict=True):
+                if value is not None:
+                    packed.setdefault(label, []).append(value)
+        for label, values in packed.items():
+            rows, result = tag_records(label, self.pointers.get(label), unpack(values), profile, self.layout)
+            self.pointers[label] = result.pointer
+            self._count(result)
+            lane, content, _ = packed_columns(label, rows, None, {}, LANES)
+            for to, value in zip(lane, content, strict=True):
+                if value is not None:
+                    lanes.setdefault(to, []).append(value)
+        commit.request(self.table, instant, action)
+        commit.inflight(self.table, instant, action)
+        statuses = [s for to, values in sorted(lanes.items()) for s in self._write(to, unpack(values), instant, action)]
+        commit.publish_files(self.table, instant, statuses)
+        metadata = CommitMetadata.build(statuses, {}, self.spec.avro_json)
+        commit.complete(self.table, instant, action, metadata, clock_ms=lambda: self.now_ms)
+        self.batch_id += 1
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What our own reader finds in the table."""
+        found = read_snapshot(self.table)
+        return found.drop_columns([c for c in META_COLUMNS if c in found.column_names]).to_pylist()
+
+    def _count(self, result: TagResult) -> None:
+        for name, n in result.stats.items():
+            self.counts[name] = self.counts.get(name, 0) + n
+
+    def _write(self, lane: int, rows: pa.Table, instant: str, action: str) -> list[WriteStatus]:
+        bad = [op == OP_BAD for op in rows.column("op").to_pylist()]
+        self.bad += rows.filter(pa.array(bad)).column("note").to_pylist()
+        timeline = self.table.timeline()
+        spec = WriteSpec(
+            table=self.table, timeline=timeline, instant=instant, action=action, batch_id=self.batch_id, run=1,
+            avro_json=self.spec.avro_json, options=WriterOptions(bloom=BloomParams(num_entries=100)), decode=self.spec,
+            quarantine=PosixStorage(self.table.base_path + "-quarantine"), topic="t", crash=CrashPlan(),
+        )  # fmt: skip
+        kept = rows.filter(pa.array([not b for b in bad]))
+        told = write_files(spec, kept, partition=lane, attempt=1) if kept.num_rows else []
+        return [WriteStatus.from_json(text) for kind, text in told if kind == WRITE_STATUS]
