@@ -7,6 +7,10 @@ STAMP := $(VENV)/.tagstream-installed
 # When make began, so that the demo can print how long the set-up took.
 STARTED := $(shell date +%s.%N)
 
+# Tests and drills run in two processes side by side, each with a Spark of its own.
+WORKERS ?= 2
+SIDE_BY_SIDE = -n $(WORKERS) --dist worksteal
+
 MONTHS ?= 1
 TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
@@ -16,7 +20,7 @@ FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, interop)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, interop), WORKERS=2 (test, drills)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -35,7 +39,7 @@ run-kafka: install  ## the same through a real Kafka broker on loopback
 	@$(PY) $(FLIGHTS) --kafka
 
 test: install  ## all tests but the long drills
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 check: install  ## formatting, lint and types
 	$(VENV)/bin/ruff check .
@@ -52,7 +56,7 @@ bench: install  ## this writer beside real Hudi on Spark and Flink: about an hou
 	@$(PY) -m bench.compare --limits $(ARGS)
 
 drills: install  ## the long failure drills
-	$(PY) -m pytest -m drill tests/drills tests/behaviours --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m drill tests/drills tests/behaviours --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
 
 interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
 	@$(PY) -m bench.peers.home
