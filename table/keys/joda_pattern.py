@@ -1,0 +1,193 @@
+"""Patterns of dates as Joda's DateTimeFormat has them, read and written column by column.
+
+What is here: ``y`` and ``Y`` (year), ``M`` (number), ``d``, ``H``, ``m``, ``s``, ``S`` (fraction of a second), ``Z`` (the
+offset) and text. Names of months and days, halves of the day, week years and zone names depend on a locale or on tables of zones,
+and are refused by name; so are years of two digits that are to be read, which depend on the day it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table.errors import ConfigError
+
+_YEAR = "yY"
+_FIELDS = {"M": pc.month, "d": pc.day, "H": pc.hour, "m": pc.minute, "s": pc.second}
+_NUMBERS = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run of one pattern letter, or a literal text (``letter`` empty)."""
+
+    letter: str
+    count: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern in its parts."""
+
+    text: str
+    parts: tuple[Part, ...]
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether texts of this pattern say how far they are from UTC."""
+        return any(part.letter == "Z" for part in self.parts)
+
+    @property
+    def folders(self) -> int:
+        """How many folders a text of this pattern is, where it is a path."""
+        return 1 + sum(part.text.count("/") for part in self.parts if not part.letter)
+
+    def write(self, times: pa.Array) -> pa.Array:
+        """The texts of timestamps, in the time zone of their type."""
+        columns = [self._text(part, times) for part in self.parts]
+        return pc.binary_join_element_wise(*columns, "") if len(columns) > 1 else columns[0]
+
+    def _text(self, part: Part, times: pa.Array) -> pa.Array:
+        if not part.letter:
+            return pc.if_else(pc.is_valid(times), part.text, None)
+        if part.letter in _YEAR:
+            year = pc.year(times)
+            if part.count == 2:
+                return _padded(pc.subtract(year, pc.multiply(pc.divide(year, 100), 100)), 2)
+            return _padded(year, part.count)
+        if part.letter == "S":
+            millis = pc.millisecond(times)
+            digits = pc.utf8_slice_codeunits(_padded(millis, 3), 0, min(part.count, 3))
+            return pc.binary_join_element_wise(digits, "0" * max(0, part.count - 3), "")
+        if part.letter == "Z":
+            offset = pc.strftime(times, "%z")
+            if part.count == 1:
+                return offset
+            return pc.replace_substring_regex(offset, r"^(...)(..)$", r"\1:\2")
+        return _padded(_FIELDS[part.letter](times), part.count)
+
+    def expression(self) -> str:
+        """A regular expression (RE2) with a group a field, for whole texts."""
+        pieces, seen = [], set()
+        for number, part in enumerate(self.parts):
+            if not part.letter:
+                pieces.append(re.escape(part.text))
+                continue
+            name = "y" if part.letter in _YEAR else part.letter
+            if name == "y" and part.count == 2:
+                raise ConfigError(f"the date pattern {self.text!r} has a year of two digits: which century is not said")
+            if name in seen:
+                raise ConfigError(f"the date pattern {self.text!r} has {part.letter!r} twice, and cannot be read")
+            seen.add(name)
+            following = self.parts[number + 1] if number + 1 < len(self.parts) else None
+            fixed = following is not None and following.letter not in ("", "Z")
+            pieces.append(f"(?P<{name}>{_digits(part, fixed=fixed)})")
+        return "^" + "".join(pieces) + "$"
+
+
+def parse_pattern(text: str) -> Pattern:
+    """The pattern of a text; ConfigError for letters that are not supported, by name."""
+    parts: list[Part] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        if char == "'":
+            end = text.find("'", position + 1)
+            if end < 0:
+                raise ConfigError(f"the date pattern {text!r} has a quote that is not closed")
+            literal = text[position + 1 : end] or "'"
+            position = end + 1
+        elif char.isascii() and char.isalpha():
+            count = len(text) - position - len(text[position:].lstrip(char))
+            _check(text, char, count)
+            parts.append(Part(char, count))
+            position += count
+            continue
+        else:
+            literal = char
+            position += 1
+        if parts and not parts[-1].letter:
+            parts[-1] = Part("", 0, parts[-1].text + literal)
+        else:
+            parts.append(Part("", 0, literal))
+    if not any(part.letter for part in parts):
+        raise ConfigError(f"the date pattern {text!r} has no field of a date")
+    return Pattern(text, tuple(parts))
+
+
+def _check(text: str, letter: str, count: int) -> None:
+    known = letter in _YEAR or letter in _FIELDS or letter in "SZ"
+    if not known or (letter == "M" and count > 2) or (letter == "Z" and count > 2):
+        raise ConfigError(
+            f"the date pattern {text!r} has {letter * count!r}, which is not supported here; y, M (number), d, H, m, s, S, "
+            "Z and text in quotes are"
+        )
+
+
+def _digits(part: Part, *, fixed: bool) -> str:
+    if part.letter == "Z":
+        return r"Z|[+-]\d{2}:?\d{2}"
+    if part.letter == "S" or fixed:
+        return rf"\d{{{part.count}}}" if fixed else r"\d{1,9}"
+    if part.letter in _YEAR:
+        return r"-?\d{1,6}"
+    return r"\d{1,2}"
+
+
+def _padded(numbers: pa.Array, width: int) -> pa.Array:
+    return pc.utf8_lpad(numbers.cast(pa.int64()).cast(pa.string()), width, "0")
+
+
+@dataclass(frozen=True)
+class ReadTimes:
+    """Times read from texts: ``wall_ms``, milliseconds of the wall clock since 1970; ``offset_ms`` from UTC, 0 where the
+    text says none; ``good``: the text is a time."""
+
+    wall_ms: _NUMBERS
+    offset_ms: _NUMBERS
+    good: npt.NDArray[np.bool_]
+
+
+def read_times(pattern: Pattern, texts: pa.Array) -> ReadTimes:
+    """The times of texts (without nulls) that are of the pattern as a whole; fields that are not there are the least."""
+    found = pc.extract_regex(texts, pattern.expression())
+    good = pc.is_valid(found).to_numpy(zero_copy_only=False)
+    names = {field.name for field in found.type}
+    count = len(texts)
+
+    def numbers(name: str, default: int) -> _NUMBERS:
+        if name not in names:
+            return np.full(count, default, np.int64)
+        values = pc.fill_null(pc.struct_field(found, name), str(default)).cast(pa.int64())
+        return np.asarray(values.to_numpy(), np.int64)
+
+    year = numbers("y", 1970)
+    month, day = numbers("M", 1), numbers("d", 1)
+    hour, minute, second = numbers("H", 0), numbers("m", 0), numbers("s", 0)
+    good = good & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59) & (day >= 1)
+    months = (np.clip(year, -9999, 99_999) - 1970) * 12 + np.where(good, month, 1) - 1
+    first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    after = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    good = good & (day <= after - first)
+    wall = (((first + day - 1) * 24 + hour) * 60 + minute) * 60_000 + second * 1000
+    if "S" in names:
+        fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.fill_null(pc.struct_field(found, "S"), "0"), 3, "0"), 0, 3)
+        wall = wall + fraction.cast(pa.int64()).to_numpy()
+    return ReadTimes(wall, _offsets(found, names, count), good)
+
+
+def _offsets(found: pa.Array, names: set[str], count: int) -> _NUMBERS:
+    if "Z" not in names:
+        return np.zeros(count, np.int64)
+    text = pc.replace_substring(pc.fill_null(pc.struct_field(found, "Z"), "Z"), ":", "")
+    text = pc.if_else(pc.equal(text, "Z"), "+0000", text)
+    sign = np.where(pc.starts_with(text, "-").to_numpy(zero_copy_only=False), -1, 1)
+    hours = pc.utf8_slice_codeunits(text, 1, 3).cast(pa.int64()).to_numpy()
+    minutes = pc.utf8_slice_codeunits(text, 3, 5).cast(pa.int64()).to_numpy()
+    return np.asarray(sign * (hours * 60 + minutes) * 60_000, np.int64)

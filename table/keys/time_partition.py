@@ -1,0 +1,217 @@
+"""Partition paths that are the time of a field, as Hudi's TimestampBasedKeyGenerator makes them.
+
+Source: TimestampBasedAvroKeyGenerator and HoodieDateTimeParser of Hudi 0.15 to 1.2. Where the zone of the output is not
+told, Hudi takes that of its own process for numbers; here it is UTC then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table.errors import ConfigError
+from tagstream.table.keys.joda_pattern import Pattern, parse_pattern, read_times
+
+PREFIX: Final = "hoodie.keygen.timebased."
+OLD_PREFIX: Final = "hoodie.deltastreamer.keygen.timebased."
+NAMES: Final = (
+    "timestamp.type", "timestamp.scalar.time.unit", "input.dateformat", "input.dateformat.list.delimiter.regex",
+    "input.timezone", "output.dateformat", "output.timezone", "timezone",
+)  # fmt: skip
+# Milliseconds of a unit, as a fraction: Java's TimeUnit cuts towards zero.
+_UNITS: Final[Mapping[str, tuple[int, int]]] = {
+    "NANOSECONDS": (1, 1_000_000), "MICROSECONDS": (1, 1000), "MILLISECONDS": (1, 1), "SECONDS": (1000, 1),
+    "MINUTES": (60_000, 1), "HOURS": (3_600_000, 1), "DAYS": (86_400_000, 1),
+}  # fmt: skip
+_UNIT_OF_TYPE: Final = {
+    "UNIX_TIMESTAMP": "SECONDS", "EPOCHMILLISECONDS": "MILLISECONDS", "EPOCHMICROSECONDS": "MICROSECONDS"
+}  # fmt: skip
+_TEXTS: Final = ("DATE_STRING", "MIXED")
+_GMT: Final = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_NULL_MS: Final = 1  # Hudi takes 1 of the unit for a null, or the text of 1 ms
+
+
+@dataclass(frozen=True)
+class TimePartition:
+    """The rules of ``hoodie.keygen.timebased.*``; make one with :meth:`from_properties`.
+
+    ``unit``: of numbers, None where there are only texts. ``inputs``: patterns of texts, the first that fits counts.
+    """
+
+    kind: str
+    unit: str | None
+    inputs: tuple[Pattern, ...]
+    input_zone: str | None
+    output: Pattern
+    output_zone: str | None
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> TimePartition:
+        """The rules by their keys, today's or those of the 0.x line. ConfigError names the key that is wrong or missing."""
+        told = {name: properties.get(PREFIX + name, properties.get(OLD_PREFIX + name)) for name in NAMES}
+        kind = (told["timestamp.type"] or "").strip().upper()
+        if kind not in (*_UNIT_OF_TYPE, *_TEXTS, "SCALAR"):
+            raise ConfigError(
+                f"{PREFIX}timestamp.type={told['timestamp.type'] or ''} is none of {', '.join(_UNIT_OF_TYPE)}, SCALAR, "
+                f"{', '.join(_TEXTS)}; the key generator needs it"
+            )
+        if not told["output.dateformat"]:
+            raise ConfigError(f"{PREFIX}output.dateformat is missing: it says what a partition path looks like")
+        unit = _UNIT_OF_TYPE.get(kind)
+        if kind == "SCALAR":
+            unit = (told["timestamp.scalar.time.unit"] or "SECONDS").strip().upper()
+            if unit not in _UNITS:
+                raise ConfigError(f"{PREFIX}timestamp.scalar.time.unit={unit} is none of {', '.join(_UNITS)}")
+        inputs: tuple[Pattern, ...] = ()
+        if kind in _TEXTS:
+            if not told["input.dateformat"]:
+                raise ConfigError(f"{PREFIX}input.dateformat is missing: it says how the texts of {kind} are written")
+            between = told["input.dateformat.list.delimiter.regex"] or ","
+            inputs = tuple(
+                parse_pattern(text.strip()) for text in re.split(between, told["input.dateformat"]) if text.strip()
+            )
+            for pattern in inputs:
+                pattern.expression()
+        both = told["timezone"]
+        return cls(
+            kind,
+            unit,
+            inputs,
+            _zone(f"{PREFIX}input.timezone", both if both is not None else told["input.timezone"]),
+            parse_pattern(told["output.dateformat"].strip()),
+            _zone(f"{PREFIX}output.timezone", both if both is not None else told["output.timezone"]),
+        )
+
+    @property
+    def depth(self) -> int:
+        """Folders of a partition path."""
+        return self.output.folders
+
+    def check(self, name: str, kind: pa.DataType) -> None:
+        """ConfigError where a field's type is not what the rules say: texts or numbers."""
+        is_text = _is_text(kind)
+        if is_text and not self.inputs:
+            raise ConfigError(
+                f"partition field {name!r} is a text, and {PREFIX}timestamp.type={self.kind} takes numbers: DATE_STRING "
+                "takes texts"
+            )
+        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        is_time = pa.types.is_timestamp(kind) or pa.types.is_date32(kind)
+        if not is_text and (not (is_number or is_time) or self.unit is None):
+            raise ConfigError(
+                f"partition field {name!r} is {kind}, which {PREFIX}timestamp.type={self.kind} does not take"
+            )
+
+    def paths(self, values: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """(the partition path of each value, why there is none): one of the two is null."""
+        if _is_text(values.type):
+            return self._of_texts(values.cast(pa.string()))
+        numbers = _numbers(values)
+        assert self.unit is not None  # ``check`` has seen to it
+        numerator, denominator = _UNITS[self.unit]
+        filled = pc.fill_null(numbers, 1).to_numpy(zero_copy_only=False).astype(np.int64)
+        ms = np.sign(filled) * (np.abs(filled) // denominator) if denominator > 1 else filled * numerator
+        return self._written(ms), pa.nulls(len(values), pa.string())
+
+    def _of_texts(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+        missing = texts.is_null().to_numpy(zero_copy_only=False)
+        filled = pc.fill_null(texts, "")
+        count = len(texts)
+        wall, offset = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        has_offset, good = np.zeros(count, np.bool_), missing.copy()
+        wall[missing] = _NULL_MS
+        for pattern in self.inputs:
+            todo = np.flatnonzero(~good)
+            if not len(todo):
+                break
+            found = read_times(pattern, filled.take(pa.array(todo)))
+            at = todo[found.good]
+            wall[at], offset[at] = found.wall_ms[found.good], found.offset_ms[found.good]
+            has_offset[at], good[at] = pattern.has_offset, True
+        reason = pc.if_else(
+            pa.array(good),
+            pa.scalar(None, pa.string()),
+            pc.binary_join_element_wise(
+                "the partition field's text ",
+                pc.utf8_slice_codeunits(filled, 0, 40),
+                f" is no time of the pattern {', '.join(p.text for p in self.inputs)}",
+                "",
+            ),
+        )
+        if self.output_zone is None:  # the time as it is written
+            paths = self.output.write(pa.array(wall, pa.timestamp("ms", "UTC")))
+        else:
+            local = _to_utc(wall, self.input_zone)
+            paths = self._written(np.where(has_offset, wall - offset, np.where(missing, wall, local)))
+        return pc.if_else(pa.array(good), paths, pa.scalar(None, pa.string())), reason
+
+    def _written(self, ms: npt.NDArray[np.int64]) -> pa.Array:
+        times = pa.array(ms, pa.timestamp("ms", self.output_zone or "UTC"))
+        return self.output.write(times)
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        """The keys by which a table says these rules to its other writers."""
+        found = {"timestamp.type": self.kind, "output.dateformat": self.output.text}
+        if self.kind == "SCALAR" and self.unit is not None:
+            found["timestamp.scalar.time.unit"] = self.unit
+        if self.inputs:
+            found["input.dateformat"] = ",".join(pattern.text for pattern in self.inputs)
+        if self.input_zone is not None:
+            found["input.timezone"] = self.input_zone
+        if self.output_zone is not None:
+            found["output.timezone"] = self.output_zone
+        return {PREFIX + name: value for name, value in found.items()}
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _numbers(values: pa.Array) -> pa.Array:
+    """Whole numbers: of a date its day, of a timestamp what Avro has for it; fractions are cut off."""
+    kind = values.type
+    if pa.types.is_date32(kind):
+        return values.cast(pa.int32()).cast(pa.int64())
+    if pa.types.is_timestamp(kind):
+        return values.cast(pa.int64())
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return pc.trunc(values).cast(pa.int64(), safe=False)
+    return values.cast(pa.int64())
+
+
+def _to_utc(wall_ms: npt.NDArray[np.int64], zone: str | None) -> npt.NDArray[np.int64]:
+    if zone in (None, "UTC"):
+        return wall_ms
+    walls = pa.array(wall_ms, pa.timestamp("ms"))
+    # An hour that the clock passed twice counts as the first one; one that it left out as the time after it.
+    times = pc.assume_timezone(walls, zone, ambiguous="earliest", nonexistent="latest")
+    found: npt.NDArray[np.int64] = times.cast(pa.int64()).to_numpy().astype(np.int64)
+    return found
+
+
+def _zone(key: str, text: str | None) -> str | None:
+    """A time zone as Arrow knows it. Java takes GMT for a name that it does not know; here that is an error."""
+    name = (text or "").strip()
+    if not name:
+        return None
+    if name in ("GMT", "UTC", "Z"):
+        return "UTC"
+    offset = _GMT.fullmatch(name)
+    if offset is not None:
+        sign, hours, minutes = offset.groups()
+        return f"{sign}{int(hours):02}:{minutes or '00'}"
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ConfigError(f"{key}={name} is no time zone; use a name like Europe/Berlin, UTC or GMT+8") from None
+    return name
