@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, str] = {
     "table/file_group": "table table/storage table/schema table/keys table/timeline",
     "table/file_group/log": "table table/storage table/schema table/file_group",
     "table/timeline/history": "table table/storage table/timeline table/file_group table/file_group/log",
-    "table/meta_client": "table table/storage table/timeline table/timeline/history table/file_group",
+    "table/meta_client": "table table/storage table/keys table/timeline table/timeline/history table/file_group",
     "table/metadata": "table table/storage table/keys table/timeline table/timeline/history table/file_group "
     "table/file_group/log table/meta_client",
     "table/metadata/encode": "table table/schema table/keys table/file_group table/file_group/log table/metadata",

@@ -20,7 +20,7 @@ def find_depth(job: JobContext) -> None:
     """Note the depth that the newest commit tells; one that an earlier batch of this run told stays."""
     if not job.decode.depth_is_open:
         return
-    timeline, fields = job.table.timeline(), len(job.decode.partition_fields)
+    timeline, fields = job.table.timeline(), job.decode.key_generator_rules.least_depth
     for instant in reversed(timeline.completed_writes):
         paths = timeline.metadata(job.table.storage, instant).stats
         found = [depth for path in paths if (depth := depth_of(path, fields)) is not None]
@@ -37,7 +37,7 @@ def settle_depth(job: JobContext, statuses: Sequence[WriteStatus], roll_back: Ca
     """
     if job.partition_depth is not None or not job.decode.depth_is_open:
         return
-    fields = len(job.decode.partition_fields)
+    fields = job.decode.key_generator_rules.least_depth
     records: Counter[int] = Counter()
     examples: dict[int, str] = {}
     for status in statuses:

@@ -8,6 +8,8 @@ from pathlib import PurePosixPath
 
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.errors import ConfigError
+from tagstream.table.keys.time_partition import NAMES, PREFIX, TimePartition
+from tagstream.table.meta_client.table_config import split_kinds
 from tagstream.table.storage.opening import canonical
 
 _TYPE = "hoodie.datasource.write.keygenerator.type"
@@ -84,7 +86,7 @@ def _chosen(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...], der
         raise ConfigError(f"{r.said(_TYPE)} contradicts {r.said(_CLASS)}; remove one")
     chosen = by_class or by_type or derived
     name = _CLASS if by_class else _TYPE
-    if keys and chosen == "SIMPLE" and (len(keys) != 1 or len(partitions) != 1):
+    if keys and chosen in ("SIMPLE", "TIMESTAMP") and (len(keys) != 1 or len(partitions) != 1):
         raise ConfigError(
             f"{r.said(name)}: it takes one key and one partition field, but there are {len(keys)} and "
             f"{len(partitions)}; remove the key so that {derived} is used"
@@ -92,6 +94,48 @@ def _chosen(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...], der
     if keys and chosen == "NON_PARTITION" and partitions:
         raise ConfigError(f"{r.said(name)}: it makes no partitions, but {r.said(_PARTITIONS)}; remove one of the two")
     return chosen
+
+
+def partition_times(
+    r: Resolved, generator: str, fields: tuple[str, ...]
+) -> tuple[tuple[str, ...], TimePartition | None]:
+    """(partition fields whose paths are made of times, how): of the TIMESTAMP generator all, of the CUSTOM one those of that
+    kind; a problem for kinds that are missing or of no use, and for rules that cannot be."""
+    r.attempt(lambda: _check_kinds(r, generator, fields), None, _PARTITIONS, _TYPE, _CLASS)
+    names, timed = split_kinds(fields)
+    timed = names if generator == "TIMESTAMP" else timed if generator == "CUSTOM" else ()
+    told = {name: r.entries[PREFIX + name].value for name in NAMES if PREFIX + name in r.entries}
+    timed_kind = generator in ("TIMESTAMP", "CUSTOM")
+    if told and not timed_kind:
+        r.warnings += [
+            f"{r.said(PREFIX + name)}: read by the key generators TIMESTAMP and CUSTOM only, and this one is {generator}"
+            for name in told
+        ]
+    if not told or not timed_kind:
+        return timed, None  # an existing table may say how
+    return timed, r.attempt(
+        lambda: TimePartition.from_properties({PREFIX + name: value for name, value in told.items()}),
+        None,
+        *(PREFIX + name for name in NAMES),
+    )
+
+
+def _check_kinds(r: Resolved, generator: str, fields: tuple[str, ...]) -> None:
+    kinds = [field.partition(":")[2].strip().upper() for field in fields]
+    if generator != "CUSTOM":
+        if any(kinds):
+            raise ConfigError(
+                f"{r.said(_PARTITIONS)}: only the CUSTOM key generator takes kinds of fields; remove them"
+            )
+        return
+    wrong = next(
+        (field for field, kind in zip(fields, kinds, strict=True) if kind not in ("SIMPLE", "TIMESTAMP")), None
+    )
+    if wrong is not None:
+        raise ConfigError(
+            f"{r.said(_PARTITIONS)}: the CUSTOM key generator needs a kind behind each field, {wrong}:SIMPLE or "
+            f"{wrong.partition(':')[0]}:TIMESTAMP"
+        )
 
 
 def merge_mode(r: Resolved, ordering: str | None) -> str:

@@ -17,6 +17,7 @@ from tagstream.streaming.options.checks import (
     key_generator,
     merge_mode,
     ordering_field,
+    partition_times,
     required,
 )
 from tagstream.streaming.options.index_options import INDEX_CHOICE, index_options, index_warnings, relevant
@@ -28,6 +29,8 @@ from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.streaming.options.service_options import ServiceOptions, service_options
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
+from tagstream.table.keys.time_partition import TimePartition
+from tagstream.table.meta_client.table_config import split_kinds
 
 _T = TypeVar("_T")
 
@@ -50,6 +53,8 @@ class Options:
     auto_upgrade: bool
     record_key_fields: tuple[str, ...]
     partition_fields: tuple[str, ...]
+    time_fields: tuple[str, ...]
+    times: TimePartition | None
     ordering_field: str | None
     hive_style: bool
     url_encode: bool
@@ -173,6 +178,8 @@ def build_options(entries: Sequence[Entry]) -> Options:
         check_source(r, source_class)
     records = record_options(r, ordering)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
+    time_fields, times = partition_times(r, generator, partitions)
+    partitions = split_kinds(partitions)[0]
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
     metadata = metadata_options(r, index.type if index is not None else "")
     services = service_options(r, index.type if index is not None else "")
@@ -190,6 +197,8 @@ def build_options(entries: Sequence[Entry]) -> Options:
         auto_upgrade=r.flag("hoodie.write.auto.upgrade"),
         record_key_fields=keys,
         partition_fields=partitions,
+        time_fields=time_fields,
+        times=times,
         ordering_field=ordering,
         hive_style=r.flag("hoodie.datasource.write.hive_style_partitioning"),
         url_encode=r.flag("hoodie.datasource.write.partitionpath.urlencode"),

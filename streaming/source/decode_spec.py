@@ -20,7 +20,9 @@ from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.log.ordering_wrapper import greatest_decimal
 from tagstream.table.keys.keys import KeyGenerator
+from tagstream.table.keys.time_partition import TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
 from tagstream.table.read.key_encoding import names_single_key
 from tagstream.table.schema.schema import avro_to_arrow
 
@@ -37,6 +39,8 @@ class DecodeSpec:
     defaults_json: str
     record_key_fields: tuple[str, ...]
     partition_fields: tuple[str, ...]
+    time_fields: tuple[str, ...]
+    times: TimePartition | None
     key_generator: str
     hive_style: bool
     url_encode: bool
@@ -64,6 +68,14 @@ class DecodeSpec:
                 "the newer event)"
             )
         spec = cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
+        if _lacks_kinds(config) and not options.is_set("hoodie.datasource.write.partitionpath.field"):
+            raise ConfigError(
+                f"table {config.name} has the custom key generator, and does not say of which kind its partition fields "
+                "are: give hoodie.datasource.write.partitionpath.field, as "
+                f"{','.join(f'{name}:SIMPLE' for name in config.partition_fields)} or with TIMESTAMP for a time"
+            )
+        # What the table does not say, the job may.
+        spec = replace(spec, time_fields=spec.time_fields or options.time_fields, times=spec.times or options.times)
         return replace(
             spec,
             refuse_collisions=options.key_collisions == "quarantine",
@@ -82,6 +94,8 @@ class DecodeSpec:
             defaults_json=defaults_json,
             record_key_fields=config.record_key_fields,
             partition_fields=config.partition_fields,
+            time_fields=config.time_fields,
+            times=config.times,
             key_generator=config.key_generator,
             hive_style=config.hive_style,
             url_encode=config.url_encode,
@@ -132,6 +146,8 @@ class DecodeSpec:
             self.hive_style,
             self.url_encode,
             name_single_key=self.name_single_key,
+            time_fields=self.time_fields,
+            times=self.times,
         )
 
     @property
@@ -159,6 +175,12 @@ class DecodeSpec:
             if greatest is not None:
                 known = known & (values <= greatest) & (values >= -greatest)
         return decode_ordering(values, known, self.ordering_type)
+
+
+def _lacks_kinds(config: TableConfig) -> bool:
+    """Whether a table of the custom key generator has names of partition fields alone, as tables of version 6 have."""
+    told = config.raw.get("hoodie.table.partition.fields", "")
+    return key_generator_type(config.key_generator) == "CUSTOM" and bool(config.partition_fields) and ":" not in told
 
 
 @lru_cache(maxsize=2)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.start.schema_match import check_fields, check_ordering, read_schema_file
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
+from tagstream.table.keys.time_partition import PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_properties
@@ -26,6 +27,8 @@ GENERATOR_CLASSES = {
     "SIMPLE": "SimpleKeyGenerator",
     "COMPLEX": "ComplexKeyGenerator",
     "NON_PARTITION": "NonpartitionedKeyGenerator",
+    "TIMESTAMP": "TimestampBasedKeyGenerator",
+    "CUSTOM": "CustomKeyGenerator",
 }
 
 
@@ -160,6 +163,8 @@ def new_config(options: Options) -> TableConfig:
         version=options.table_version,
         record_key_fields=options.record_key_fields,
         partition_fields=options.partition_fields,
+        time_fields=options.time_fields,
+        times=options.times if options.time_fields else None,
         ordering_fields=(options.ordering_field,) if options.ordering_field else (),
         key_generator=KEYGEN_PACKAGE + GENERATOR_CLASSES[options.key_generator],
         hive_style=options.hive_style,
@@ -189,6 +194,11 @@ def check_options(options: Options, config: TableConfig) -> None:
                 f"table {options.target_base_path} has {key}={_show(have)}, but the job says {_show(asked)} "
                 f"({options.origin(key)}); remove the option, or give another --target-base-path"
             )
+    if options.times is not None and config.times is not None and options.times != config.times:
+        raise TableConfigMismatchError(
+            f"table {options.target_base_path} makes partition paths of times by {_told(config.times)}, the job says "
+            f"{_told(options.times)}; remove the keys {PREFIX}*, or give another --target-base-path"
+        )
     generator = KEYGEN_PACKAGE + GENERATOR_CLASSES[options.key_generator]
     chosen = any(options.is_set(f"hoodie.datasource.write.keygenerator.{x}") for x in ("type", "class"))
     if chosen and config.key_generator and config.key_generator != generator:
@@ -196,6 +206,10 @@ def check_options(options: Options, config: TableConfig) -> None:
             f"table {options.target_base_path} uses key generator {config.key_generator}, the job says {generator}; "
             "with another one every key would be new: remove the option"
         )
+
+
+def _told(times: TimePartition) -> str:
+    return ", ".join(f"{key}={value}" for key, value in times.properties.items())
 
 
 def _show(value: object) -> str:

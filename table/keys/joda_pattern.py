@@ -1,8 +1,8 @@
 """Patterns of dates as Joda's DateTimeFormat has them, read and written column by column.
 
 What is here: ``y`` and ``Y`` (year), ``M`` (number), ``d``, ``H``, ``m``, ``s``, ``S`` (fraction of a second), ``Z`` (the
-offset) and text. Names of months and days, halves of the day, week years and zone names depend on a locale or on tables of zones,
-and are refused by name; so are years of two digits that are to be read, which depend on the day it is.
+offset) and text. Names of months and days, halves of the day, week years and zone names depend on a locale or on tables
+of zones, and are refused by name; so are years of two digits that are to be read, which depend on the day it is.
 """
 
 from __future__ import annotations

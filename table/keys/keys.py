@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
+from tagstream.table.keys.fields import column_of, is_missing, is_text
 from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, check_type, collision, to_strings
 from tagstream.table.keys.message_key import record_key_from_message
 from tagstream.table.keys.partition_path import DEFAULT_PARTITION, check_partition_path, url_encode
+from tagstream.table.keys.time_partition import PREFIX, TimePartition
 
 __all__ = ["KeyGenerator", "KeyKind", "check_partition_path", "record_key_from_message"]
 
@@ -25,12 +27,16 @@ class KeyKind(StrEnum):
     SIMPLE = "SIMPLE"
     COMPLEX = "COMPLEX"
     NON_PARTITION = "NON_PARTITION"
+    TIMESTAMP = "TIMESTAMP"
+    CUSTOM = "CUSTOM"
 
 
 _CLASSES = {
     "simplekeygenerator": KeyKind.SIMPLE,
     "complexkeygenerator": KeyKind.COMPLEX,
     "nonpartitionedkeygenerator": KeyKind.NON_PARTITION,
+    "timestampbasedkeygenerator": KeyKind.TIMESTAMP,
+    "customkeygenerator": KeyKind.CUSTOM,
     **{kind.value.lower(): kind for kind in KeyKind},
 }
 
@@ -40,7 +46,8 @@ class KeyGenerator:
     """Rules that make keys of rows; make one with ``create``.
 
     ``name_single_key``: the complex generator with one key field gives ``id:k1``, as Hudi up to 0.14.0 and from 1.1
-    does, and not ``k1`` (0.14.1 to 1.0). ``consistent_timestamps``: see ``key_values.to_strings``.
+    does, and not ``k1`` (0.14.1 to 1.0). ``consistent_timestamps``: see ``key_values.to_strings``. ``times``: how the values
+    of ``time_fields`` (all partition fields of the TIMESTAMP generator, some of the CUSTOM one) become paths.
     """
 
     kind: KeyKind
@@ -50,6 +57,8 @@ class KeyGenerator:
     url_encode: bool = False
     name_single_key: bool = False
     consistent_timestamps: bool = False
+    time_fields: tuple[str, ...] = ()
+    times: TimePartition | None = None
 
     @classmethod
     def create(
@@ -62,6 +71,8 @@ class KeyGenerator:
         *,
         name_single_key: bool = False,
         consistent_timestamps: bool = False,
+        time_fields: Sequence[str] = (),
+        times: TimePartition | None = None,
     ) -> Self:
         """Generator of a kind or class name; None or an empty one: the one Hudi infers from the fields.
 
@@ -72,28 +83,39 @@ class KeyGenerator:
         found = _kind(kind) if kind else _infer(keys, partitions)
         if not keys:
             raise ConfigError("hoodie.datasource.write.recordkey.field names no field; a record needs a key")
-        if found is KeyKind.SIMPLE and (len(keys) != 1 or len(partitions) != 1):
+        if found in (KeyKind.SIMPLE, KeyKind.TIMESTAMP) and (len(keys) != 1 or len(partitions) != 1):
             raise ConfigError(
-                f"the SIMPLE key generator takes one key and one partition field, not {list(keys)} and "
-                f"{list(partitions)}; set hoodie.datasource.write.keygenerator.class to Complex or Nonpartitioned"
+                f"the {found.value} key generator takes one key and one partition field, not {list(keys)} and "
+                f"{list(partitions)}; set hoodie.datasource.write.keygenerator.class to Complex, Custom or Nonpartitioned"
             )
-        if (found is KeyKind.NON_PARTITION) != (not partitions):
+        timed = partitions if found is KeyKind.TIMESTAMP else tuple(time_fields) if found is KeyKind.CUSTOM else ()
+        if timed and times is None:
+            raise ConfigError(
+                f"the {found.value} key generator makes partition paths of the times in {', '.join(timed)}; say how with "
+                f"{PREFIX}timestamp.type and {PREFIX}output.dateformat"
+            )
+        if (found is KeyKind.NON_PARTITION) != (not partitions) and not (found is KeyKind.CUSTOM and not partitions):
             raise ConfigError(
                 f"the {found.value} key generator does not fit the partition fields {list(partitions)}; "
                 "change hoodie.datasource.write.keygenerator.class or hoodie.datasource.write.partitionpath.field"
             )
-        return cls(found, keys, partitions, hive_style, url_encode, name_single_key, consistent_timestamps)
+        plain = (hive_style, url_encode, name_single_key, consistent_timestamps)
+        return cls(found, keys, partitions, *plain, timed, times if timed else None)
 
     def check(self, schema: pa.Schema) -> None:
         """Raise ConfigError when a field is missing in the schema or of a type that makes no key."""
         for name in (*self.record_key_fields, *self.partition_fields):
-            check_type(name, _column(schema.empty_table(), name).type)
+            kind = column_of(schema.empty_table(), name).type
+            if name in self.time_fields and self.times is not None:
+                self.times.check(name, kind)
+            if name not in self.time_fields or name in self.record_key_fields:
+                check_type(name, kind)
 
     def record_keys(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         """Record key of every row; null where ``key_errors`` has a reason."""
         if self._is_plain:
             values = self._values(rows, self.record_key_fields[0])
-            return pc.if_else(_is_missing(values), None, values)
+            return pc.if_else(is_missing(values), None, values)
         columns = [self._values(rows, name) for name in self.record_key_fields]
         parts = [
             pc.binary_join_element_wise(f"{name}:", pc.if_else(pc.equal(filled, ""), EMPTY_PART, filled), "")
@@ -106,13 +128,13 @@ class KeyGenerator:
 
     def key_errors(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         """Why a row has no record key; null where it has one."""
-        columns = [_column(rows, name) for name in self.record_key_fields]
+        columns = [column_of(rows, name) for name in self.record_key_fields]
         good = pa.scalar(None, pa.string())
         if len(columns) > 1:
             names = ", ".join(self.record_key_fields)
             return pc.if_else(_all_missing(columns), f"all record key fields ({names}) are null or empty", good)
         name = self.record_key_fields[0]
-        empty = pc.if_else(_is_missing(columns[0]), f"record key field '{name}' is empty", good)
+        empty = pc.if_else(is_missing(columns[0]), f"record key field '{name}' is empty", good)
         return pc.if_else(pc.is_null(columns[0]), f"record key field '{name}' is null", empty)
 
     def collisions(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
@@ -120,22 +142,44 @@ class KeyGenerator:
         reason = pa.nulls(rows.num_rows, pa.string())
         names = self.record_key_fields
         for place, name in enumerate(names if len(names) > 1 else ()):
-            values = _column(rows, name)
-            if _is_text(values.type):
+            values = column_of(rows, name)
+            if is_text(values.type):
                 reason = pc.coalesce(reason, collision(names, place, values.cast(pa.string())))
         return reason
 
     def partition_paths(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """Partition path of every row; a null or empty value is ``__HIVE_DEFAULT_PARTITION__``."""
-        if self.kind is KeyKind.NON_PARTITION:
+        """Partition path of every row; a null or empty value, and a text that is no time where it should be one, is
+        ``__HIVE_DEFAULT_PARTITION__``. A null in place of a time has a path of its own."""
+        if not self.partition_fields:
             return pa.repeat(pa.scalar("", pa.string()), rows.num_rows)
         segments = [self._segment(rows, name) for name in self.partition_fields]
         return segments[0] if len(segments) == 1 else pc.binary_join_element_wise(*segments, "/")
 
+    def partition_errors(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        """Why a row has no partition path; null where it has one. Only a text that is to be a time can have none."""
+        reason = pa.nulls(rows.num_rows, pa.string())
+        for name in self.time_fields:
+            values = column_of(rows, name)
+            if self.times is not None and is_text(values.type):
+                reason = pc.coalesce(reason, self.times.paths(values)[1])
+        return reason
+
+    def lacks_partition(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        """Whether a partition field of a row is null, or empty text: what a delete looks like that knows only its key."""
+        missing = [is_missing(column_of(rows, name)).to_numpy(zero_copy_only=False) for name in self.partition_fields]
+        return pa.array(np.logical_or.reduce(missing) if missing else np.zeros(rows.num_rows, np.bool_), pa.bool_())
+
+    @property
+    def least_depth(self) -> int:
+        """Folders from the base path to a partition whose values have no slashes."""
+        timed = self.times.depth if self.times is not None and not self.url_encode else 1
+        return sum(timed if name in self.time_fields else 1 for name in self.partition_fields)
+
     def depth(self, schema: pa.Schema) -> int | None:
         """Folders from the base path to a partition; None when a text with slashes may make several of one value."""
-        texts = (_is_text(_column(schema.empty_table(), name).type) for name in self.partition_fields)
-        return len(self.partition_fields) if self.url_encode or not any(texts) else None
+        plain = (name for name in self.partition_fields if name not in self.time_fields)
+        texts = (is_text(column_of(schema.empty_table(), name).type) for name in plain)
+        return self.least_depth if self.url_encode or not any(texts) else None
 
     @property
     def _is_plain(self) -> bool:
@@ -143,15 +187,18 @@ class KeyGenerator:
         return len(self.record_key_fields) == 1 and not (self.kind is KeyKind.COMPLEX and self.name_single_key)
 
     def _segment(self, rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
-        values = self._values(rows, name)
-        missing = _is_missing(values)
+        if name in self.time_fields and self.times is not None:
+            values = self.times.paths(column_of(rows, name))[0]
+        else:
+            values = self._values(rows, name)
+        missing = is_missing(values)
         if self.url_encode:
             values = url_encode(values)
         values = pc.if_else(missing, DEFAULT_PARTITION, values)
         return pc.binary_join_element_wise(f"{name}=", values, "") if self.hive_style else values
 
     def _values(self, rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
-        return to_strings(name, _column(rows, name), self.consistent_timestamps)
+        return to_strings(name, column_of(rows, name), self.consistent_timestamps)
 
 
 def _kind(text: str) -> KeyKind:
@@ -161,7 +208,7 @@ def _kind(text: str) -> KeyKind:
     if found is None:
         raise ConfigError(
             f"hoodie.datasource.write.keygenerator.class={text!r} is not supported; use SimpleKeyGenerator, "
-            "ComplexKeyGenerator or NonpartitionedKeyGenerator"
+            "ComplexKeyGenerator, NonpartitionedKeyGenerator, TimestampBasedKeyGenerator or CustomKeyGenerator"
         )
     return found
 
@@ -172,37 +219,6 @@ def _infer(keys: tuple[str, ...], partitions: tuple[str, ...]) -> KeyKind:
     return KeyKind.SIMPLE if len(keys) == len(partitions) == 1 else KeyKind.COMPLEX
 
 
-def _column(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
-    """Column of a name, or a field of a struct column by its dotted path."""
-    head, *path = [name] if name in rows.schema.names else name.split(".")
-    if head not in rows.schema.names:
-        raise ConfigError(f"key or partition field {name!r} is not in the schema ({', '.join(rows.schema.names)})")
-    values = rows.column(head)
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    for field in path:
-        if not pa.types.is_struct(values.type) or values.type.get_field_index(field) < 0:
-            raise ConfigError(f"key or partition field {name!r} is not in the schema: {values.type} has no {field!r}")
-        values = pc.struct_field(values, field)
-    return values
-
-
-def _is_missing(values: pa.Array) -> pa.Array:
-    """Null or, where the values are text, empty."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_string_view(values.type):
-        values = values.cast(pa.string())
-    if not _is_text(values.type):
-        return pc.is_null(values)
-    return pc.fill_null(pc.equal(values, ""), True)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def _all_missing(columns: Sequence[pa.Array]) -> pa.Array:
-    missing = [_is_missing(values).to_numpy(zero_copy_only=False) for values in columns]
+    missing = [is_missing(values).to_numpy(zero_copy_only=False) for values in columns]
     return pa.array(np.logical_and.reduce(missing), pa.bool_())

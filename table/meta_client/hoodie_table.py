@@ -165,6 +165,12 @@ _META_FIELDS = frozenset({
 })  # fmt: skip
 
 
+_GENERATORS = (
+    "SimpleKeyGenerator", "ComplexKeyGenerator", "NonpartitionedKeyGenerator", "TimestampBasedKeyGenerator",
+    "CustomKeyGenerator",
+)  # fmt: skip
+
+
 def _check_new(config: TableConfig) -> None:
     if config.version not in WRITABLE_VERSIONS:
         raise UnsupportedTableError(f"tables are created with version 6, 8 or 9, not {config.version}")
@@ -173,6 +179,11 @@ def _check_new(config: TableConfig) -> None:
     if not config.record_key_fields:
         raise ValueError("a table needs one record key field at least")
     generator = config.key_generator or default_key_generator(config.record_key_fields, config.partition_fields)
+    if generator.endswith("TimestampBasedKeyGenerator") and (config.times is None or not config.time_fields):
+        raise UnsupportedTableError(
+            f"cannot create table {config.name}: TimestampBasedKeyGenerator needs hoodie.keygen.timebased.timestamp.type "
+            "and hoodie.keygen.timebased.output.dateformat"
+        )
     problem = _write_problem(replace(config, key_generator=generator))
     if problem is not None:
         raise UnsupportedTableError(f"cannot create table {config.name}: {problem}")
@@ -189,9 +200,9 @@ def _write_problem(config: TableConfig) -> str | None:
         ),
         (not config.populate_meta_fields, "hoodie.populate.meta.fields=false: its rows carry no record keys"),
         (
-            generator not in ("SimpleKeyGenerator", "ComplexKeyGenerator", "NonpartitionedKeyGenerator"),
-            f"key generator {config.key_generator or '(none)'} is not supported; simple, complex and "
-            "non-partitioned ones are",
+            generator not in _GENERATORS,
+            f"key generator {config.key_generator or '(none)'} is not supported; simple, complex, non-partitioned, "
+            "timestamp and custom ones are",
         ),
         (
             config.merge_mode is MergeMode.CUSTOM,

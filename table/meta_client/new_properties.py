@@ -26,12 +26,22 @@ def new_properties(config: TableConfig) -> dict[str, str]:
     """The properties of a new table of the config's version."""
     properties = _common(config)
     if config.partition_fields:
-        properties["hoodie.table.partition.fields"] = ",".join(config.partition_fields)
+        properties["hoodie.table.partition.fields"] = ",".join(_partition_fields(config))
+    if config.times is not None and config.time_fields:
+        properties |= config.times.properties
     if config.create_schema:
         properties["hoodie.table.create.schema"] = config.create_schema
     if config.version < LAYOUT_2_VERSION:
         return properties | _layout_1(config)
     return properties | _layout_2(config) | (_version_8(config) if config.version == LAYOUT_2_VERSION else {})
+
+
+def _partition_fields(config: TableConfig) -> list[str]:
+    """From version 8 on the custom key generator has a kind behind each field."""
+    if config.version < LAYOUT_2_VERSION or key_generator_type(_key_generator(config)) != "CUSTOM":
+        return list(config.partition_fields)
+    timed = config.time_fields
+    return [f"{name}:{'TIMESTAMP' if name in timed else 'SIMPLE'}" for name in config.partition_fields]
 
 
 def _common(config: TableConfig) -> dict[str, str]:

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tagstream.table.errors import ConfigError
+from tagstream.table.keys.time_partition import OLD_PREFIX, PREFIX, TimePartition
+
 LAYOUT_2_VERSION = 8  # from here on: a folder for the timeline, completion times, Avro commits
 COPY_ON_WRITE = "COPY_ON_WRITE"
 MERGE_ON_READ = "MERGE_ON_READ"
@@ -35,7 +38,10 @@ class MergeMode(StrEnum):
 
 @dataclass(frozen=True)
 class TableConfig:
-    """A table's settings. ``raw`` keeps every property of an existing table, known or not."""
+    """A table's settings. ``raw`` keeps every property of an existing table, known or not.
+
+    ``time_fields``: partition fields whose paths are made of times, as ``times`` says; None where the table does not.
+    """
 
     name: str
     table_type: str = COPY_ON_WRITE
@@ -56,6 +62,8 @@ class TableConfig:
     payload_class: str = ""
     delete_field: str | None = None
     delete_marker: str | None = None
+    time_fields: tuple[str, ...] = ()
+    times: TimePartition | None = None
     raw: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -104,7 +112,9 @@ class TableConfig:
         payload = properties.get("hoodie.compaction.payload.class", "")
         keys = _names(properties.get("hoodie.table.recordkey.fields"))
         # From version 8 on a field may carry its kind behind a colon (``day:SIMPLE``).
-        partitions = tuple(f.split(":")[0] for f in _names(properties.get("hoodie.table.partition.fields")))
+        partitions, timed = split_kinds(_names(properties.get("hoodie.table.partition.fields")))
+        generator = _key_generator(properties, keys, partitions)
+        kind = key_generator_type(generator)
         return TableConfig(
             name=properties["hoodie.table.name"],
             database=properties.get("hoodie.database.name", ""),
@@ -112,8 +122,10 @@ class TableConfig:
             version=int(properties.get("hoodie.table.version", "0")),
             record_key_fields=keys,
             partition_fields=partitions,
+            time_fields=partitions if kind == "TIMESTAMP" else timed,
+            times=time_rules(properties) if kind in ("TIMESTAMP", "CUSTOM") else None,
             ordering_fields=ordering,
-            key_generator=_key_generator(properties, keys, partitions),
+            key_generator=generator,
             hive_style=_flag(properties, "hoodie.datasource.write.hive_style_partitioning"),
             url_encode=_flag(properties, "hoodie.datasource.write.partitionpath.urlencode"),
             merge_mode=_merge_mode(properties, payload, bool(ordering)),
@@ -128,6 +140,23 @@ class TableConfig:
             delete_marker=_merge_property(properties, "hoodie.payload.delete.marker"),
             raw=dict(properties),
         )
+
+
+def split_kinds(fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Partition fields that may carry a kind (``city:SIMPLE``, ``at:TIMESTAMP``): their names, and those of times."""
+    named = [field.partition(":") for field in fields]
+    timed = tuple(name for name, _, kind in named if kind.strip().upper() == "TIMESTAMP")
+    return tuple(name for name, _, _ in named), timed
+
+
+def time_rules(properties: Mapping[str, str]) -> TimePartition | None:
+    """The rules of times that properties have; None where they have none, or none that can be used here."""
+    if not any(prefix + "timestamp.type" in properties for prefix in (PREFIX, OLD_PREFIX)):
+        return None
+    try:
+        return TimePartition.from_properties(properties)
+    except ConfigError:
+        return None  # the table can be read; a writer is told what is wrong with its own settings
 
 
 def default_key_generator(record_key_fields: Sequence[str], partition_fields: Sequence[str]) -> str:

@@ -103,7 +103,6 @@ _DEPENDS = (
         "the index is not BUCKET",
         "contradiction",
     ),
-    ("`hoodie.keygen.timebased.*`", "always: a key generator that reads them is refused itself", ""),
 )
 _KAFKA = """## Kafka consumer keys
 

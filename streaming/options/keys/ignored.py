@@ -67,10 +67,6 @@ _OTHER_INDEX = (
     "a setting of another index than the one that is used, or one that this version's form of it does not have"
 )
 IGNORED_FAMILIES = (
-    _family(
-        "hoodie.keygen.timebased.",
-        "read by Hudi's timestamp key generators only, and the key generator is another one: Hudi would not read it either",
-    ),
     *(_family(f"hoodie.{name}.", _DETAIL) for name in ("clean", "cleaner", "keep", "archive", "compact", "compaction")),
     _family("hoodie.write.lock.", "locks are only taken where hoodie.write.concurrency.mode asks for them"),
     _family("hoodie.filesystem.view.", "the writer reads the timeline itself"),

@@ -12,6 +12,7 @@ from tagstream.streaming.options.keys.ignored import IGNORED_FAMILIES, IGNORED_K
 from tagstream.streaming.options.keys.index import INDEX_KEYS
 from tagstream.streaming.options.keys.job import JOB_KEYS
 from tagstream.streaming.options.keys.metadata import METADATA_KEYS
+from tagstream.streaming.options.keys.partition_times import PARTITION_TIME_KEYS
 from tagstream.streaming.options.keys.pull import HBASE_KEYS, PULL_KEYS
 from tagstream.streaming.options.keys.refused import REFUSED_FAMILIES, REFUSED_KEYS
 from tagstream.streaming.options.keys.services.cleaning import ARCHIVING_KEYS, CLEANING_KEYS
@@ -26,6 +27,7 @@ REGISTRY = Registry(
     (
         *JOB_KEYS,
         *TABLE_KEYS,
+        *PARTITION_TIME_KEYS,
         *SOURCE_KEYS,
         *FORMAT_KEYS,
         *DECODE_KEYS,

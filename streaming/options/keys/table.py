@@ -12,9 +12,8 @@ _OP = (
     "`_hoodie_is_deleted` or Kafka tombstones"
 )
 _GENERATORS = (
-    "key generators of this version are simple, complex and non-partitioned ones, and a partition is a field's value as it "
-    "is: let the producer put the day (or what else the partition is) into a field of its own, and name that with "
-    "hoodie.datasource.write.partitionpath.field"
+    "key generators of this version are simple, complex, non-partitioned, timestamp and custom ones, which take keys and "
+    "partitions from fields of the record"
 )
 
 TABLE_KEYS = (
@@ -113,8 +112,8 @@ TABLE_KEYS = (
         "hoodie.datasource.write.partitionpath.field",
         Kind.LIST,
         "Fields that make up the partition path; empty: the table has no partitions. A value is taken as it is: of a "
-        "timestamp column it is the number, and each millisecond would be a partition; to partition by day, a field of the "
-        "record must hold the day.",
+        "timestamp column it is the number, and each millisecond would be a partition; to partition by day, take the "
+        "TIMESTAMP key generator. With the CUSTOM one each field has a kind, `city:SIMPLE,at:TIMESTAMP`.",
         default=(),
         section=_TABLE,
         aliases=("hoodie.table.partition.fields",),
@@ -146,14 +145,15 @@ TABLE_KEYS = (
             "SIMPLE": "SIMPLE",
             "COMPLEX": "COMPLEX",
             "NON_PARTITION": "NON_PARTITION",
+            "TIMESTAMP": "TIMESTAMP",
+            "CUSTOM": "CUSTOM",
             "SIMPLE_AVRO": "SIMPLE",
             "COMPLEX_AVRO": "COMPLEX",
             "NON_PARTITION_AVRO": "NON_PARTITION",
+            "TIMESTAMP_AVRO": "TIMESTAMP",
+            "CUSTOM_AVRO": "CUSTOM",
         },
-        refused_values=dict.fromkeys(
-            ("TIMESTAMP", "TIMESTAMP_AVRO", "CUSTOM", "CUSTOM_AVRO", "GLOBAL_DELETE", "GLOBAL_DELETE_AVRO"),
-            _GENERATORS,
-        ),
+        refused_values=dict.fromkeys(("GLOBAL_DELETE", "GLOBAL_DELETE_AVRO"), _GENERATORS),
     ),
     ConfigKey(
         "hoodie.datasource.write.keygenerator.class",
@@ -172,16 +172,16 @@ TABLE_KEYS = (
                 ("ComplexAvroKeyGenerator", "COMPLEX"),
                 ("NonpartitionedKeyGenerator", "NON_PARTITION"),
                 ("NonpartitionedAvroKeyGenerator", "NON_PARTITION"),
+                ("TimestampBasedKeyGenerator", "TIMESTAMP"),
+                ("TimestampBasedAvroKeyGenerator", "TIMESTAMP"),
+                ("CustomKeyGenerator", "CUSTOM"),
+                ("CustomAvroKeyGenerator", "CUSTOM"),
             )
         },
         refused_values={
             (prefix + name).upper(): _GENERATORS
             for prefix in ("", _KEYGEN)
             for name in (
-                "TimestampBasedKeyGenerator",
-                "TimestampBasedAvroKeyGenerator",
-                "CustomKeyGenerator",
-                "CustomAvroKeyGenerator",
                 "GlobalDeleteKeyGenerator",
                 "GlobalAvroDeleteKeyGenerator",
                 "AutoRecordGenWrapperKeyGenerator",

@@ -98,8 +98,10 @@ class KeyDecoder:
         keys, parts = self._generator.record_keys(rows), self._generator.partition_paths(rows)
         if events.keys is not None:
             keys = pc.coalesce(events.keys, keys)
-        no_part = self._no_partition(parts, deleted, events.by_key)
-        faults = check_partition_path(parts, partition_depth, len(self._generator.partition_fields))
+        no_part = self._no_partition(rows, parts, deleted, events.by_key)
+        faults = check_partition_path(parts, partition_depth, self._generator.least_depth)
+        if self._generator.time_fields:
+            faults = pc.coalesce(self._generator.partition_errors(rows), faults)
         reason = pc.coalesce(reason, only_where(~no_part & ~events.skipped, faults))
         no_order, ordering = self._order(events)
         reason = pc.coalesce(reason, self._order_faults(events, no_order, ordering))
@@ -128,13 +130,16 @@ class KeyDecoder:
             columns["value"] = only_where(bad | ~nulls_of(columns["absent"]), batch.column("value"))
         return pa.RecordBatch.from_pydict(columns)
 
-    def _no_partition(self, parts: pa.Array, deleted: Mask, by_key: Mask) -> Mask:
+    def _no_partition(self, rows: pa.Table, parts: pa.Array, deleted: Mask, by_key: Mask) -> Mask:
         """Deletes that take their partition from the index: a partition field is null. Only a global index can."""
         if not self._generator.partition_fields or not deleted.any():
             return np.zeros(len(parts), np.bool_)
         if not self._global:
             return np.zeros(len(parts), np.bool_)
-        return by_key | (deleted & mask_of(pc.match_substring(parts, DEFAULT_PARTITION)))
+        unknown = mask_of(pc.match_substring(parts, DEFAULT_PARTITION))
+        if self._generator.time_fields:
+            unknown = unknown | mask_of(self._generator.lacks_partition(rows))
+        return by_key | (deleted & unknown)
 
     def _order(self, events: Events) -> tuple[Mask, pa.Array]:
         """(events without an ordering value, the values)."""

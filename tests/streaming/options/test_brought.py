@@ -83,7 +83,6 @@ def test_a_file_of_production_starts_after_one_message() -> None:
     for key in ("hoodie.datasource.hive_sync.enable", "hoodie.clean.async", "hoodie.archive.merge.enable",
                 "hoodie.metrics.on",
                 "hoodie.datasource.write.reconcile.schema", "hoodie.cleaner.policy.failed.writes",
-                "hoodie.deltastreamer.keygen.timebased.output.dateformat",
                 "hoodie.deltastreamer.schemaprovider.registry.url"):  # fmt: skip
         value = next(line for line in PRODUCTION.read_text().splitlines() if line.startswith(key)).partition("=")[2]
         assert f"{key} = {value} ({PRODUCTION}:{line_of(PRODUCTION, key)})" in text, key
@@ -101,12 +100,12 @@ def test_every_contradiction_is_in_the_one_message(tmp_path: Path) -> None:
         tmp_path, "hoodie.populate.meta.fields=false", "hoodie.index.type=RECORD_LEVEL_INDEX",
         "hoodie.parquet.block.size=1MB", "tagstream.nonsense=1", "hoodie.table.ordering.fields=a,b",
         "interceptor.classes=x.Y",
-        "hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.TimestampBasedKeyGenerator",
+        "hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.GlobalDeleteKeyGenerator",
     )  # fmt: skip
     text = refusal(props, "--transformer-class", "x.Y", "--op", "INSERT")
     assert text.startswith("9 settings keep this job from starting:\n")
     for words in ("(it may be true)", "RECORD_LEVEL_INDEX", "must be a whole number", "tagstream.nonsense",
-                  "orders by one field", "interceptor", "TimestampBased", "--transformer-class",
+                  "orders by one field", "interceptor", "GlobalDelete", "--transformer-class",
                   "are upserted"):  # fmt: skip
         assert words in text
 
@@ -143,8 +142,10 @@ def test_an_empty_value_on_the_command_line_takes_a_key_out_of_the_file(tmp_path
     "spelling", ["hoodie.keygen.timebased", "hoodie.deltastreamer.keygen.timebased", "hoodie.streamer.keygen.timebased"]
 )
 def test_old_spellings_are_treated_like_the_new(tmp_path: Path, spelling: str) -> None:
-    told = load(given(tmp_path, f"{spelling}.timestamp.type=UNIX_TIMESTAMP")).warnings[0]
-    assert re.search(r"timestamp.type = UNIX_TIMESTAMP \(.*:3\): read by Hudi's timestamp key generators only", told)
+    (told,) = load(given(tmp_path, f"{spelling}.timestamp.type=UNIX_TIMESTAMP")).warnings
+    assert re.search(
+        r"timestamp.type.*UNIX_TIMESTAMP.*:3.*: read by the key generators TIMESTAMP and CUSTOM only", told
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -266,3 +267,46 @@ def test_every_properties_file_of_the_project_is_understood() -> None:
         source = KAFKA if "source.kafka.topic" in text else FILES
         options = load_options([*PATHS, "--props", str(path), *source])
         assert not [w for w in options.warnings if "unknown" in w or "not a consumer key" in w], path
+
+
+TIMES = (
+    "hoodie.keygen.timebased.timestamp.type=EPOCHMILLISECONDS",
+    "hoodie.keygen.timebased.output.dateformat=yyyy/MM/dd",
+)
+
+
+def test_partitions_by_time() -> None:
+    o = load(
+        *conf("hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.TimestampBasedKeyGenerator", *TIMES)
+    )
+    assert (o.key_generator, o.time_fields) == ("TIMESTAMP", o.partition_fields)
+    assert o.times is not None
+    assert o.times.output.text == "yyyy/MM/dd"
+    o = load(
+        *conf(
+            "hoodie.datasource.write.keygenerator.type=CUSTOM",
+            "hoodie.datasource.write.partitionpath.field=city:simple,at:TIMESTAMP",
+            *TIMES,
+        )
+    )
+    assert (o.partition_fields, o.time_fields) == (("city", "at"), ("at",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("hoodie.datasource.write.keygenerator.type=CUSTOM", "hoodie.table.partition.fields=a,b"),
+            "needs a kind",
+        ),
+        (
+            ("hoodie.datasource.write.partitionpath.field=a:SIMPLE,b:TIMESTAMP",),
+            "only the CUSTOM key generator takes kinds",
+        ),
+        (("hoodie.datasource.write.keygenerator.type=TIMESTAMP", TIMES[0]), "output.dateformat is missing"),
+        (("hoodie.datasource.write.keygenerator.type=TIMESTAMP", TIMES[0], f"{TIMES[1]} EEE"), "'EEE', which is not"),
+    ],
+)
+def test_partitions_by_time_that_cannot_be(arguments: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        load(*conf(*arguments))

@@ -20,10 +20,10 @@ from tagstream.table.errors import ConfigError, InvalidKeyError
 from tagstream.table.keys.key_values import java_double, to_strings
 from tagstream.table.keys.keys import KeyGenerator, KeyKind, check_partition_path, record_key_from_message
 from tagstream.table.keys.partition_path import url_encode
+from tagstream.table.keys.time_partition import TimePartition
 from tests.support.paths import VECTORS
 
 CASES = json.loads((VECTORS / "keys.json").read_text())["cases"]
-SUPPORTED = [case for case in CASES if not case["generator"].startswith("Timestamp")]
 TYPES = {
     "id": pa.string(),
     "name": pa.string(),
@@ -38,6 +38,7 @@ TYPES = {
 
 def generator(case: dict[str, Any], **more: Any) -> KeyGenerator:
     consistent = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled" in case["extra"]
+    times = TimePartition.from_properties(case["extra"]) if case["generator"].startswith("Timestamp") else None
     return KeyGenerator.create(
         "org.apache.hudi.keygen." + case["generator"],
         case["recordkey_field"].split(","),
@@ -45,6 +46,7 @@ def generator(case: dict[str, Any], **more: Any) -> KeyGenerator:
         case["hive_style"],
         case["url_encode"],
         consistent_timestamps=consistent,
+        times=times,
         **more,
     )
 
@@ -57,7 +59,7 @@ def case_id(case: dict[str, Any]) -> str:
     return f"{case['generator']}-{case['values']}"
 
 
-@pytest.mark.parametrize("case", SUPPORTED, ids=case_id)
+@pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_keys_are_those_of_hudi(case: dict[str, Any]) -> None:
     keygen, table = generator(case), rows(case["values"])
     keygen.check(table.schema)
@@ -67,17 +69,11 @@ def test_keys_are_those_of_hudi(case: dict[str, Any]) -> None:
     assert (error is None) == (case["error"] is None)
 
 
-@pytest.mark.parametrize("case", [case for case in SUPPORTED if "in_1.2.0" in case], ids=case_id)
+@pytest.mark.parametrize("case", [case for case in CASES if "in_1.2.0" in case], ids=case_id)
 def test_newer_hudi_names_a_single_complex_key(case: dict[str, Any]) -> None:
     keygen, table = generator(case, name_single_key=True), rows(case["values"])
     assert keygen.record_keys(table).to_pylist() == [case["in_1.2.0"]["record_key"]]
     assert keygen.partition_paths(table).to_pylist() == [case["in_1.2.0"]["partition_path"]]
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case not in SUPPORTED], ids=case_id)
-def test_timestamp_generators_are_refused_by_name(case: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="TimestampBasedAvroKeyGenerator"):
-        generator(case)
 
 
 def test_whole_columns_with_good_and_bad_rows() -> None:
@@ -124,7 +120,7 @@ def test_nested_fields() -> None:
 @pytest.mark.parametrize(
     ("kind", "keys", "partitions", "message"),
     [
-        ("CustomKeyGenerator", ["a"], ["p"], "CustomKeyGenerator"),
+        ("GlobalDeleteKeyGenerator", ["a"], ["p"], "GlobalDeleteKeyGenerator"),
         ("org.apache.hudi.keygen.GlobalDeleteKeyGenerator", ["a"], [], "GlobalDelete"),
         ("SIMPLE", ["a", "b"], ["p"], "SIMPLE"),
         ("SIMPLE", ["a"], [], "SIMPLE"),

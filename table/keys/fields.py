@@ -1,0 +1,40 @@
+"""The columns that keys and partition paths are made of."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table.errors import ConfigError
+
+
+def column_of(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
+    """Column of a name, or a field of a struct column by its dotted path."""
+    head, *path = [name] if name in rows.schema.names else name.split(".")
+    if head not in rows.schema.names:
+        raise ConfigError(f"key or partition field {name!r} is not in the schema ({', '.join(rows.schema.names)})")
+    values = rows.column(head)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    for field in path:
+        if not pa.types.is_struct(values.type) or values.type.get_field_index(field) < 0:
+            raise ConfigError(f"key or partition field {name!r} is not in the schema: {values.type} has no {field!r}")
+        values = pc.struct_field(values, field)
+    return values
+
+
+def is_missing(values: pa.Array) -> pa.Array:
+    """Null or, where the values are text, empty."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.string())
+    if not is_text(values.type):
+        return pc.is_null(values)
+    return pc.fill_null(pc.equal(values, ""), True)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of a type are texts, a dictionary of them among them."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
