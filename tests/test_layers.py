@@ -105,6 +105,7 @@ LINES_A_FILE = 250
 LONGER = {
     "table/services/rollback.py": "the steps of one rollback, in their order",
     "table/storage/posix.py": "one class: the operations of one interface",
+    "table/storage/hdfs_store.py": "one class: the operations of one interface",
     "state/tag/tag_group.py": "the steps of one call of a key group, in their order",
     "streaming/batch/context.py": "one class: all that a run works with",
     "streaming/commit/sink.py": "the steps of one batch, in their order",

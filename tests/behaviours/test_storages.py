@@ -147,6 +147,8 @@ def test_reading(storage: Storage, tmp_path: Path) -> None:
     assert (storage.read_range("x", len(data), 5), storage.read_range("empty", 0, 5)) == (b"", b"")
     storage.fetch("x", str(tmp_path / "copy"))
     assert (tmp_path / "copy").read_bytes() == data
+    storage.fetch("empty", str(tmp_path / "none"))
+    assert (tmp_path / "none").read_bytes() == b""
     with storage.open_input("x") as f:
         assert (f.size(), f.read()) == (len(data), data)
 

@@ -27,6 +27,7 @@ class Request:
     nth: int
 
 
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Rule = Callable[[Request], str]
 
 
@@ -76,11 +77,13 @@ class HttpProxy:
         self._loop.close()
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        back: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        back: Connection | None = None
         try:
             while head := await _head(reader):
                 request = self._counted(head)
                 what = self.rule(request)
+                if b"100-continue" in head.lower():  # it is taken from whoever waits to be asked for it
+                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 body = await _body(head, reader, answer=False)
                 if self.delay_s:
                     await asyncio.sleep(self.delay_s)
@@ -90,13 +93,7 @@ class HttpProxy:
                     writer.write(_BUSY)
                     await writer.drain()
                     return
-                if back is None:
-                    back = await asyncio.open_connection("127.0.0.1", self.to, limit=1 << 20)
-                back[1].write(head + body)
-                await back[1].drain()
-                answer = await _head(back[0])
-                while answer.startswith(b"HTTP/1.1 100"):
-                    answer = await _head(back[0])
+                back, answer = await self._forwarded(back, head + body)
                 data = b"" if request.kind == "HEAD" else await _body(answer, back[0], answer=True)
                 if what == LOSE:
                     return
@@ -108,6 +105,25 @@ class HttpProxy:
             for each in (writer, back[1] if back is not None else None):
                 if each is not None:
                     each.transport.abort()
+
+    async def _forwarded(self, back: Connection | None, data: bytes) -> tuple[Connection, bytes]:
+        """The head of the server's answer; over a new connection where the server has closed the old one meanwhile."""
+        for _ in range(3):
+            if back is None:
+                back = await asyncio.open_connection("127.0.0.1", self.to, limit=1 << 20)
+            try:
+                back[1].write(data)
+                await back[1].drain()
+                answer = await _head(back[0])
+                while answer.startswith(b"HTTP/1.1 100"):
+                    answer = await _head(back[0])
+            except OSError:
+                answer = b""
+            if answer:
+                return back, answer
+            back[1].transport.abort()
+            back = None
+        raise ConnectionError("the server closes every connection")
 
     def _counted(self, head: bytes) -> Request:
         verb, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)

@@ -104,7 +104,14 @@ class S3Server:
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
         }
-        command = [self._program, "server", "--quiet", "--address", f"127.0.0.1:{self.port}", self.folder / "data"]
+        command: list[str | Path] = [
+            self._program,
+            "server",
+            "--quiet",
+            "--address",
+            f"127.0.0.1:{self.port}",
+            self.folder / "data",
+        ]
         self._process = Process(command, self.folder / "minio.log", cwd=self.folder, env=env)
         try:
             self._process.wait_for(self._answers, START_SECONDS, "MinIO to answer")

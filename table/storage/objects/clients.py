@@ -21,8 +21,9 @@ from tagstream.table.storage.objects.config import Options, profile_of, secrets_
 from tagstream.table.storage.objects.place import AZURE, GCS, Place
 from tagstream.table.storage.objects.profiles import profile_keys
 
-# A store that answers 503 or breaks connections for some seconds is waited for; below the time that a writer lease lasts.
-RETRY_S = 30
+# A store that answers 503, breaks connections or stands still is waited for; longer than one request may take. A driver that
+# has waited longer than its lease lasts finds that out by its next look at it.
+RETRY_S = 60
 _BACKOFF = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=4), "base": 2}
 _CLIENT = {"timeout": "30s", "connect_timeout": "5s"}
 

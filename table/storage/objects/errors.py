@@ -98,6 +98,8 @@ def _advice(error: BaseError, otherwise: str) -> str:
 
 
 def _short(error: Exception) -> str:
-    """The first line, without the query of a URL: a signed one is a key."""
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return re.sub(r"\?[^\s\"')]*", "", line)[:500]
+    """The first line and the store's own code, without the query of a URL: a signed one is a key."""
+    text = re.sub(r"(https?://[^\s?]*)\?[^\s\"')]*", r"\1", str(error))
+    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    return line.partition(": <")[0][:500] + (f" ({code[1]})" if code else "")

@@ -110,7 +110,7 @@ def test_a_store_that_is_busy_for_some_seconds_is_waited_for(
     assert time.monotonic() > busy_until
 
 
-def test_what_a_call_costs(storage: ObjectStorage, proxy: HttpProxy) -> None:
+def test_what_a_call_costs(storage: ObjectStorage, proxy: HttpProxy, tmp_path: Path) -> None:
     def of(action: Callable[[], object]) -> dict[str, int]:
         proxy.reset()
         action()
@@ -120,6 +120,7 @@ def test_what_a_call_costs(storage: ObjectStorage, proxy: HttpProxy) -> None:
     assert of(lambda: storage.replace("t/b", b"1")) == {"PUT": 1}
     assert of(lambda: storage.read("t/a")) == {"GET": 1}
     assert of(lambda: storage.read_range("t/a", 0, 1)) == {"GET": 1}
+    assert of(lambda: storage.fetch("t/a", str(tmp_path / "a"))) == {"GET": 1}
     assert of(lambda: storage.exists("t/a")) == {"HEAD": 1}
     assert of(lambda: storage.exists("t")) == {"HEAD": 1, "LIST": 1}
     assert of(lambda: storage.names("t")) == {"LIST": 1}
