@@ -15,6 +15,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.facts import avro_facts
 from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
 from tagstream.streaming.source.decode.formats.make import PLAIN, FormatRules, TableFacts, make_format
+from tagstream.streaming.source.decode.formats.registry import RegistryPlace
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.table.errors import ConfigError
@@ -120,7 +121,7 @@ class DecodeSpec:
     @property
     def reads_headers(self) -> bool:
         """Whether the headers of Kafka messages say something that the format needs."""
-        return self.format.name.startswith("debezium")
+        return self.format.name.startswith(("debezium", "avro"))
 
     @property
     def key_generator_rules(self) -> KeyGenerator:
@@ -201,4 +202,5 @@ def format_rules(options: Options, *, ordered: bool) -> FormatRules:
         debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
         bytes_as=told.bytes_as,
         null_if_lost=told.null_if_lost,
+        registry=None if told.registry_url is None else RegistryPlace(told.registry_url, told.registry_ca_file),
     )
