@@ -15,6 +15,7 @@ Format = Literal[
 _FORMAT, _BYTES, _ORDER = "tagstream.source.format", "tagstream.decode.bytes", "tagstream.debezium.order"
 _MODE, _CLASS = "hoodie.write.record.merge.mode", "--source-class"
 _PROVIDER_URL, _URL = "hoodie.streamer.schemaprovider.registry.url", "schema.registry.url"
+_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
 _USER, _TOPIC = "schema.registry.basic.auth.user.info", "hoodie.streamer.source.kafka.topic"
 # What a source class of HoodieStreamer says of the records, and of their order.
 _OF_CLASS = {
@@ -50,6 +51,9 @@ def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
     if ordering is None and r.opt_text(_MODE) == "COMMIT_TIME_ORDERING":
         order = "arrival"
     url, subject, user_info = r.attempt(lambda: _registry(r), _NOWHERE, _URL, _PROVIDER_URL)
+    if not name.endswith("avro") and r.opt_text(_FILE) is not None and url is not None:
+        where = " and ".join(f"{key} ({r.entries[key].origin})" for key in (_PROVIDER_URL, _URL) if key in r.entries)
+        r.warnings.append(f"{where}: without effect, the schema is that of {_FILE}; no schema registry is asked")
     if name.endswith("avro"):
         if url is None and not {_URL, _PROVIDER_URL} & r.values.keys():
             r.problems.append(Problem(f"{_URL} is missing; records of {name} name their schemas by a registry's ids"))
@@ -62,7 +66,7 @@ def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
         placeholder=r.text("tagstream.debezium.unavailable.value"),
         bytes_as=_bytes_as(r, name),
         null_if_lost=r.text("tagstream.debezium.unavailable.lost") == "null",
-        registry_url=url if name.endswith("avro") else None,
+        registry_url=url,
         registry_subject=subject or f"{r.opt_text(_TOPIC) or ''}-value",
         registry_ca_file=r.opt_text("tagstream.schema.registry.ca.file"),
         registry_user_info=r.opt_text(_USER) or user_info,

@@ -197,10 +197,11 @@ def format_rules(options: Options, *, ordered: bool) -> FormatRules:
     told = options.records
     arrival = told.debezium_order == "arrival" or not (ordered or options.state_index)
     order = "arrival" if arrival else told.debezium_order
+    avro = told.format.endswith("avro")
     return FormatRules(
         name=told.format,
         debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
         bytes_as=told.bytes_as,
         null_if_lost=told.null_if_lost,
-        registry=None if told.registry_url is None else RegistryPlace(told.registry_url, told.registry_ca_file),
+        registry=RegistryPlace(told.registry_url, told.registry_ca_file) if avro and told.registry_url else None,
     )

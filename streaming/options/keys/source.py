@@ -141,7 +141,7 @@ SOURCE_KEYS = (
     ConfigKey(
         "--schemaprovider-class",
         Kind.CHOICE,
-        "Where the table's schema comes from: a schema file where one is named, else the registry with formats in Avro.",
+        "Where the table's schema comes from: a schema file where one is named, else the registry where one is named.",
         default="FilebasedSchemaProvider",
         flag="--schemaprovider-class",
         section=_SOURCE,

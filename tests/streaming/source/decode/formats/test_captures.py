@@ -98,7 +98,7 @@ def test_texts_iso_times_and_hex() -> None:
     schema = as_text(
         6, ("rate", "span", "at_time"), amount=DECIMAL, day=DATE, placed=MICROS, placed3=MILLIS, seen=MICROS
     )
-    number, keys, partitions = TABLES["shop.orders"]
+    _, keys, partitions = TABLES["shop.orders"]
     decode = decoder(schema, keys, partitions, FormatRules("debezium-json", bytes_as="hex"))
     model = Model()
     for phase, messages in cdc.phases("jsonstr", "shop.orders"):
