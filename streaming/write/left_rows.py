@@ -1,8 +1,8 @@
 """Rows that were deleted a while ago, out of the slices from before: what a changed key's new row may still need.
 
 Its old key's delete and its new key's row come in different topic partitions, and so perhaps in different batches. The
-commits that the timeline still has are gone through from the newest on, and only file groups that they deleted from are read; what
-the cleaner has removed is not to be had.
+commits that the timeline still has are gone through from the newest on. Only file groups that they deleted from are read;
+what the cleaner has removed is not to be had.
 """
 
 from __future__ import annotations
