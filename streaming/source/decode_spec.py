@@ -13,6 +13,7 @@ from tagstream.state.layout import OrderingKind
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.facts import avro_facts
+from tagstream.streaming.source.decode.formats.datums import check_reader
 from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
 from tagstream.streaming.source.decode.formats.make import PLAIN, FormatRules, TableFacts, make_format
 from tagstream.streaming.source.decode.formats.registry import RegistryPlace
@@ -198,6 +199,8 @@ def format_rules(options: Options, *, ordered: bool) -> FormatRules:
     arrival = told.debezium_order == "arrival" or not (ordered or options.state_index)
     order = "arrival" if arrival else told.debezium_order
     avro = told.format.endswith("avro")
+    if avro:
+        check_reader()
     return FormatRules(
         name=told.format,
         debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),

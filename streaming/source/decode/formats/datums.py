@@ -37,7 +37,7 @@ class Datums:
         fields = [{"name": "v", "type": plain}, {"name": "at", "type": mark}]
         self._header = _header({"type": "record", "name": "tagstream_datum", "fields": fields})
         self._read = _reader()
-        self.kind: pa.DataType | None = None
+        self._kind = _small_type(self._read(io.BytesIO(self._header)).schema.field("v").type)
 
     def decode(self, datums: pa.Array) -> tuple[pa.Array, pa.Array]:
         """(struct array of the records, why one is none), both as long as ``datums`` (binary, without nulls)."""
@@ -47,7 +47,7 @@ class Datums:
         reasons: list[str | None] = [None] * len(datums)
         self._one_by_one(datums, odd, found, reasons)
         if not found:
-            return pa.nulls(len(datums), self.kind or pa.struct([])), pa.array(reasons, pa.string())
+            return pa.nulls(len(datums), self._kind), pa.array(reasons, pa.string())
         place = np.full(len(datums), -1, np.int64)
         at = np.concatenate([rows for rows, _ in found])
         place[at] = np.arange(len(at))
@@ -60,7 +60,6 @@ class Datums:
             return
         array = self._block(datums if len(rows) == len(datums) else datums.take(pa.array(rows)))
         if array is not None:
-            self.kind = array.type
             found.append((rows, array))
         elif len(rows) <= _FEW:
             odd += rows.tolist()
@@ -102,9 +101,14 @@ class Datums:
                 reasons[i] = f"{len(raw) - stream.tell()} bytes are left behind the Avro datum"
                 continue
             try:
-                found.append((np.array([i]), pa.array([record], self.kind)))
+                found.append((np.array([i]), pa.array([record], self._kind)))
             except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
                 reasons[i] = f"an Avro datum that has no form in columns: {str(e)[:80]}"
+
+
+def check_reader() -> None:
+    """ConfigError where what reads Avro is not installed."""
+    _reader()
 
 
 def _reader() -> Callable[[io.BytesIO], pa.Table]:
