@@ -71,7 +71,7 @@ class Choice:
         """Row numbers of the whole batch; what is below zero stays."""
         if not len(self.origin):
             return rows
-        numbers: INT64 = np.where(rows >= 0, self.origin[rows], rows)
+        numbers: INT64 = np.where(rows >= 0, self.origin[np.maximum(rows, 0)], rows)
         return numbers
 
 

@@ -49,6 +49,7 @@ from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
 from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.topic import topic_offsets
 from tagstream.streaming.start.preflight import check_query, check_stream, look
@@ -85,6 +86,8 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         if not ready.new:
             watch.table_opened(ready.table)  # the age of its last commit is known while Spark starts
         watch.status.step("starting Spark")
+        if options.records.registry_user_info:  # its workers inherit it, so that it is in no plan
+            env[USER_INFO_ENV] = options.records.registry_user_info
         spark = start_session(
             f"tagstream {ready.table.config.name}", jars=jars, conf=session_conf(options, env), env=env
         )

@@ -27,6 +27,7 @@ _SOURCE_SCHEMA = "hoodie.streamer.schemaprovider.source.schema.file"
 _LATEST = "OverwriteWithLatestAvroPayload"
 _MODE = "tagstream.unsupported"
 _SWITCH = {"true", "false"}
+_AVRO = ("AvroKafkaSource", "PostgresDebeziumSource", "MysqlDebeziumSource")
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,10 @@ def _registry(r: Resolved, _entry: Entry) -> str | None:
     return None
 
 
-def _deserializer(_r: Resolved, entry: Entry) -> str | None:
+def _deserializer(r: Resolved, entry: Entry) -> str | None:
     name = entry.value.rpartition(".")[2].lower()
+    if "avro" in name and (r.text("tagstream.source.format").endswith("avro") or r.text("--source-class") in _AVRO):
+        return "values are read as bytes and decoded by their own schemas"
     if any(word in name for word in ("avro", "proto", "schema")):
         return None
     return "values are read as bytes and decoded as JSON"

@@ -1,22 +1,37 @@
-"""How records are read: their format, and what its events mean."""
+"""How records are read: their format, where their schemas are, and what their events mean."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, cast
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from tagstream.streaming.options.resolve import Problem, Resolved
+from tagstream.table.errors import ConfigError
 
-Format = Literal["json", "debezium-json", "debezium-flat-json", "maxwell-json", "canal-json"]
+Format = Literal[
+    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json"
+]  # fmt: skip
 _FORMAT, _BYTES, _ORDER = "tagstream.source.format", "tagstream.decode.bytes", "tagstream.debezium.order"
-_MODE = "hoodie.write.record.merge.mode"
-# What a source class of HoodieStreamer says of the records.
-_OF_CLASS: dict[str, tuple[str, str | None]] = {}
+_MODE, _CLASS = "hoodie.write.record.merge.mode", "--source-class"
+_PROVIDER_URL, _URL = "hoodie.streamer.schemaprovider.registry.url", "schema.registry.url"
+_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
+_USER, _TOPIC = "schema.registry.basic.auth.user.info", "hoodie.streamer.source.kafka.topic"
+# What a source class of HoodieStreamer says of the records, and of their order.
+_OF_CLASS = {
+    "AvroKafkaSource": ("avro", None),
+    "PostgresDebeziumSource": ("debezium-avro", "lsn"),
+    "MysqlDebeziumSource": ("debezium-avro", "binlog"),
+}
+_Place = tuple[str | None, str | None, str | None]
+_NOWHERE: _Place = (None, None, None)
 
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """``debezium_order``: what orders the events of a table without an ordering field."""
+    """``debezium_order``: what orders the events of a table without an ordering field. ``registry_url``: without name and
+    password, which ``registry_user_info`` has; ``registry_subject``: of the schema of values.
+    """
 
     format: Format
     debezium_order: Literal["lsn", "binlog", "arrival"]
@@ -24,33 +39,83 @@ class RecordOptions:
     placeholder: str
     bytes_as: Literal["base64", "hex", "raw"]
     null_if_lost: bool
+    registry_url: str | None
+    registry_subject: str
+    registry_ca_file: str | None
+    registry_user_info: str | None = field(repr=False)
 
 
 def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
     """The options; what contradicts is noted in ``r``."""
-    by_class, order_by_class = _OF_CLASS.get(r.text("--source-class"), (None, None))
-    name = r.text(_FORMAT)
-    if by_class is not None:
-        if _FORMAT in r.values and name != by_class:
-            text = f"{r.said(_FORMAT)} contradicts {r.said('--source-class')}, whose records are {by_class}; remove one"
-            r.problems.append(Problem(text, r.entries[_FORMAT]))
-        name = by_class
-    order = r.opt_text(_ORDER) or order_by_class or "lsn"
+    name, order = _format(r)
     if ordering is None and r.opt_text(_MODE) == "COMMIT_TIME_ORDERING":
         order = "arrival"
-    as_bytes = r.opt_text(_BYTES)
-    debezium = name.startswith("debezium")
-    if as_bytes in ("base64", "hex") and not debezium:
-        text = f"{r.said(_BYTES)}: only formats of Debezium have bytes so; this one is {name}"
-        r.problems.append(Problem(text, r.entries[_BYTES]))
-    elif as_bytes in ("utf-8", "iso-8859-1") and debezium:
-        text = f"{r.said(_BYTES)}: in formats of Debezium bytes are base64 or hex"
-        r.problems.append(Problem(text, r.entries[_BYTES]))
+    url, subject, user_info = r.attempt(lambda: _registry(r), _NOWHERE, _URL, _PROVIDER_URL)
+    if not name.endswith("avro") and r.opt_text(_FILE) is not None and url is not None:
+        where = " and ".join(f"{key} ({r.entries[key].origin})" for key in (_PROVIDER_URL, _URL) if key in r.entries)
+        r.warnings.append(f"{where}: without effect, the schema is that of {_FILE}; no schema registry is asked")
+    if name.endswith("avro"):
+        if url is None and not {_URL, _PROVIDER_URL} & r.values.keys():
+            r.problems.append(Problem(f"{_URL} is missing; records of {name} name their schemas by a registry's ids"))
+        if r.text(_CLASS) == "JsonDFSSource":
+            r.problems.append(Problem(f"{name}: files are read as lines, and Avro has none; read it from Kafka"))
     return RecordOptions(
         format=cast("Format", name),
         debezium_order=cast("Literal['lsn', 'binlog', 'arrival']", order),
         truncate=cast("Literal['fail', 'ignore']", r.text("tagstream.debezium.truncate")),
         placeholder=r.text("tagstream.debezium.unavailable.value"),
-        bytes_as="hex" if as_bytes == "hex" else "base64",
+        bytes_as=_bytes_as(r, name),
         null_if_lost=r.text("tagstream.debezium.unavailable.lost") == "null",
+        registry_url=url,
+        registry_subject=subject or f"{r.opt_text(_TOPIC) or ''}-value",
+        registry_ca_file=r.opt_text("tagstream.schema.registry.ca.file"),
+        registry_user_info=r.opt_text(_USER) or user_info,
     )
+
+
+def _format(r: Resolved) -> tuple[str, str]:
+    by_class, order_by_class = _OF_CLASS.get(r.text(_CLASS), (None, None))
+    name = r.text(_FORMAT)
+    if by_class is not None:
+        if _FORMAT in r.values and name != by_class:
+            text = f"{r.said(_FORMAT)} contradicts {r.said(_CLASS)}, whose records are {by_class}; remove one"
+            r.problems.append(Problem(text, r.entries[_FORMAT]))
+        name = by_class
+    return name, r.opt_text(_ORDER) or order_by_class or ("arrival" if name == "avro" else "lsn")
+
+
+def _bytes_as(r: Resolved, name: str) -> Literal["base64", "hex", "raw"]:
+    given, debezium = r.opt_text(_BYTES), name.startswith("debezium")
+    if given in ("base64", "hex") and not debezium:
+        text = f"{r.said(_BYTES)}: only formats of Debezium have bytes so; this one is {name}"
+        r.problems.append(Problem(text, r.entries[_BYTES]))
+    elif given in ("utf-8", "iso-8859-1") and debezium:
+        text = f"{r.said(_BYTES)}: in formats of Debezium bytes are base64 or hex"
+        r.problems.append(Problem(text, r.entries[_BYTES]))
+    return "hex" if given == "hex" else "base64"
+
+
+def _registry(r: Resolved) -> _Place:
+    """(URL of the registry, subject, ``name:password``); the serializer's own key goes before the schema provider's."""
+    provider, own = r.opt_text(_PROVIDER_URL), r.opt_text(_URL)
+    of_provider = _NOWHERE if provider is None else split_url(provider, _PROVIDER_URL)
+    of_own = _NOWHERE if own is None else split_url(own, _URL)
+    return of_own[0] or of_provider[0], of_provider[1], of_own[2] or of_provider[2]
+
+
+def split_url(url: str, key: str) -> _Place:
+    """(the registry's own URL, the subject that a whole URL names, ``name:password``). ConfigError when it is no URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as e:
+        raise ConfigError(f"{key} is no URL: {e}; give http(s)://HOST:PORT") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{key} is no http or https URL; give http(s)://HOST:PORT")
+    user_info = None
+    if parts.username is not None:
+        user_info = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    host = parts.hostname if port is None else f"{parts.hostname}:{port}"
+    base, found, rest = parts.path.partition("/subjects/")
+    subject = unquote(rest.split("/")[0]) if found else None
+    return urlunsplit((parts.scheme, host, base.rstrip("/"), "", "")), subject, user_info

@@ -13,8 +13,10 @@ from tagstream.state.layout import OrderingKind
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.facts import avro_facts
+from tagstream.streaming.source.decode.formats.datums import check_reader
 from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
 from tagstream.streaming.source.decode.formats.make import PLAIN, FormatRules, TableFacts, make_format
+from tagstream.streaming.source.decode.formats.registry import RegistryPlace
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.table.errors import ConfigError
@@ -134,7 +136,7 @@ class DecodeSpec:
     @property
     def reads_headers(self) -> bool:
         """Whether the headers of Kafka messages say something that the format needs."""
-        return self.format.name.startswith("debezium")
+        return self.format.name.startswith(("debezium", "avro"))
 
     @property
     def key_generator_rules(self) -> KeyGenerator:
@@ -218,9 +220,13 @@ def format_rules(options: Options, *, ordered: bool) -> FormatRules:
     told = options.records
     arrival = told.debezium_order == "arrival" or not (ordered or options.state_index)
     order = "arrival" if arrival else told.debezium_order
+    avro = told.format.endswith("avro")
+    if avro:
+        check_reader()
     return FormatRules(
         name=told.format,
         debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
         bytes_as=told.bytes_as,
         null_if_lost=told.null_if_lost,
+        registry=RegistryPlace(told.registry_url, told.registry_ca_file) if avro and told.registry_url else None,
     )

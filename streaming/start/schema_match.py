@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV, RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.formats.schema_names import table_schema
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
@@ -25,7 +26,7 @@ def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
     """
     text = table.schema_json()
     own = None if text is None else avro_to_arrow(text)
-    if options.schema_file is None:
+    if not has_given_schema(options):
         if own is None:
             raise ConfigError(
                 f"table {options.target_base_path} has no schema yet; give "
@@ -40,7 +41,7 @@ def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
     if not options.bootstrap_only:
         check_ordering(schema, table.config)
     if own is not None:
-        _check_evolution(own, schema, options.schema_file)
+        _check_evolution(own, schema, given_name(options))
         added = [f for f in schema if f.name not in own.names]
         schema = pa.schema([*(schema.field(f.name) if f.name in schema.names else f for f in own), *added])
     written = arrow_to_avro(schema, table.config.name)
@@ -49,17 +50,27 @@ def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
 
 def columns_left_null(options: Options, avro_json: str) -> tuple[str, ...]:
     """Columns of the table that the schema file does not have: null in every row that the stream writes."""
-    if options.schema_file is None:
+    if not has_given_schema(options):
         return ()
     known = read_schema_file(options)[0].names
     return tuple(name for name in avro_to_arrow(avro_json).names if name not in known)
 
 
+def has_given_schema(options: Options) -> bool:
+    """Whether a schema is given beside the table's own: by a file, or by the registry of a format in Avro."""
+    return options.schema_file is not None or options.records.registry_url is not None
+
+
+def given_name(options: Options) -> str:
+    """What the given schema is called in messages."""
+    return options.schema_file or f"the registry's subject {options.records.registry_subject}"
+
+
 def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
-    """Arrow schema and text of the Avro schema file; ConfigError when it can't be used."""
-    path = Path((options.schema_file or "").removeprefix("file://"))
+    """Arrow schema and text of the Avro schema that is given; ConfigError when it can't be used."""
+    name = given_name(options)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _given_text(options)
         if options.records.format != "json":
             text = table_schema(text)
         schema = avro_to_arrow(text)
@@ -67,10 +78,20 @@ def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
         return schema, text
     except OSError as e:
         raise ConfigError(
-            f"schema file {path}: {e.strerror}; check hoodie.streamer.schemaprovider.source.schema.file"
+            f"schema file {name}: {e.strerror}; check hoodie.streamer.schemaprovider.source.schema.file"
         ) from e
     except (ValueError, UnsupportedTableError) as e:
-        raise ConfigError(f"schema file {path} can't be used: {e}") from e
+        raise ConfigError(f"schema file {name} can't be used: {e}") from e
+
+
+def _given_text(options: Options) -> str:
+    if options.schema_file is not None:
+        return Path(options.schema_file.removeprefix("file://")).read_text(encoding="utf-8")
+    records = options.records
+    assert records.registry_url is not None
+    place = RegistryPlace(records.registry_url, records.registry_ca_file)
+    env = {USER_INFO_ENV: records.registry_user_info} if records.registry_user_info else {}
+    return SchemaRegistry(place, env).latest(records.registry_subject)
 
 
 def check_fields(schema: pa.Schema, config: TableConfig, options: Options) -> None:
@@ -83,7 +104,7 @@ def check_fields(schema: pa.Schema, config: TableConfig, options: Options) -> No
         for name in names:
             if name not in schema.names:
                 raise ConfigError(
-                    f"{role} field {name!r} is no column of {options.schema_file}; its columns are "
+                    f"{role} field {name!r} is no column of {given_name(options)}; its columns are "
                     f"{', '.join(schema.names)}"
                 )
 

@@ -18,6 +18,7 @@ from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.tag.located import OP_IMAGE
+from tagstream.streaming.write.left_rows import KEY, left_rows
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import snapshot_schema
@@ -78,7 +79,21 @@ class HeldRows:
             values, bits = _from(values, bits, found, _with(found, values, bits))
             if int(bits.sum()) in (0, left):
                 break
+        values, bits = self._gone(found, values, bits)
         return _with(found, values, bits)
+
+    def _gone(self, images: pa.Table, values: pa.StructArray, bits: Bits) -> tuple[pa.StructArray, Bits]:
+        """Images of keys that have no row any more, as it was before it was deleted."""
+        lost = bits.any(axis=1) & ~images.column("from_key").is_valid().to_numpy()
+        if not lost.any():
+            return values, bits
+        keys = record_keys(_flat(images.column("skey")))
+        names = [f.name for i, f in enumerate(values.type) if bits[lost, i].any()]
+        wanted = pa.schema([self.schema.field(name).with_nullable(True) for name in names])
+        held = left_rows(self.table, self.timeline, set(keys.filter(pa.array(lost)).to_pylist()), wanted)
+        found = pc.index_in(keys, value_set=_flat(held.column(KEY)))
+        there = found.is_valid().to_numpy(zero_copy_only=False) & lost
+        return _merged(values, bits, held, found, there)
 
     def _own(self, short: pa.Table) -> tuple[pa.StructArray, Bits]:
         """Rows with what the table has of them, and what they still lack."""

@@ -103,6 +103,8 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     """
     table = spec.table
     rows = HeldRows(table, spec.timeline, spec.decode.schema, spec.decode.null_if_lost).fill(rows)
+    if not rows.num_rows:  # there were images for other tasks alone
+        return []
     op = rows["op"].to_numpy()
     code, groups = file_group_codes(rows["dest_part"], rows["dest_file"])
     keep = _by_code(np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE)), code)

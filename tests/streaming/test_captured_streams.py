@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.formats.make import FormatRules
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.streaming.pipeline import Pipeline
@@ -47,3 +50,131 @@ def test_orders_in_batches_cut_anywhere(tmp_path: Path, table_type: str, seed: i
         run.batch(taken)
     wrong = cdc.differences(run.rows(), cdc.truth("shop.orders", "resnapshot"), ["id"], ["span"])
     assert not wrong, wrong[:5]
+
+
+@BOTH
+def test_placeholders_of_nine_types(tmp_path: Path, table_type: str) -> None:
+    schema = {"type": "record", "name": "b", "fields": [{"name": "id", "type": "int"}, *(
+        {"name": name, "type": ["null", kind], "default": None} for name, kind in PLACEHOLDERS.items()
+    )]}  # fmt: skip
+    run = Pipeline.create(tmp_path, table_type, json.dumps(schema), ["id"], [], JSON)
+    for phase, messages in cdc.phases("race/json", "x.b"):
+        run.batch(messages)
+        rows = [r | {name: json.loads(r[name]) for name in ("j", "js")} for r in run.rows()]
+        wrong = cdc.differences(rows, cdc.truth("x.b", phase, ("snapshot", "go"), "race/truth"), ["id"])
+        assert not wrong, [text[:200] for text in wrong]
+    assert not run.bad
+
+
+def array(kind: object) -> dict[str, object]:
+    return {"type": "array", "items": ["null", kind]}
+
+
+PLACEHOLDERS: dict[str, object] = {
+    "n": "int", "raw": "bytes", "tx": array("string"), "nu": array("int"), "bi": array("long"), "j": "string",
+    "js": "string", "u": array("string"), "d": array({"type": "int", "logicalType": "date"}), "s": "string",
+    "big": {"type": "record", "name": "V", "connect.name": "io.debezium.data.VariableScaleDecimal",
+            "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]},
+}  # fmt: skip
+
+NOTES = json.dumps({"type": "record", "name": "n", "fields": [
+    {"name": "id", "type": "long"}, {"name": "p", "type": ["null", "string"], "default": None},
+    {"name": "a", "type": ["null", "string"], "default": None}, {"name": "b", "type": ["null", "string"], "default": None},
+]})  # fmt: skip
+HOLE = "__debezium_unavailable_value"
+
+
+@dataclass
+class Topic:
+    """Makes messages: each gets the next position in the log, and an offset in its partition."""
+
+    lsn: int = 100
+    offset: int = 0
+
+    def message(self, op: str, key: int, row: dict[str, object] | None = None, **more: Any) -> cdc.Message:
+        lsn = more.get("lsn")
+        self.lsn, self.offset = lsn or self.lsn + 1, self.offset + 1
+        after = None if row is None else {"id": key, "p": "x", "a": None, "b": None} | row
+        value = {"op": op, "before": None, "after": after, "source": {"lsn": self.lsn, "snapshot": "false"}}
+        old = more.get("old")
+        headers = {} if old is None else {"__debezium.oldkey": json.dumps({"id": old})}
+        partition = more.get("partition", 0)
+        return cdc.Message(
+            partition, self.offset, json.dumps({"id": key}).encode(), json.dumps(value).encode(), headers
+        )
+
+    def change_of_key(self, old: int, new: int, row: dict[str, object]) -> list[cdc.Message]:
+        """Two records with one position, in different topic partitions."""
+        gone = self.message("d", old)
+        return [gone, self.message("c", new, row, old=old, partition=1, lsn=self.lsn)]
+
+
+def rows_of(run: Pipeline) -> dict[int, tuple[Any, ...]]:
+    return {r["id"]: (r["p"], r["a"], r["b"]) for r in run.rows()}
+
+
+def notes(tmp_path: Path, table_type: str) -> Pipeline:
+    return Pipeline.create(tmp_path, table_type, NOTES, ["id"], ["p"], JSON)
+
+
+@BOTH
+def test_what_was_not_sent_is_taken_from_the_batch_the_row_and_the_old_partition(
+    tmp_path: Path, table_type: str
+) -> None:
+    run, t = notes(tmp_path, table_type), Topic()
+    run.batch([t.message("c", 1, {"a": "a1", "b": "b1"}), t.message("u", 1, {"a": HOLE, "b": "b2"})])
+    assert rows_of(run) == {1: ("x", "a1", "b2")}
+    run.batch([t.message("u", 1, {"a": HOLE, "b": "b3"}), t.message("u", 1, {"a": HOLE, "b": HOLE})])
+    assert rows_of(run) == {1: ("x", "a1", "b3")}, "the newest value of each column"
+    run.batch([t.message("u", 1, {"p": "y", "a": HOLE, "b": HOLE})])
+    assert rows_of(run) == {1: ("y", "a1", "b3")}, "a move takes it along"
+    run.batch(
+        [t.message("u", 1, {"p": "y", "a": None, "b": HOLE}), t.message("u", 1, {"p": "y", "a": HOLE, "b": HOLE})]
+    )
+    assert rows_of(run) == {1: ("y", None, "b3")}, "null is a value"
+    late = t.message("u", 1, {"p": "y", "a": "late", "b": "late"}, lsn=50)
+    run.batch([late, t.message("u", 1, {"p": "y", "a": HOLE, "b": "b4"}, lsn=500)])
+    assert rows_of(run) == {1: ("y", None, "b4")}, "a record older than the row gives nothing"
+    assert not run.bad
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["together", "new first", "old first"])
+def test_a_changed_key_keeps_what_the_old_one_had(tmp_path: Path, table_type: str, how: str) -> None:
+    run, t = notes(tmp_path, table_type), Topic()
+    run.batch([t.message("c", 1, {"a": "a1", "b": "b1"}), t.message("c", 7, {"a": "a7"})])
+    run.batch([t.message("u", 1, {"a": HOLE, "b": "b2"})])
+    gone, new = t.change_of_key(1, 2, {"a": HOLE, "b": HOLE, "p": "z"})
+    for batch in {"together": [[gone, new]], "new first": [[new], [gone]], "old first": [[gone], [new]]}[how]:
+        run.batch(batch)
+    assert rows_of(run) == {2: ("z", "a1", "b2"), 7: ("x", "a7", None)}
+    assert not run.bad
+
+
+@BOTH
+def test_keys_that_change_twice_in_the_batch_that_makes_them(tmp_path: Path, table_type: str) -> None:
+    run, t = notes(tmp_path, table_type), Topic()
+    first = [t.message("c", 1, {"a": "a1", "b": "b1"}), t.message("u", 1, {"a": HOLE, "b": "b2"})]
+    second, third = t.change_of_key(1, 2, {"a": HOLE, "b": HOLE}), t.change_of_key(2, 3, {"a": HOLE, "b": "b3"})
+    again = [t.message("c", 1, {"a": "new", "b": "new"})]
+    run.batch([*first, *second, *third, *again])
+    assert rows_of(run) == {1: ("x", "new", "new"), 3: ("x", "a1", "b3")}
+
+
+@BOTH
+def test_what_no_row_holds_is_quarantined_and_never_written(tmp_path: Path, table_type: str) -> None:
+    run, t = notes(tmp_path, table_type), Topic()
+    run.batch(
+        [t.message("u", 1, {"a": HOLE, "b": "b1"}), t.message("c", 2, {"a": "a2", "b": HOLE}), t.message("c", 3, {})]
+    )
+    assert rows_of(run) == {3: ("x", None, None)}
+    assert ["neither the table nor this batch has the row" in note for note in run.bad] == [True, True]
+    with pytest.raises(HeldRowError, match="record '5' came without a, .*unavailable.lost=null"):
+        run.batch([t.message("c", 5, {"a": HOLE}, old=4)])
+
+
+def test_a_lost_value_can_be_null(tmp_path: Path) -> None:
+    run, t = notes(tmp_path, COPY_ON_WRITE), Topic()
+    run.spec = replace(run.spec, format=replace(JSON, null_if_lost=True))
+    run.batch([t.message("c", 5, {"a": HOLE, "b": "b5"}, old=4)])
+    assert rows_of(run) == {5: ("x", None, "b5")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from tests.streaming.stream_case import StreamCase
-from tests.support import cdc
+from tests.support import cdc, schema_registry
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
 
@@ -26,18 +27,30 @@ def send(broker: KafkaBroker, topic: str, messages: list[cdc.Message]) -> None:
     producer.close()
 
 
+def debezium_case(
+    folder: Path,
+    spark: SparkSession,
+    broker: KafkaBroker,
+    topic: str,
+    partition: str,
+    conf: dict[str, str],
+    schema: int,
+) -> StreamCase:
+    every = {
+        "hoodie.streamer.source.kafka.topic": topic,
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": partition,
+        "hoodie.table.ordering.fields": "",
+        **broker.java_client("plain"),
+    }
+    return StreamCase(folder, spark, "MERGE_ON_READ", every | conf, cdc.schema_by_id(schema))
+
+
 def test_orders_from_a_broker_at_each_phase(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
     topic = "shop.orders"
     kafka_broker.create_topic(topic, partitions=2)
-    conf = {
-        "hoodie.streamer.source.kafka.topic": topic,
-        "tagstream.source.format": "debezium-json",
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "day",
-        "hoodie.table.ordering.fields": "",
-        **kafka_broker.java_client("plain"),
-    }
-    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", conf, cdc.schema_by_id(6))
+    conf = {"tagstream.source.format": "debezium-json"}
+    case = debezium_case(tmp_path, spark, kafka_broker, topic, "day", conf, 6)
     skipped = 0
     for phase, messages in cdc.phases("json", topic):
         if not messages:
@@ -48,3 +61,22 @@ def test_orders_from_a_broker_at_each_phase(tmp_path: Path, spark: SparkSession,
         wrong = cdc.differences(rows, cdc.truth(topic, phase), ["id"], ["span"])
         assert not wrong, (phase, wrong[:5])
     assert skipped > 0
+
+
+def test_avro_whose_schema_changes_in_mid_stream(
+    tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
+) -> None:
+    """The table has its last schema from the start; records of nine schemas are read into it."""
+    topic = "shop.items"
+    kafka_broker.create_topic(topic, partitions=2)
+    send(kafka_broker, topic, cdc.messages("avro", topic))
+    kept = json.loads(cdc.file("registry.json"))
+    with schema_registry.running(schema_registry.Registry(kept["schemas"], kept["subjects"])) as registry:
+        conf = {"tagstream.source.format": "debezium-avro", "schema.registry.url": registry.url}
+        case = debezium_case(tmp_path, spark, kafka_broker, topic, "", conf, 21)
+        case.run()
+        asked = list(registry.asked)
+    rows = read_table(case.table, meta_columns=False).to_pylist()
+    wrong = cdc.differences(rows, cdc.truth(topic, "rename_column"), ["id"], ["colour"])
+    assert not wrong, wrong[:5]
+    assert {f"/schemas/ids/{number}" for number in (3, 4, *range(14, 22))} == set(asked)

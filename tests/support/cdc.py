@@ -83,7 +83,7 @@ def truth(table: str, phase: str, names: Sequence[str] = PHASES, folder: str = "
     for name in reversed(names[: list(names).index(phase) + 1]):
         text = _files().get(f"{folder}/{table}.{name}.jsonl")
         if text is not None:
-            return [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
+            return [json.loads(line, parse_float=Decimal, parse_int=_whole) for line in text.splitlines()]
     return []
 
 
@@ -169,3 +169,8 @@ def _floats(value: Any) -> Any:
     if isinstance(value, list):
         return [_floats(v) for v in value]
     return float(value) if isinstance(value, Decimal) else value
+
+
+def _whole(text: str) -> int | Decimal:
+    """Python reads no int of more than 4300 digits."""
+    return int(text) if len(text) < 4000 else Decimal(text)

@@ -6,17 +6,56 @@ from tagstream.table.config import ConfigKey, Kind
 
 _FORMATS, _DECODE = "Formats", "Records"
 
+_FORMAT_NAMES = (
+    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json",
+)  # fmt: skip
+
 FORMAT_KEYS = (
+    ConfigKey(
+        "schema.registry.url",
+        Kind.STRING,
+        "The schema registry (Confluent's interface) that knows the schemas of Avro records by their ids; name and password "
+        "can be in it. HoodieStreamer's `hoodie.streamer.schemaprovider.registry.url` serves as well.",
+        default_note="required with formats in Avro",
+        secret=True,
+        section=_FORMATS,
+    ),
+    ConfigKey(
+        "hoodie.streamer.schemaprovider.registry.url",
+        Kind.STRING,
+        "The whole URL of the table's schema in the registry, `.../subjects/TOPIC-value/versions/latest`; it is asked where "
+        "no schema file is named.",
+        default_note="that of the topic's values",
+        secret=True,
+        section=_FORMATS,
+    ),
+    ConfigKey(
+        "schema.registry.basic.auth.user.info",
+        Kind.STRING,
+        "`NAME:PASSWORD` for the registry. Tasks find it in the environment variable "
+        "TAGSTREAM_SCHEMA_REGISTRY_USER_INFO, which the driver sets for Spark on one machine; executors of a cluster must "
+        "be given it.",
+        aliases=("basic.auth.user.info",),
+        default_note="none",
+        secret=True,
+        section=_FORMATS,
+    ),
+    ConfigKey(
+        "tagstream.schema.registry.ca.file",
+        Kind.PATH,
+        "PEM file of the authorities that the registry's certificate is checked with.",
+        default_note="those of the machine",
+        section=_FORMATS,
+    ),
     ConfigKey(
         "tagstream.source.format",
         Kind.CHOICE,
-        "What records are written in (docs/change-streams.md): rows as JSON (`json`), or Debezium's change events as JSON, "
-        "with their schema or without (`debezium-json`), flattened by its transformation ExtractNewRecordState "
-        "(`debezium-flat-json`), or the messages of Maxwell (`maxwell-json`) or Canal (`canal-json`, flat ones).",
+        "What records are written in (docs/change-streams.md): rows as JSON (`json`); Debezium's change events as JSON, "
+        "with their schema or without (`debezium-json`), or flattened by its transformation ExtractNewRecordState "
+        "(`debezium-flat-json`); Avro in Confluent's wire form, of change events (`debezium-avro`), of rows or flattened "
+        "events (`avro`); messages of Maxwell (`maxwell-json`) or Canal (`canal-json`, flat ones).",
         default="json",
-        values={
-            name.upper(): name for name in ("json", "debezium-json", "debezium-flat-json", "maxwell-json", "canal-json")
-        },
+        values={name.upper(): name for name in _FORMAT_NAMES},
         section=_FORMATS,
     ),
     ConfigKey(

@@ -6,7 +6,7 @@ from tagstream.table.config import ConfigKey, Kind
 
 _SOURCE = "Source"
 
-_NO_SOURCE = "this version reads JSON from Kafka (JsonKafkaSource) and from files (JsonDFSSource)"
+_NO_SOURCE = "this version reads Kafka (JsonKafkaSource, AvroKafkaSource, Debezium's) and files of JSON (JsonDFSSource)"
 
 SOURCE_KEYS = (
     ConfigKey(
@@ -21,12 +21,16 @@ SOURCE_KEYS = (
             "ORG.APACHE.HUDI.UTILITIES.SOURCES.JSONKAFKASOURCE": "JsonKafkaSource",
             "JSONDFSSOURCE": "JsonDFSSource",
             "ORG.APACHE.HUDI.UTILITIES.SOURCES.JSONDFSSOURCE": "JsonDFSSource",
+            **{
+                prefix + name.upper(): name
+                for prefix in ("", "ORG.APACHE.HUDI.UTILITIES.SOURCES.", "ORG.APACHE.HUDI.UTILITIES.SOURCES.DEBEZIUM.")
+                for name in ("AvroKafkaSource", "PostgresDebeziumSource", "MysqlDebeziumSource")
+            },
         },
         refused_values={
             prefix + name.upper(): _NO_SOURCE
             for prefix in ("", "ORG.APACHE.HUDI.UTILITIES.SOURCES.", "ORG.APACHE.HUDI.UTILITIES.SOURCES.DEBEZIUM.")
             for name in (
-                "AvroKafkaSource",
                 "AvroDFSSource",
                 "ParquetDFSSource",
                 "ORCDFSSource",
@@ -43,8 +47,6 @@ SOURCE_KEYS = (
                 "S3EventsHoodieIncrSource",
                 "GcsEventsSource",
                 "GcsEventsHoodieIncrSource",
-                "PostgresDebeziumSource",
-                "MysqlDebeziumSource",
             )
         },
     ),
@@ -139,20 +141,21 @@ SOURCE_KEYS = (
     ConfigKey(
         "--schemaprovider-class",
         Kind.CHOICE,
-        "Accepted for HoodieStreamer's sake.",
+        "Where the table's schema comes from: a schema file where one is named, else the registry where one is named.",
         default="FilebasedSchemaProvider",
         flag="--schemaprovider-class",
         section=_SOURCE,
         values={
             "FILEBASEDSCHEMAPROVIDER": "FilebasedSchemaProvider",
             "ORG.APACHE.HUDI.UTILITIES.SCHEMA.FILEBASEDSCHEMAPROVIDER": "FilebasedSchemaProvider",
+            "SCHEMAREGISTRYPROVIDER": "SchemaRegistryProvider",
+            "ORG.APACHE.HUDI.UTILITIES.SCHEMA.SCHEMAREGISTRYPROVIDER": "SchemaRegistryProvider",
         },
         refused_values={
             prefix + name.upper(): "this version reads the schema from a file; save it there, name it with "
             "hoodie.streamer.schemaprovider.source.schema.file, and remove the flag"
             for prefix in ("", "ORG.APACHE.HUDI.UTILITIES.SCHEMA.")
             for name in (
-                "SchemaRegistryProvider",
                 "HiveSchemaProvider",
                 "JdbcbasedSchemaProvider",
                 "ProtoClassBasedSchemaProvider",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -90,6 +92,20 @@ def to_decimals(numbers: pa.Array, scale: int) -> tuple[pa.Array, Mask]:
     high = words.view(np.int64)[:, 1]
     wrong |= (high >= _HIGH) | (high < -_HIGH)
     return pc.if_else(pa.array(missing | wrong), pa.scalar(None, made.type), made), wrong
+
+
+def decimal_text(number: bytes, scale: int) -> str | None:
+    """The digits of one big-endian number of any length with its point; None for no bytes."""
+    if not number:
+        return None
+    value = int.from_bytes(number, "big", signed=True)
+    digits = format(Decimal(abs(value)), "f")  # Python's own text of an int ends at some thousand digits
+    if scale < 0:
+        digits += "0" * -scale
+    elif scale:
+        digits = digits.rjust(scale + 1, "0")
+        digits = f"{digits[:-scale]}.{digits[-scale:]}"
+    return f"-{digits}" if value < 0 else digits
 
 
 def _content(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Bytes]:

@@ -43,7 +43,7 @@ class DebeziumRules:
 
 class DebeziumEvents:
     """Envelopes to events. ``keys`` decodes message keys to the key columns, ``body`` values to the row's columns and those
-    beside it (``envelope.beside``). ``ordering_field``: the table's own. ``files``: records have no message key.
+    beside it (``envelope.beside``). ``ordering_field``: the table's own. ``needs_message_key``: else the row has it.
     """
 
     may_lack = True
@@ -58,6 +58,7 @@ class DebeziumEvents:
         *,
         ordering_field: str | None,
         global_index: bool,
+        needs_message_key: bool = True,
     ) -> None:
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._required = [f.name for f in schema if not f.nullable]
@@ -67,6 +68,9 @@ class DebeziumEvents:
         self._rules = rules
         self._ordering_field = ordering_field
         self._global = global_index
+        self._needs_message_key = needs_message_key
+        outside = set(generator.partition_fields) - set(generator.record_key_fields)
+        self._no_place = sorted(outside) if not global_index else []
         self._placeholder = Placeholder(rules.placeholder)
 
     def read(self, batch: pa.RecordBatch) -> Events:
@@ -132,12 +136,15 @@ class DebeziumEvents:
             key = flat(found.column(name)).take(take)
             if BEFORE + name in body.column_names:
                 key = pc.coalesce(key, flat(body.column(BEFORE + name)))
-            rows = rows.set_column(i, rows.schema.field(i), pc.if_else(given, key, flat(rows.column(name))))
+            own = flat(rows.column(name))
+            rows = rows.set_column(i, rows.schema.field(i), pc.if_else(given, pc.coalesce(key, own), own))
         return rows
 
     def _key_faults(self, batch: pa.RecordBatch, of_row: Mask, rows: pa.Table, delete: Mask) -> pa.Array:
         """Why no row can be named: a message without a key, or a delete whose key lacks a column."""
         keyless = nulls_of(batch.column("key")) & nulls_of(batch.column("src")) & of_row
+        if not self._needs_message_key:
+            keyless &= nulls_of(batch.column("value"))
         text = (
             "the message has no key, so nothing says which row it is of: give the table a primary key, or the connector "
             "message.key.columns"
@@ -146,6 +153,10 @@ class DebeziumEvents:
         for name in self._generator.record_key_fields if delete.any() else ():
             missing = delete & nulls_of(rows.column(name))
             reason = pc.coalesce(reason, text_where(missing, f"the key of this delete has no column {name}"))
+        for name in self._no_place:
+            lost = delete & nulls_of(rows.column(name))
+            text = f"this delete names no {name}, which identifies a row when index.global.enabled=false"
+            reason = pc.coalesce(reason, text_where(lost, text))
         return reason
 
     def _nulls(self, rows: pa.Table, upsert: Mask) -> pa.Array:

@@ -153,15 +153,20 @@ def _variable(column: pa.Array, _encoding: Encoding, _bytes_as: BytesAs) -> Made
     scales = pc.fill_null(pc.struct_field(column, "scale"), 0).to_numpy(zero_copy_only=False)
     raw, reason = _bytes(pc.struct_field(column, "value"), Encoding(), "base64")
     out = pa.nulls(len(column), pa.string())
+    long: list[int] = []
     for scale in np.unique(scales).tolist():
         mine = scales == scale
         if not 0 <= scale <= 38:
-            reason = _first(reason, text_where(mine & ~nulls_of(column), f"has the scale {scale}"))
+            long += np.flatnonzero(mine & ~nulls_of(raw)).tolist()
             continue
         made, wrong = binary_text.to_decimals(raw, scale)
         out = pc.if_else(pa.array(mine), pc.cast(made, pa.string()), out)
-        if (wrong & mine).any():
-            reason = _first(reason, text_where(wrong & mine, "has more than 38 digits"))
+        long += np.flatnonzero(wrong & mine).tolist()
+    if long:  # a loop: few numbers have more than 38 digits
+        texts = out.to_pylist()
+        for i in long:
+            texts[i] = binary_text.decimal_text(raw[i].as_py(), int(scales[i]))
+        out = pa.array(texts, pa.string())
     return out, reason
 
 

@@ -83,7 +83,7 @@ def envelope_fields(
 
 
 # Where a flattened record (ExtractNewRecordState) has what is beside the row: `add.fields=op,source.lsn` or `...,lsn`.
-_DELETED, _SHORT = "@deleted", "@short."
+_DELETED, _MARK, _SHORT = "@deleted", "@mark", "@short."
 _FLAT: Mapping[str, tuple[Path, Path]] = {
     LSN: (("__source_lsn",), ("__lsn",)),
     SNAPSHOT: (("__source_snapshot",), ("__snapshot",)),
@@ -95,9 +95,9 @@ _FLAT: Mapping[str, tuple[Path, Path]] = {
 
 def flat_fields(schema: pa.Schema, order: Order) -> tuple[pa.Schema, dict[str, Path]]:
     """The columns that are read of a flattened record, and their places."""
-    fields = [*schema, pa.field(OP, _TEXT), pa.field(_DELETED, _TEXT)]
+    fields = [*schema, pa.field(OP, _TEXT), pa.field(_DELETED, _TEXT), pa.field(_MARK, pa.bool_())]
     paths: dict[str, Path] = {f.name: (f.name,) for f in schema}
-    paths |= {OP: ("__op",), _DELETED: ("__deleted",)}
+    paths |= {OP: ("__op",), _DELETED: ("__deleted",), _MARK: ("_hoodie_is_deleted",)}
     for name, kind, _ in _BESIDE[order]:
         for given, path in zip((name, _SHORT + name), _FLAT[name], strict=True):
             fields.append(pa.field(given, kind))
@@ -115,7 +115,7 @@ class FlatBody:
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """Rows with what stands beside them in an envelope; a record without a position counts as it arrives."""
         rows, reason = self._body.decode(values)
-        deleted = pa.array(mask_of(pc.equal(flat(rows.column(_DELETED)), "true")))
+        deleted = pa.array(mask_of(pc.equal(flat(rows.column(_DELETED)), "true")) | mask_of(rows.column(_MARK)))
         op = pc.if_else(deleted, "d", pc.coalesce(flat(rows.column(OP)), pa.scalar("u")))
         rows = rows.set_column(rows.schema.get_field_index(OP), OP, op)
         for name, kind, _ in _BESIDE[self._order]:

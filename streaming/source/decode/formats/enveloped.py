@@ -73,7 +73,7 @@ class EnvelopedJson:
         mine = rest & mask_of(pc.starts_with(values, prefix))
         if mine.any():
             chosen = values if mine.all() else values.filter(pa.array(mine))
-            parts.append(_part(mine, *self._known[prefix].decode(_cut(chosen, len(prefix)))))
+            parts.append(_part(mine, *self._known[prefix].decode(_cut(chosen, prefix))))
         return mine
 
     def _learn(self, record: bytes) -> bytes | None:
@@ -125,18 +125,9 @@ def _part(mine: Mask, rows: pa.Table, reason: pa.Array) -> tuple[np.ndarray, pa.
     return np.flatnonzero(mine), rows, reason.combine_chunks() if isinstance(reason, pa.ChunkedArray) else reason
 
 
-def _cut(values: pa.Array, prefix: int) -> pa.Array:
-    """The payloads: without the prefix and the brace that ends the record. Offsets move, bytes are copied once."""
-    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(values.buffers()[2], np.uint8)
-    begin, end = offsets[:-1].astype(np.int64) + prefix, offsets[1:].astype(np.int64) - 1
-    whole = (end >= begin) & (data[np.maximum(offsets[1:] - 1, 0)] == ord("}"))
-    end = np.where(whole, end, offsets[1:])  # a record that is cut short stays wrong
-    length = np.maximum(end - begin, 0)
-    new = np.concatenate(([0], np.cumsum(length))).astype(np.int32)
-    keep = np.zeros(len(data) + 1, np.int8)
-    np.add.at(keep, begin, 1)
-    np.add.at(keep, np.maximum(end, begin), -1)
-    taken = data[np.cumsum(keep[:-1], dtype=np.int8).astype(np.bool_)]
-    buffers = [None, pa.py_buffer(new.tobytes()), pa.py_buffer(taken.tobytes())]
-    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+def _cut(values: pa.Array, prefix: bytes) -> pa.Array:
+    """The payloads: without the prefix and the brace that ends the record; nothing for a record that is cut short."""
+    whole = pc.and_(pc.greater(pc.binary_length(values), len(prefix)), pc.ends_with(values, b"}"))
+    if not pc.all(whole, min_count=0).as_py():
+        values = pc.if_else(whole, values, pa.scalar(prefix + b"}", pa.binary()))
+    return pc.binary_slice(values, len(prefix), -1)

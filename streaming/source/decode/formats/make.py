@@ -13,17 +13,21 @@ from tagstream.streaming.source.decode.events import RecordFormat
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.formats.body import Body, JsonBody
 from tagstream.streaming.source.decode.formats.canal import CanalJson
+from tagstream.streaming.source.decode.formats.confluent import ByWireForm, ConfluentAvro
 from tagstream.streaming.source.decode.formats.debezium import DebeziumEvents, DebeziumRules
 from tagstream.streaming.source.decode.formats.encodings import BytesAs, Encoding
 from tagstream.streaming.source.decode.formats.envelope import STREAMER_COLUMNS, FlatBody, envelope_fields, flat_fields
 from tagstream.streaming.source.decode.formats.enveloped import EnvelopedJson
 from tagstream.streaming.source.decode.formats.maxwell import MaxwellJson
+from tagstream.streaming.source.decode.formats.registry import RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.formats.schema_names import column_encodings
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
 from tagstream.table.keys.keys import KeyGenerator
 
-FormatName = Literal["json", "debezium-json", "debezium-flat-json", "maxwell-json", "canal-json"]
+FormatName = Literal[
+    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,12 @@ class FormatRules:
     debezium: DebeziumRules = field(default_factory=DebeziumRules)
     bytes_as: BytesAs = "base64"
     null_if_lost: bool = False
+    registry: RegistryPlace | None = None
 
     @property
     def ordering_kind(self) -> OrderingKind:
         """How the order of events is kept that no column of the table has."""
-        if not self.name.startswith("debezium"):
+        if not self.name.startswith(("debezium", "avro")):
             return "none"
         return {"lsn": "int64", "binlog": "bytes", "arrival": "none"}[self.debezium.order]  # type: ignore[return-value]
 
@@ -68,14 +73,25 @@ def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
         return MaxwellJson(table.schema, table.facts, table.rules, table.generator)
     if rules.name == "canal-json":
         return CanalJson(table.schema, table.rules, table.generator)
-    return _debezium_json(rules, table)
+    return _debezium(rules, table)
 
 
-def _debezium_json(rules: FormatRules, table: TableFacts) -> RecordFormat:
+def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
     keys, order = table.generator.record_key_fields, rules.debezium.order
     named = column_encodings(table.avro_json)
     body: Body
-    if rules.name == "debezium-flat-json":
+    of_keys: Body = json_keys(named, rules, table)
+    if rules.registry is not None:
+        registry = SchemaRegistry(rules.registry)
+        if rules.name == "avro":
+            schema, paths = flat_fields(table.schema, order)
+            body = FlatBody(ConfluentAvro(schema, paths, table.facts, registry), order)
+        else:
+            schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
+            body = ConfluentAvro(schema, paths, table.facts, registry)
+        key_schema = pa.schema([table.schema.field(name) for name in keys])
+        of_keys = ByWireForm(ConfluentAvro(key_schema, {name: (name,) for name in keys}, {}, registry), of_keys)
+    elif rules.name == "debezium-flat-json":
         schema, paths = flat_fields(table.schema, order)
         body = FlatBody(_enveloped(schema, paths, named, None, rules, table), order)
     else:
@@ -85,10 +101,11 @@ def _debezium_json(rules: FormatRules, table: TableFacts) -> RecordFormat:
         table.schema,
         table.generator,
         body,
-        json_keys(named, rules, table),
+        of_keys,
         rules.debezium,
         ordering_field=table.ordering_field,
         global_index=table.global_index,
+        needs_message_key=rules.name != "avro",
     )
 
 

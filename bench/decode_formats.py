@@ -1,0 +1,179 @@
+"""What each format costs to decode: `python -m bench.decode_formats --records 20000`.
+
+One process, records in memory, CPU time: records and megabytes a second of the whole decoder, from raw bytes to what the tag
+step takes. The same rows of 8 and of 24 columns in each format; Avro where the extra `avro` is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from tagstream.streaming.source.decode.formats.confluent import ConfluentAvro
+from tagstream.streaming.source.decode.formats.debezium import DebeziumEvents, DebeziumRules
+from tagstream.streaming.source.decode.formats.envelope import envelope_fields
+from tagstream.streaming.source.decode.formats.make import FormatRules, TableFacts, json_keys, make_format
+from tagstream.streaming.source.decode.formats.registry import RegistryPlace, SchemaRegistry
+from tagstream.streaming.source.decode.key_decoder import KeyDecoder
+from tagstream.streaming.source.decode.rules import STRICT
+from tagstream.table.keys.keys import KeyGenerator
+from tagstream.table.schema.schema import avro_to_arrow
+
+_KINDS = ("string", "long", "double", "string", "boolean", "int", "string")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One format: its values, message keys, and the decoder that takes them."""
+
+    name: str
+    values: list[bytes]
+    decoder: KeyDecoder
+
+
+class _OneSchema(SchemaRegistry):
+    """Knows one schema, so that no network is measured."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        super().__init__(RegistryPlace("http://localhost"))
+        self._schema = schema
+
+    def by_id(self, number: int) -> dict[str, Any]:  # noqa: ARG002 (one schema, whatever the id)
+        """The schema, whatever the id."""
+        return self._schema
+
+
+def row_schema(columns: int) -> dict[str, Any]:
+    """Avro schema of rows with this many columns."""
+    fields: list[dict[str, Any]] = [{"name": "id", "type": "long"}]
+    for i in range(columns - 1):
+        fields.append({"name": f"c{i}", "type": ["null", _KINDS[i % len(_KINDS)]], "default": None})
+    return {"type": "record", "name": "Value", "fields": fields}
+
+
+def rows(columns: int, count: int) -> list[dict[str, Any]]:
+    """Rows of :func:`row_schema`."""
+    make: dict[str, Callable[[int], Any]] = {
+        "string": lambda n: f"text {n % 977}", "long": lambda n: n * 1_000_003, "double": lambda n: n / 8,
+        "boolean": lambda n: n % 2 == 0, "int": lambda n: n % 1_000_000,
+    }  # fmt: skip
+    kinds = [_KINDS[i % len(_KINDS)] for i in range(columns - 1)]
+    return [{"id": n, **{f"c{i}": make[kind](n + i) for i, kind in enumerate(kinds)}} for n in range(count)]
+
+
+def cases(columns: int, count: int) -> list[Case]:
+    """The same rows in every format."""
+    schema, data = row_schema(columns), rows(columns, count)
+    source = {
+        "version": "3.6.3.Final", "connector": "postgresql", "name": "json", "ts_ms": 1795337732216, "snapshot": "false",
+        "db": "postgres", "sequence": '["22551696","22551760"]', "schema": "shop", "table": "orders", "txId": 786,
+    }  # fmt: skip
+    envelopes = [{"before": None, "after": row, "source": {**source, "lsn": 1000 + n}, "op": "u", "ts_ms": 1}
+                 for n, row in enumerate(data)]  # fmt: skip
+    types = {"long": "int64", "int": "int32"}
+    fields = [{"type": types.get(k, k), "field": n, "optional": True} for n, k in
+              (("id", "long"), *((f"c{i}", _KINDS[i % len(_KINDS)]) for i in range(columns - 1)))]  # fmt: skip
+    connect = {"type": "struct", "fields": [{"type": "struct", "fields": fields, "optional": True, "field": "after"}]}
+    text = [json.dumps(e).encode() for e in envelopes]
+    flat = [
+        json.dumps({**row, "__deleted": "false", "__op": "u", "__source_lsn": n}).encode() for n, row in enumerate(data)
+    ]
+    with_schema = [b'{"schema":' + json.dumps(connect).encode() + b',"payload":' + value + b"}" for value in text]
+    out = [
+        Case("json", [json.dumps(row).encode() for row in data], _decoder(schema, FormatRules())),
+        Case("debezium-json", text, _decoder(schema, FormatRules("debezium-json"))),
+        Case("debezium-json, schema", with_schema, _decoder(schema, FormatRules("debezium-json"))),
+        Case("debezium-flat-json", flat, _decoder(schema, FormatRules("debezium-flat-json"))),
+    ]
+    try:
+        import polars_avro  # noqa: F401 (an extra)
+    except ImportError:
+        return out
+    return [*out, _avro_case(schema, envelopes)]
+
+
+def _avro_case(schema: dict[str, Any], envelopes: list[dict[str, Any]]) -> Case:
+    names = ("version", "connector", "name", "snapshot", "db", "sequence", "schema", "table")
+    source = [
+        *({"name": n, "type": "string"} for n in names),
+        *({"name": n, "type": "long"} for n in ("ts_ms", "txId", "lsn")),
+    ]
+    envelope = {"type": "record", "name": "Envelope", "namespace": "bench.orders", "fields": [
+        {"name": "before", "type": ["null", schema], "default": None}, {"name": "after", "type": ["null", "Value"]},
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": source}},
+        {"name": "op", "type": "string"}, {"name": "ts_ms", "type": "long"},
+    ]}  # fmt: skip
+    parsed = fastavro.parse_schema(json.loads(json.dumps(envelope)))
+    values = []
+    for record in envelopes:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, parsed, record)
+        values.append(b"\0\0\0\0\1" + stream.getvalue())
+    table = _facts(schema)
+    wanted, paths = envelope_fields(table.schema, ("id",), "lsn", files=False)
+    body = ConfluentAvro(wanted, paths, {}, _OneSchema(envelope))
+    keys = json_keys({}, FormatRules("debezium-avro"), table)
+    events = DebeziumEvents(
+        table.schema, table.generator, body, keys, DebeziumRules(), ordering_field=None, global_index=True
+    )  # fmt: skip
+    return Case("debezium-avro", values, KeyDecoder(table.schema, table.generator, None, True, record_format=events))
+
+
+def _facts(schema: dict[str, Any]) -> TableFacts:
+    text = json.dumps(schema)
+    return TableFacts(
+        schema=avro_to_arrow(text), avro_json=text, facts={}, generator=KeyGenerator.create(None, ("id",), ()),
+        ordering_field=None, global_index=True, files=False, rules=STRICT,
+    )  # fmt: skip
+
+
+def _decoder(schema: dict[str, Any], rules: FormatRules) -> KeyDecoder:
+    table = _facts(schema)
+    return KeyDecoder(table.schema, table.generator, None, True, record_format=make_format(rules, table))
+
+
+def measure(case: Case, runs: int) -> dict[str, Any]:
+    """Records and megabytes a second of CPU, the best of some runs."""
+    n = len(case.values)
+    batch = pa.RecordBatch.from_pydict({
+        "key": pa.array([b'{"id":%d}' % i for i in range(n)], pa.binary()), "value": pa.array(case.values, pa.binary()),
+        "src": pa.nulls(n, pa.string()), "pos_hi": pa.array(np.zeros(n, np.int64)), "pos_lo": pa.array(np.arange(n)),
+    })  # fmt: skip
+    best = float("inf")
+    for _ in range(runs + 1):  # the first learns
+        began = time.process_time()
+        found = case.decoder.keys(batch)
+        best = min(best, time.process_time() - began)
+        if found.column("reason").null_count != n:
+            raise RuntimeError(f"{case.name}: {found.column('reason').drop_null()[0]}")
+    size = sum(map(len, case.values))
+    return {"format": case.name, "bytes": size // n, "records_s": n / best, "mb_s": size / best / 1e6}
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--records", type=int, default=20_000)
+    arguments.add_argument("--runs", type=int, default=3)
+    asked = arguments.parse_args()
+    table = Table("columns", "format", "bytes a record", "records/s", "MB/s", title="decoders, one core")
+    for columns in (8, 24, 100):
+        for case in cases(columns, asked.records):
+            r = measure(case, asked.runs)
+            table.add_row(str(columns), r["format"], str(r["bytes"]), f"{r['records_s']:,.0f}", f"{r['mb_s']:,.0f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""A schema registry of Confluent's interface: schemas by id, kept for good once they are known (an id never changes).
+
+Only two calls are made: ``GET /schemas/ids/ID`` and, at the start, ``GET /subjects/SUBJECT/versions/latest``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from tagstream.streaming.errors import SourceError
+
+# Name and password of the registry, where tasks find them: they are never part of what is sent to tasks.
+USER_INFO_ENV = "TAGSTREAM_SCHEMA_REGISTRY_USER_INFO"
+TRIES = 4
+_FIRST_WAIT_S = 0.5
+_TIMEOUT_S = 20.0
+
+
+class UnknownSchemaError(Exception):
+    """The registry has no schema of this id."""
+
+
+@dataclass(frozen=True)
+class RegistryPlace:
+    """Where the registry is: its ``url`` without name and password; ``ca_file``: PEM of the authorities to trust."""
+
+    url: str
+    ca_file: str | None = None
+
+
+class SchemaRegistry:
+    """Asks the registry. ``env`` has name and password, ``wait`` sleeps between the tries of a call that failed."""
+
+    def __init__(
+        self, place: RegistryPlace, env: Mapping[str, str] = os.environ, wait: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._place = place
+        self._env = env
+        self._wait = wait
+        self._known: dict[int, dict[str, Any]] = {}
+
+    def by_id(self, number: int) -> dict[str, Any]:
+        """The Avro schema of an id. UnknownSchemaError when there is none, SourceError when the registry does not answer."""
+        if number not in self._known:
+            answer = self._get(f"/schemas/ids/{number}")
+            if answer is None:
+                raise UnknownSchemaError(f"the schema registry at {self._place.url} has no schema of id {number}")
+            self._known[number] = _avro(answer, f"schema {number}")
+        return self._known[number]
+
+    def latest(self, subject: str) -> str:
+        """JSON of the newest schema of a subject; SourceError when there is none."""
+        answer = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        if answer is None:
+            raise SourceError(
+                f"the schema registry at {self._place.url} has no subject {subject}; correct "
+                "hoodie.streamer.schemaprovider.registry.url, or name a file with "
+                "hoodie.streamer.schemaprovider.source.schema.file"
+            )
+        return json.dumps(_avro(answer, f"subject {subject}"))
+
+    def _get(self, path: str) -> dict[str, Any] | None:
+        """The answer; None for 404."""
+        url, problem = self._place.url.rstrip("/") + path, ""
+        for attempt in range(TRIES):
+            if attempt:
+                self._wait(_FIRST_WAIT_S * 2 ** (attempt - 1))
+            try:
+                with urllib.request.urlopen(self._request(url), timeout=_TIMEOUT_S, context=self._tls(url)) as answer:
+                    found = json.loads(answer.read())
+                    return found if isinstance(found, dict) else {}
+            except urllib.error.HTTPError as e:
+                if e.code == 404:
+                    return None
+                problem = f"it answered {e.code} {e.reason}"
+                if e.code in (401, 403):
+                    raise SourceError(f"{url}: {problem}; give hoodie.streamer's registry name and password") from None
+            except (OSError, ValueError) as e:
+                problem = str(getattr(e, "reason", e))
+        raise SourceError(
+            f"the schema registry does not answer ({url}: {problem}); nothing of the batch is lost, start again when it "
+            "does, or correct schema.registry.url"
+        )
+
+    def _request(self, url: str) -> urllib.request.Request:
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        user_info = self._env.get(USER_INFO_ENV)
+        if user_info:
+            headers["Authorization"] = "Basic " + base64.b64encode(user_info.encode()).decode()
+        return urllib.request.Request(url, headers=headers)
+
+    def _tls(self, url: str) -> ssl.SSLContext | None:
+        return ssl.create_default_context(cafile=self._place.ca_file) if url.startswith("https:") else None
+
+
+def _avro(answer: Mapping[str, Any], what: str) -> dict[str, Any]:
+    if answer.get("schemaType", "AVRO") != "AVRO":
+        raise SourceError(f"{what} of the registry is of type {answer['schemaType']}; only Avro is read")
+    try:
+        schema = json.loads(str(answer.get("schema")))
+    except ValueError:
+        raise SourceError(f"{what} of the registry is no JSON") from None
+    return schema if isinstance(schema, dict) else {"type": schema}

@@ -1,0 +1,72 @@
+"""The format of records: by its own key or by HoodieStreamer's source class, and the registry."""
+
+from __future__ import annotations
+
+import pytest
+
+from tagstream.streaming.options.cli import load_options
+from tagstream.streaming.options.options import Options
+from tagstream.table.errors import ConfigError
+
+BASE = [
+    "--target-base-path", "/data/t", "--checkpoint-dir", "/data/c", "--target-table", "t",
+    "--hoodie-conf", "hoodie.datasource.write.recordkey.field=id", "--hoodie-conf", "bootstrap.servers=b:9092",
+    "--hoodie-conf", "hoodie.streamer.source.kafka.topic=shop.orders",
+]  # fmt: skip
+
+
+def load(*conf: str, source: str = "JsonKafkaSource") -> Options:
+    return load_options([*BASE, "--source-class", source, *(x for c in conf for x in ("--hoodie-conf", c))])
+
+
+@pytest.mark.parametrize("prefix", ["", "org.apache.hudi.utilities.sources.debezium."])
+@pytest.mark.parametrize(("source", "order"), [("PostgresDebeziumSource", "lsn"), ("MysqlDebeziumSource", "binlog")])
+def test_debezium_sources_of_hoodiestreamer(prefix: str, source: str, order: str) -> None:
+    url = "https://me:pa%20ss@registry:8081/base/subjects/db.t-value/versions/latest"
+    o = load(f"hoodie.streamer.schemaprovider.registry.url={url}", source=prefix + source)
+    r = o.records
+    assert (r.format, r.debezium_order, o.source_class) == ("debezium-avro", order, "kafka")
+    assert (r.registry_url, r.registry_subject, r.registry_user_info) == (
+        "https://registry:8081/base",
+        "db.t-value",
+        "me:pa ss",
+    )
+    assert "pa ss" not in repr(r)
+    assert not any("pa%20ss" in line for line in o.describe())
+
+
+def test_what_orders_events() -> None:
+    assert load("tagstream.source.format=debezium-json").records.debezium_order == "lsn"
+    assert (
+        load("tagstream.source.format=debezium-json", "tagstream.debezium.order=binlog").records.debezium_order
+        == "binlog"
+    )
+    by_arrival = load("tagstream.source.format=debezium-json", "hoodie.write.record.merge.mode=COMMIT_TIME_ORDERING")
+    assert by_arrival.records.debezium_order == "arrival"
+    o = load("schema.registry.url=http://r:8081", source="AvroKafkaSource")
+    assert (o.records.format, o.records.debezium_order, o.records.registry_subject) == (
+        "avro",
+        "arrival",
+        "shop.orders-value",
+    )
+
+
+@pytest.mark.parametrize(
+    ("conf", "source", "message"),
+    [
+        (["tagstream.source.format=debezium-avro"], "JsonKafkaSource", "schema.registry.url is missing"),
+        (["tagstream.source.format=json", "schema.registry.url=http://r"], "AvroKafkaSource", "contradicts"),
+        (
+            ["tagstream.source.format=debezium-avro", "schema.registry.url=ftp://r"],
+            "JsonKafkaSource",
+            "no http or https URL",
+        ),
+        (["tagstream.source.format=json", "tagstream.decode.bytes=hex"], "JsonKafkaSource", "only formats of Debezium"),
+        (["tagstream.source.format=debezium-json", "tagstream.decode.bytes=utf-8"], "JsonKafkaSource", "base64 or hex"),
+        (["tagstream.debezium.truncate=delete"], "JsonKafkaSource", "does not empty the table"),
+        (["tagstream.source.format=debezum-json"], "JsonKafkaSource", "did you mean"),
+    ],
+)
+def test_what_is_refused(conf: list[str], source: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(*conf, source=source)
