@@ -41,8 +41,6 @@ class DecodeSpec:
     defaults_json: str
     record_key_fields: tuple[str, ...]
     partition_fields: tuple[str, ...]
-    time_fields: tuple[str, ...]
-    times: TimePartition | None
     key_generator: str
     hive_style: bool
     url_encode: bool
@@ -53,6 +51,8 @@ class DecodeSpec:
     merge_on_read: bool
     refuse_collisions: bool = False
     rules: DecodeRules = STRICT
+    time_fields: tuple[str, ...] = ()
+    times: TimePartition | None = None
     format: FormatRules = PLAIN
 
     @classmethod
