@@ -49,8 +49,8 @@ def full_status() -> RunStatus:
         status.lag(batch * 7_919 % 100_000)
         status.batch(
             BatchReport(
-                batch_id=batch, instant="20270115080000000", replayed=False, records=8_000, **counts, files=30,
-                bytes=9_000_000, seconds=2.0, phases={"check": 0.1, "prepare": 0.1, "tasks": 1.6, "commit": 0.2},
+                batch_id=batch, instant="20270115080000000", replayed=False, records=sum(counts.values()), **counts,
+                files=30, bytes=9_000_000, seconds=2.0, phases={"check": 0.1, "prepare": 0.1, "tasks": 1.6, "commit": 0.2},
                 index_keys=0, index_tombstones=0, index_bytes=0, lag=None,
             )
         )  # fmt: skip

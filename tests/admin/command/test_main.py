@@ -38,7 +38,7 @@ def fails(capsys: pytest.CaptureFixture[str], code: int, *argv: object) -> str:
         (["table", "rows", "--target-base-path", "t", "--limit", "-1"], "-1 is negative"),
         (["table", "rows", "--target-base-path", "t", "--limt", "1"], "--limt"),
         (["rescale", "--checkpoint-dir", "c", "--target-base-path", "t", "--to-checkpoint-dir", "d"], "--key-groups"),
-        (["table", "files", "--target-base-path", "s3://bucket/t"], "s3://"),
+        (["table", "files", "--target-base-path", "ftp://host/t"], "ftp://"),
     ],
 )
 def test_wrong_use_is_exit_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], words: str) -> None:
