@@ -22,12 +22,12 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import check_mergeable
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.services.clustering.groups import ClusteringPlan, pending_action, read_clustering
-from tagstream.table.services.clustering.in_metadata import tell_metadata
+from tagstream.table.services.clustering.in_metadata import new_places
 from tagstream.table.services.clustering.task import ClusteringTask
 from tagstream.table.services.clustering.trigger import SORTED_BY
 from tagstream.table.services.compaction.claim import claim
 from tagstream.table.services.compaction.execute import newest_before, table_schema_json
-from tagstream.table.services.compaction.in_metadata import told_to_metadata
+from tagstream.table.services.compaction.in_metadata import tell_metadata, told_to_metadata
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.heartbeat import is_alive
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
@@ -166,7 +166,9 @@ def complete_clustering(
     _check_pending(table, instant)
     publish_files(table, instant, statuses)
     reach("clustering_published")
-    after = tell_metadata(table, instant, statuses, clock_ms, check, reach)
+    after = tell_metadata(
+        table, instant, statuses, clock_ms, check, reach, lambda: new_places(table, instant, statuses)
+    )
     timeline = table.timeline()
     extra = {SCHEMA_KEY: table_schema_json(table, timeline), SORTED_BY: ",".join(plan.sort_columns)}
     built = CommitMetadata.build(statuses, {}, extra[SCHEMA_KEY], CLUSTER)

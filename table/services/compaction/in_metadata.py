@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+
+import pyarrow as pa
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import (
     BLOOM_FILTERS_PARTITION,
     COLUMN_STATS_PARTITION,
     PARTITION_STATS_PARTITION,
+    RECORD_INDEX_PARTITION,
 )
 from tagstream.table.metadata.write.changes import Changes, written_by
 from tagstream.table.metadata.write.delta import delta_commit
@@ -36,8 +39,10 @@ def tell_metadata(
     clock_ms: Callable[[], int],
     check: Callable[[], None],
     reach: Callable[[str], None],
+    places: Callable[[], Iterable[pa.Table]] | None = None,
 ) -> str | None:
-    """Tell it of the new files. Keys stay in their file groups, so the record index has nothing to learn.
+    """Tell it of the new files. ``places``: where keys are that have moved to other file groups (tables of ``PLACES``),
+    asked only where there is a record index; a compaction moves none.
 
     Returns the time that the completion of the data's action must be later than; None where there is no metadata table, and
     up to table version 7.
@@ -46,7 +51,8 @@ def tell_metadata(
     if writer is None:
         return None
     check()
-    changes = Changes(partitions=written_by(statuses), columns=range_columns(writer))
+    moved = list(places()) if places is not None and RECORD_INDEX_PARTITION in writer.partitions else []
+    changes = Changes(partitions=written_by(statuses), places=moved, columns=range_columns(writer))
     completed = delta_commit(writer, instant, changes, fresh_times(table, writer, clock_ms), reach)
     reach("metadata_completed")
     return completed.completion_time
