@@ -40,7 +40,9 @@ SERVICE_POINTS = (
     *(f"clean_{step}" for step in ("requested", "inflight", "deleted", *_METADATA[:2], "metadata", "completed")),
     *(f"archive_{step}" for step in ("written", "unfinished_removed", "removed")),
 )
-CRASH_POINTS = (*COMMIT_POINTS, *SERVICE_POINTS)
+# Of a process that carries compactions out beside a job (`tagstream services run`).
+WORKER_POINTS = ("worker_offered", "worker_staged", "worker_handed_in")
+CRASH_POINTS = (*COMMIT_POINTS, *SERVICE_POINTS, *WORKER_POINTS)
 ANY_BATCH = -2
 
 

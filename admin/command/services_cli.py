@@ -8,7 +8,6 @@ from collections.abc import Callable
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.services.clustering.options import ClusteringOptions
-from tagstream.table.services.compaction.options import CompactionOptions
 
 SERVICES = frozenset(
     {"compact", "cluster", "clean", "archive", "savepoints", "savepoint", "restore", "rollback", "delete-partition"}
@@ -108,24 +107,17 @@ def _add_cluster(leaf: Leaf) -> None:
 
 def add_process(run: argparse.ArgumentParser) -> None:
     """The flags of ``tagstream services run``."""
-    compaction, cleaning = CompactionOptions(), CleanOptions()
     run.add_argument("--target-base-path", metavar="PATH", required=True, help="base path of the table")
+    run.add_argument(
+        "--props",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="the job's properties file, for its keys of services",
+    )
+    run.add_argument(
+        "--hoodie-conf", metavar="KEY=VALUE", action="append", default=[], help="one property; may be repeated"
+    )
     run.add_argument("--once", action="store_true", help="end when there is nothing to do, and at the first error")
     run.add_argument("--poll-seconds", type=float, metavar="S", default=5.0, help="between two looks (default: 5)")
     run.add_argument("--processes", type=int, metavar="N", help="tasks side by side (default: one a core)")
-    for flag, default, key in (
-        (
-            "max-delta-commits",
-            compaction.max_delta_commits,
-            "hoodie.compact.inline.max.delta.commits, while no job runs",
-        ),
-        ("max-memory", compaction.max_memory, "hoodie.memory.compaction.max.size, of each task"),
-        ("commits", cleaning.commits, "hoodie.clean.commits.retained, while no job runs; 0: no cleaning and archiving"),
-    ):
-        run.add_argument(f"--{flag}", type=int, metavar="N", default=default, help=f"{key} (default: {default})")
-    run.add_argument(
-        "--strategy",
-        metavar="CLASS",
-        default="LogFileSizeBasedCompactionStrategy",
-        help="hoodie.compaction.strategy, while no job runs (default: LogFileSizeBasedCompactionStrategy)",
-    )

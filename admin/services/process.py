@@ -33,34 +33,51 @@ from tagstream.table.timeline.write_status import WriteStatus
 SIGN_OF_LIFE_S = 15.0
 _RUNS = 2**31
 Say = Callable[[str], None]
+Reach = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class ProcessOptions:
-    """``worker``: this process by a name of its own; ``processes`` that carry out tasks side by side, 1: this one alone."""
+    """``worker``: this process by a name of its own; ``processes`` that carry out tasks side by side, 1: this one alone.
+
+    ``compacts`` False: compactions are left alone while no job runs.
+    """
 
     worker: str
     processes: int = 1
     compaction: CompactionOptions = field(default_factory=CompactionOptions)
+    compacts: bool = True
     clean: CleanOptions | None = field(default_factory=CleanOptions)
     archive: ArchiveOptions | None = field(default_factory=ArchiveOptions)
 
 
-def one_round(table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], say: Say) -> int:
-    """Do what there is to do now; how many services have done something. Errors are those of the services."""
+def one_round(
+    table: HoodieTable,
+    options: ProcessOptions,
+    clock_ms: Callable[[], int],
+    say: Say,
+    reach: Reach = lambda _: None,
+) -> int:
+    """Do what there is to do now; how many services have done something. Errors are those of the services.
+
+    ``reach`` is told of the services' steps, and beside a job of ``worker_offered``, ``worker_staged`` (the new files lie
+    there, nobody knows of them) and ``worker_handed_in``.
+    """
     table = table.reload()
     lease = LeaseKeeper(table.storage, clock_ms)
     try:
         lease.acquire(f"{table.base_path} (services)")
     except LeaseLostError:
-        return _beside_a_job(table, options, clock_ms, say)
+        return _beside_a_job(table, options, clock_ms, say, reach)
     try:
-        return _alone(table, options, clock_ms, lease.check, say)
+        return _alone(table, options, clock_ms, lease.check, say, reach)
     finally:
         lease.release()
 
 
-def _beside_a_job(table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], say: Say) -> int:
+def _beside_a_job(
+    table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], say: Say, reach: Reach
+) -> int:
     """Carry out the first plan that is free, once the job has begun it."""
     for instant in pending_plans(table):
         found = look(table, instant, clock_ms())
@@ -68,12 +85,15 @@ def _beside_a_job(table: HoodieTable, options: ProcessOptions, clock_ms: Callabl
         if found.statuses is not None or not (own or found.is_free):
             continue
         offer(table, instant, options.worker)
+        reach("worker_offered")
         if not found.begun:
             continue  # the job begins it between two batches
         with _signs_of_life(table, instant, options.worker):
             tasks = compaction_tasks(table, instant, clock_ms() // 1000 % _RUNS, options.compaction)
             statuses = list(_carry_out(tasks, options.processes))
+        reach("worker_staged")
         if hand_in(table, instant, options.worker, statuses):
+            reach("worker_handed_in")
             say(f"compaction {instant}: {len(statuses):,} base files are written; the job completes it")
             return 1
         say(f"compaction {instant}: another process was first")
@@ -81,20 +101,25 @@ def _beside_a_job(table: HoodieTable, options: ProcessOptions, clock_ms: Callabl
 
 
 def _alone(
-    table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], check: Callable[[], None], say: Say
+    table: HoodieTable,
+    options: ProcessOptions,
+    clock_ms: Callable[[], int],
+    check: Callable[[], None],
+    say: Say,
+    reach: Reach,
 ) -> int:
     if table.timeline().pending_writes:  # of a job that died: its next start takes them back
         return 0
     done = 0
-    if table.config.is_merge_on_read:
-        done += _compact(table, options, clock_ms, check, say)
+    if table.config.is_merge_on_read and options.compacts:
+        done += _compact(table, options, clock_ms, check, say, reach)
     if options.clean is not None:
-        cleaned = clean(table, options.clean, clock_ms, check)
+        cleaned = clean(table, options.clean, clock_ms, check, reach)
         if cleaned is not None and cleaned.instants:
             say(f"clean {cleaned.instants[-1]}: {len(cleaned.deleted):,} files deleted")
             done += 1
     if options.archive is not None:
-        archived = archive_table(table, options.archive, options.clean or CleanOptions(), clock_ms, check)
+        archived = archive_table(table, options.archive, options.clean or CleanOptions(), clock_ms, check, reach)
         if archived is not None:
             say(f"archived {len(archived.instants):,} actions")
             done += 1
@@ -102,27 +127,32 @@ def _alone(
 
 
 def _compact(
-    table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], check: Callable[[], None], say: Say
+    table: HoodieTable,
+    options: ProcessOptions,
+    clock_ms: Callable[[], int],
+    check: Callable[[], None],
+    say: Say,
+    reach: Reach,
 ) -> int:
     now_ms = clock_ms()
     pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
     todo = [time for time in pending if may_take_up(table, time, now_ms)]
     if not pending:
-        planned = schedule_compaction(table, options.compaction, clock_ms, check)
+        planned = schedule_compaction(table, options.compaction, clock_ms, check, reach=reach)
         todo = [] if planned is None else [planned]
     for instant in todo:
         found = look(table, instant, now_ms)
         if found.begun and found.statuses is not None:  # handed in, and the job has ended since
             try:
-                complete_compaction(table, instant, found.statuses, clock_ms, check)
+                complete_compaction(table, instant, found.statuses, clock_ms, check, reach)
             except InstantConflictError:
-                compact(table, instant, clock_ms, check, options=options.compaction)
+                compact(table, instant, clock_ms, check, reach, options=options.compaction)
         else:
 
             def execute(tasks: Sequence[CompactionTask]) -> Iterator[WriteStatus]:
                 return _carry_out(tasks, options.processes)
 
-            compact(table, instant, clock_ms, check, execute=execute, options=options.compaction)
+            compact(table, instant, clock_ms, check, reach, execute=execute, options=options.compaction)
         say(f"compaction {instant} is completed")
     return len(todo)
 

@@ -12,11 +12,11 @@ from types import FrameType
 
 from tagstream.admin.output import Fact, Output
 from tagstream.admin.services.process import ProcessOptions, one_round
+from tagstream.streaming.crash import ANY_BATCH, CrashPlan
+from tagstream.streaming.options.cli import entries_of
+from tagstream.streaming.options.service_options import CompactionMode, services_of
 from tagstream.table.errors import LeaseLostError, TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.archiving.options import ArchiveOptions
-from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.compaction.options import CompactionOptions, strategy_of
 
 
 def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
@@ -27,6 +27,7 @@ def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
     table = HoodieTable.open(arguments.target_base_path)
     table.check_writable(keeps_metadata=True)
     options = _options(arguments, clock_ms())
+    crash = CrashPlan.from_env(os.environ, os.getpgrp())
     ended = threading.Event()
     before = {number: signal.signal(number, _ender(ended)) for number in (signal.SIGTERM, signal.SIGINT)}
     rounds = services = 0
@@ -35,7 +36,7 @@ def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
         while not ended.is_set():
             rounds += 1
             try:
-                done = one_round(table, options, clock_ms, out.note)
+                done = one_round(table, options, clock_ms, out.note, lambda point: crash.reach(point, ANY_BATCH))
                 said = ""
             except (TagstreamError, OSError) as error:
                 if arguments.once:
@@ -63,18 +64,14 @@ def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
 
 
 def _options(arguments: argparse.Namespace, now_ms: int) -> ProcessOptions:
+    told = services_of(entries_of(arguments.props, arguments.hoodie_conf))
     return ProcessOptions(
         worker=f"{socket.gethostname()} {os.getpid()} {now_ms}",
         processes=arguments.processes or os.cpu_count() or 1,
-        compaction=CompactionOptions(
-            max_delta_commits=arguments.max_delta_commits,
-            strategy=strategy_of(arguments.strategy),
-            max_memory=arguments.max_memory,
-        ),
-        clean=CleanOptions(commits=arguments.commits) if arguments.commits else None,
-        archive=ArchiveOptions(compaction_deltas=arguments.max_delta_commits, keep_uncompacted=True)
-        if arguments.commits
-        else None,
+        compaction=told.compaction,
+        compacts=told.mode is not CompactionMode.OFF,
+        clean=told.clean,
+        archive=told.archive,
     )
 
 

@@ -92,20 +92,24 @@ def command_line_entries(argv: Sequence[str], program: str = PROGRAM) -> list[En
         near = difflib.get_close_matches(unknown[0].partition("=")[0], flags, n=1)
         raise ConfigError(f"unknown argument {unknown[0]}{f'; did you mean {near[0]}?' if near else '; see --help'}")
     given = vars(known)
-    entries: list[Entry] = []
-    files = [str(path).removeprefix("file://") for path in given["props"]]
+    entries = entries_of(given["props"], given["hoodie_conf"])
+    for key in REGISTRY.keys:
+        if key.flag is not None and given.get(key.flag) is not None:
+            entries.append(Entry(key.name, str(given[key.flag]), key.flag, FROM_FLAG))
+    return entries
+
+
+def entries_of(files: Sequence[str], pairs: Sequence[str]) -> list[Entry]:
+    """The entries of ``--props`` and ``--hoodie-conf``; ConfigError where a file cannot be read or a pair is none."""
+    files = [path.removeprefix("file://") for path in files]
     if len(files) > 1:
         raise ConfigError(
             f"--props is given {len(files)} times ({', '.join(files)}): give one file; it may take others in by include=FILE"
         )
-    for path in files:
-        entries += read_properties(Path(path), FROM_FILE)
-    for pair in given["hoodie_conf"]:
-        name, equals, value = str(pair).partition("=")
+    entries = [entry for path in files for entry in read_properties(Path(path), FROM_FILE)]
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"--hoodie-conf {name}: expected key=value")
         entries.append(Entry(name.strip(), value.strip(), "--hoodie-conf", FROM_CONF))
-    for key in REGISTRY.keys:
-        if key.flag is not None and given.get(key.flag) is not None:
-            entries.append(Entry(key.name, str(given[key.flag]), key.flag, FROM_FLAG))
     return entries

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
 from tagstream.streaming.options.clustering_options import clustering_options
-from tagstream.streaming.options.resolve import Problem, Resolved
+from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.resolve import Problem, Resolved, resolve
+from tagstream.table.config import Entry
+from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
@@ -48,6 +52,18 @@ class ServiceOptions:
         if self.mode is not None:
             return self.mode
         return CompactionMode.ASYNC if continuous and version >= LAYOUT_2_VERSION else CompactionMode.INLINE
+
+
+def services_of(entries: Sequence[Entry]) -> ServiceOptions:
+    """What a job's properties say of the services, for a process that does them in its place.
+
+    ConfigError names each entry that the job would refuse, too; keys that ask for something else are passed over.
+    """
+    r = resolve(REGISTRY, entries)
+    options = service_options(r, r.opt_text("hoodie.index.type") or "")
+    if r.problems:
+        raise ConfigError("\n".join(problem.text for problem in r.problems))
+    return options
 
 
 def service_options(r: Resolved, index_type: str) -> ServiceOptions:

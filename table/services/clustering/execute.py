@@ -26,7 +26,7 @@ from tagstream.table.services.clustering.in_metadata import new_places
 from tagstream.table.services.clustering.task import ClusteringTask
 from tagstream.table.services.clustering.trigger import SORTED_BY
 from tagstream.table.services.compaction.claim import claim
-from tagstream.table.services.compaction.execute import newest_before, table_schema_json
+from tagstream.table.services.compaction.execute import newest_before, table_schema_json, withdraw
 from tagstream.table.services.compaction.in_metadata import tell_metadata, told_to_metadata
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.heartbeat import is_alive
@@ -158,23 +158,27 @@ def complete_clustering(
 ) -> ClusteringResult:
     """Publish the staged files and complete the plan.
 
-    InstantConflictError when another process was first, or the plan was taken back.
+    InstantConflictError when another process was first, or the plan was taken back: then nothing of these files is left.
     """
     table = table.reload()
-    plan = read_clustering(table, instant)
+    plan, action = read_clustering(table, instant), pending_action(table)
     check()
-    _check_pending(table, instant)
-    publish_files(table, instant, statuses)
-    reach("clustering_published")
-    after = tell_metadata(
-        table, instant, statuses, clock_ms, check, reach, lambda: new_places(table, instant, statuses)
-    )
-    timeline = table.timeline()
-    extra = {SCHEMA_KEY: table_schema_json(table, timeline), SORTED_BY: ",".join(plan.sort_columns)}
-    built = CommitMetadata.build(statuses, {}, extra[SCHEMA_KEY], CLUSTER)
-    metadata = CommitMetadata(built.stats, {**built.extra, **extra}, CLUSTER, replaced=plan.replaced)
-    # The file that is completed is a replace commit's, whatever the plan is called.
-    completed = complete(table, instant, pending_action(table), metadata, check, clock_ms, after)
+    try:
+        _check_pending(table, instant)
+        publish_files(table, instant, statuses)
+        reach("clustering_published")
+        after = tell_metadata(
+            table, instant, statuses, clock_ms, check, reach, lambda: new_places(table, instant, statuses)
+        )
+        timeline = table.timeline()
+        extra = {SCHEMA_KEY: table_schema_json(table, timeline), SORTED_BY: ",".join(plan.sort_columns)}
+        built = CommitMetadata.build(statuses, {}, extra[SCHEMA_KEY], CLUSTER)
+        metadata = CommitMetadata(built.stats, {**built.extra, **extra}, CLUSTER, replaced=plan.replaced)
+        # The file that is completed is a replace commit's, whatever the plan is called.
+        completed = complete(table, instant, action, metadata, check, clock_ms, after)
+    except InstantConflictError:
+        withdraw(table, instant, action, statuses)
+        raise
     reach("clustering_completed")
     return ClusteringResult(instant, completed, plan.replaced, tuple(statuses))
 

@@ -173,7 +173,7 @@ def complete_compaction(
         metadata = replace(CommitMetadata.build(statuses, {}, schema_json, COMPACT), compacted=True)
         completed = complete(table, instant, COMPACTION, metadata, check, clock_ms, after)
     except InstantConflictError:
-        _withdraw(table, instant, statuses)
+        withdraw(table, instant, COMPACTION, statuses)
         raise
     reach("compaction_completed")
     return completed
@@ -220,11 +220,14 @@ def check_pending(table: HoodieTable, instant: str) -> None:
         raise UnsupportedTableError(f"instant {instant} of {table.base_path} is no pending compaction")
 
 
-def _withdraw(table: HoodieTable, instant: str, statuses: Sequence[WriteStatus]) -> None:
-    """Another process completed the plan: a second base file of one instant is more than some readers bear."""
+def withdraw(table: HoodieTable, instant: str, action: str, statuses: Sequence[WriteStatus]) -> None:
+    """Another process completed the plan: what this one has staged and published goes, but for files that count.
+
+    A second base file of one instant is more than some readers bear. ``action``: of the plan's inflight file.
+    """
     timeline = table.timeline()
     found = timeline.find(instant)
-    unstage(table, instant, COMPACTION)
+    unstage(table, instant, action)
     kept = set()
     if found is not None and found.is_completed:
         kept = {stat.path for stat in timeline.metadata(table.storage, found).all_stats()}

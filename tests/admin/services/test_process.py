@@ -106,7 +106,15 @@ def test_alone(version: int, writer: Writer) -> None:
     writer.now_ms = now_ms()
     sound(writer)
     writer.write([row(3, "p1", 60)])
-    told = run_json("services", "run", "--target-base-path", writer.table.base_path, "--once", "--max-delta-commits", 1)
+    told = run_json(
+        "services",
+        "run",
+        "--target-base-path",
+        writer.table.base_path,
+        "--once",
+        "--hoodie-conf",
+        "hoodie.compact.inline.max.delta.commits=1",
+    )
     assert (told["rounds"], told["services"]) == (2, 1)
     writer.now_ms = now_ms()
     sound(writer)

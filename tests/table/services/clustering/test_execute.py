@@ -110,6 +110,33 @@ def test_tasks_travel_and_may_be_done_twice(tmp_path: Path) -> None:
         begin_clustering(writer.table, instant, tick)
 
 
+@pytest.mark.table_versions(6, 9)
+@pytest.mark.parametrize("step", ["before", "clustering_published"])
+def test_who_comes_second_leaves_nothing(version: int, step: str, tmp_path: Path) -> None:
+    """Two executions of one plan, which a lease prevents: the files of the later one go."""
+    writer = fill(made(tmp_path, MERGE_ON_READ))
+    tick = clock(writer)
+    instant = schedule_clustering(writer.table, ALL, tick, force=True)
+    assert instant is not None
+    begin_clustering(writer.table, instant, tick)
+    first, second = (
+        [status for task in clustering_tasks(writer.table, instant, run) for status in task.run()] for run in (1, 2)
+    )
+
+    def other(now: str) -> None:
+        if now == step:
+            complete_clustering(writer.table, instant, second, tick)
+
+    other("before")
+    with pytest.raises(InstantConflictError):
+        complete_clustering(writer.table, instant, first, tick, reach=other)
+    storage = writer.table.storage
+    assert not any(storage.exists(status.stat.path) for status in first)
+    assert all(storage.exists(status.stat.path) for status in second)
+    assert list(storage.walk_files(".hoodie/.temp")) == []
+    check(writer)
+
+
 def test_one_that_another_process_carries_out_is_left_alone(tmp_path: Path) -> None:
     writer = fill(made(tmp_path, COPY_ON_WRITE))
     tick = clock(writer)

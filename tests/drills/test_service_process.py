@@ -1,0 +1,119 @@
+"""SIGKILL at every named step of ``tagstream services run``: beside a stream, two such processes at once, and alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tagstream.streaming.crash import SERVICE_POINTS, WORKER_POINTS
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.compaction.elsewhere import STALE_MS
+from tagstream.table.timeline.instant import COMMIT
+from tests.drills.conftest import NewDrill, NewJob
+from tests.drills.kafka_job import KafkaJob
+from tests.drills.stream_job import DEADLINE_S
+from tests.drills.test_service_kills import RECORD_INDEX, SMALL, WITHOUT, check_healthy
+from tests.support.events import Mix, generate
+from tests.support.process import Process, wait_for
+
+pytestmark = pytest.mark.drill
+PER_BATCH = 60
+MIX = Mix(keys=150, tombstones=0.03)
+CASES = {"version 6": ("6", WITHOUT), "version 9, metadata table": ("9", RECORD_INDEX)}
+ONLY_PLANS = SMALL | {"hoodie.compact.schedule.inline": "true"}
+NONE = {
+    "hoodie.compact.inline": "false",
+    "hoodie.datasource.compaction.async.enable": "false",
+    "hoodie.clean.automatic": "false",
+    "hoodie.archive.automatic": "false",
+}
+# A dead process's place is free only then.
+TAKEN_UP_S = STALE_MS / 1000 + DEADLINE_S
+
+
+def services(job: KafkaJob, name: str, *more: str, crash: str = "") -> Process:
+    """``tagstream services run`` on the job's table; ``crash``: the step it dies at."""
+    log = job.folder / "log" / f"services-{name}.log"
+    environment = {**os.environ, "TAGSTREAM_CRASH": crash, "TAGSTREAM_CRASH_NOTE": str(log.with_suffix(".note"))}
+    program = [Path(sys.executable).with_name("tagstream"), "services", "run", "--target-base-path", str(job.table)]
+    conf = [text for key, value in SMALL.items() for text in ("--hoodie-conf", f"{key}={value}")]
+    flags = ["--poll-seconds", "0.2", "--processes", "1", *conf, *more]
+    return Process([*program, *flags], log, cwd=job.folder, env=environment)
+
+
+def dies(process: Process, point: str) -> None:
+    """Wait until the process has died at its step."""
+    code = process.wait(TAKEN_UP_S)
+    assert code == -9, f"{point}: ended with {code}\n{process.output()[-4000:]}"
+    assert process.log.with_suffix(".note").read_text() == f"{point}@*\n"
+
+
+def compactions(job: KafkaJob) -> int:
+    """The newest completed compaction's instant, as a number; 0 where there is none."""
+    timeline = HoodieTable.open(str(job.table)).timeline()
+    return max((int(i.time) for i in timeline.completed if i.action == COMMIT), default=0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_beside_a_stream_that_only_plans(name: str, new_drill: NewDrill, new_job: NewJob) -> None:
+    version, more = CASES[name]
+    with new_drill(f"services in a process of their own, beside a stream, {name}", "MERGE_ON_READ", 6) as drill:
+        conf = ONLY_PLANS | more | {"hoodie.write.table.version": version}
+        job = new_job("MERGE_ON_READ", PER_BATCH, conf=conf)
+        events = generate(40 * PER_BATCH, MIX, seed=37)
+        job.produce(islice(events, 2 * PER_BATCH))
+        job.finish()  # a plan is on the timeline
+        for number, point in enumerate(WORKER_POINTS):
+            first = services(job, f"{number}-first", crash=f"{point}@*")
+            with first, services(job, f"{number}-second") as second, job.start("--continuous") as stream:
+                dies(first, point)
+                drill.injected += 1
+                before = compactions(job)
+                job.produce(islice(events, 2 * PER_BATCH))
+                # The other process takes the dead one's place, and the stream goes on meanwhile.
+                wait_for(lambda before=before: compactions(job) > before, TAKEN_UP_S, "the next compaction")
+                wait_for(job.all_taken, DEADLINE_S, "the stream")
+                assert stream.returncode is None, stream.output()[-4000:]
+                assert second.returncode is None, second.output()[-4000:]
+            drill.compare(job)
+        for point in ("compaction_inflight", "compaction_files", "compaction_published"):
+            job.produce(islice(events, 2 * PER_BATCH))
+            with services(job, f"while the job dies at {point}") as process:
+                with job.start("--continuous", crash=f"{point}@*") as stream:
+                    assert stream.wait(TAKEN_UP_S) == -9, stream.output()[-4000:]
+                assert process.returncode is None, process.output()[-4000:]
+            drill.injected += 1
+            drill.compare(job)
+        end(job, drill)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_while_no_job_runs(name: str, new_drill: NewDrill, new_job: NewJob) -> None:
+    version, more = CASES[name]
+    points = [p for p in SERVICE_POINTS if not p.startswith("clustering_")]
+    points = [p for p in points if "_metadata" not in p or more is RECORD_INDEX]
+    with new_drill(f"services in a process of their own, alone, {name}", "MERGE_ON_READ", len(points)) as drill:
+        job = new_job("MERGE_ON_READ", PER_BATCH, conf=NONE | more | {"hoodie.write.table.version": version})
+        events = generate(4 * len(points) * PER_BATCH, MIX, seed=41)
+        for point in points:
+            job.produce(islice(events, 3 * PER_BATCH))
+            job.finish()
+            with services(job, point, "--once", crash=f"{point}@*") as process:
+                dies(process, point)
+            drill.injected += 1
+            drill.compare(job)
+        end(job, drill)
+
+
+def end(job: KafkaJob, drill: object) -> None:
+    """The job takes what is left, one more process does what is due, and nothing is left of anything that was killed."""
+    job.finish()
+    with services(job, "last", "--once") as process:
+        assert process.wait(TAKEN_UP_S) == 0, process.output()[-4000:]
+    assert job.all_taken()
+    drill.compare(job)  # type: ignore[attr-defined]
+    check_healthy(job)
