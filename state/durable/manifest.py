@@ -71,9 +71,10 @@ class BatchManifest:
         """File name: batch and run."""
         return f"{self.batch_id:012d}-{self.run}.json"
 
-    def write(self, manifests: Storage) -> str:
+    def write(self, manifests: Storage, *, after_others: bool = True) -> str:
         """Make the manifest durable and return its name; those of the batch's earlier, failed runs are removed.
 
+        ``after_others`` False: there can be none of such runs, so nothing is listed.
         A later run's stays: this one may be of a driver that was paused and has been succeeded meanwhile.
         """
         doc = {
@@ -87,6 +88,8 @@ class BatchManifest:
             "deltas": {str(label): ref for label, ref in sorted(self.deltas.items())},
         }
         manifests.replace(self.name, json.dumps(doc, separators=(",", ":")).encode())
+        if not after_others:
+            return self.name
         of_run = {name: _batch_and_run(name) for name in manifests.names("")}
         manifests.delete_many(n for n, (batch, run) in of_run.items() if batch == self.batch_id and run < self.run)
         return self.name

@@ -14,9 +14,11 @@ def forget_old_plans(root: Storage, batch_id: int, retain_batches: int) -> None:
 
     Which plans they took is in Spark's log of files; their numbers do not tell.
     """
+    if batch_id % max(1, retain_batches // 10):
+        return  # it lists folders, which not every batch must wait for
     committed = newest_batch(root, "commits")
-    if batch_id % max(1, retain_batches // 10) or committed is None:
-        return  # it lists a folder, which not every batch must wait for
+    if committed is None:
+        return
     log = PlanLog(root)
     there = log.numbers
     offset = raw_offset(root, min(batch_id - retain_batches, committed))

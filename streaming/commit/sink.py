@@ -216,7 +216,6 @@ class BatchSink:
         job.lease.check()
         protocol.request(job.table, instant, job.action)
         crash.reach("requested", batch)
-        job.lease.check()
         protocol.inflight(job.table, instant, job.action, job.begun_by(batch))
         job.lease.beat(instant)
         crash.reach("inflight", batch)
@@ -239,7 +238,8 @@ class BatchSink:
         manifest = BatchManifest(
             epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
         )
-        name = manifest.write(job.manifests)
+        # Runs that died have left manifests of the batch that they died in, which is the first one of this run.
+        name = manifest.write(job.manifests, after_others=self.committed == 0)
         crash.reach("manifest_durable", batch)
         record = CommitRecord(
             stream_id=job.meta.stream_id,

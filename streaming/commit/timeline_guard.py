@@ -56,13 +56,11 @@ class TimelineGuard:
         ForeignCommitError when the timeline is not the one that the index covers.
         """
         job = self._job
-        job.lease.check()
         job.table = job.table.reload()
         self._refuse_upgraded(job.table)
         check_kept(job.table, job.metadata)
         job.table.check_writable(keeps_metadata=job.metadata is not None)
-        settle(job)
-        timeline = job.table.timeline()
+        timeline = settle(job)
         self._refuse_restored(timeline)
         new = self._new(timeline)
         if new:
@@ -78,7 +76,7 @@ class TimelineGuard:
 
     def next_instant(self) -> str:
         """An instant time after every other on the timeline, pending and completed, whatever the clock says."""
-        return new_instant(self._job)
+        return new_instant(self._job, self._start)
 
     def roll_back(self, instant: str) -> None:
         """Take back a pending write of ours or of a dead writer."""

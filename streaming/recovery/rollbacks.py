@@ -23,6 +23,13 @@ LOG = logging.getLogger("tagstream")
 _WAIT_S = 0.2
 
 
+def has_unsettled_rollbacks(job: JobContext, timeline: Timeline) -> bool:
+    """Whether :func:`settle_rollbacks` has anything to do: a rollback is unfinished, or new since it last looked."""
+    return any(
+        i.action == ROLLBACK and not (i.is_completed and i.time in job.rollbacks_seen) for i in timeline.instants
+    )
+
+
 def settle_rollbacks(job: JobContext) -> None:
     """Leave no rollback unfinished, and no commit of ours on the timeline whose files a rollback has taken."""
     said = False

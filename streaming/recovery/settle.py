@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
-from tagstream.streaming.recovery.rollbacks import settle_rollbacks
+from tagstream.streaming.recovery.rollbacks import has_unsettled_rollbacks, settle_rollbacks
 from tagstream.table.errors import PendingClusteringError, TableError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.services.clustering.groups import pending_action
@@ -25,7 +25,8 @@ from tagstream.table.services.sweep import sweep, sweep_copies
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
-from tagstream.table.timeline.instant import Instant, State
+from tagstream.table.timeline.instant import RESTORE, Instant, State
+from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import WRITER_KEY
 from tagstream.table.write.markers import marker_folder
 from tagstream.table.write.write_profile import WriteProfile
@@ -37,20 +38,28 @@ _PROFILES = 3
 CLUSTERING_WAIT_MS = 3_600_000
 
 
-def settle(job: JobContext) -> None:
+def settle(job: JobContext) -> Timeline:
     """Finish what was begun of a restore and of rollbacks, take back pending writes of dead writers, wait for live ones,
-    remove late files."""
+    remove late files. Returns the timeline as it is then: one look, where nothing had to be done."""
     job.lease.check()  # a restart within this process may come long after the last look
-    restored = resume_restore(job.table, job.clock_ms, job.lease.check)
-    if restored is not None:
-        LOG.warning("table %s: restore %s, which was cut off, is finished", job.table.base_path, restored.instant)
-        job.table = job.table.reload()
-    settle_rollbacks(job)
-    for pending in job.table.timeline().pending_writes:
-        if wait_for(job, pending):
-            roll_back(job, pending.time)
+    timeline = job.table.timeline()
+    if any(i.action == RESTORE for i in timeline.pending):
+        restored = resume_restore(job.table, job.clock_ms, job.lease.check)
+        if restored is not None:
+            LOG.warning("table %s: restore %s, which was cut off, is finished", job.table.base_path, restored.instant)
+            job.table = job.table.reload()
+        timeline = job.table.timeline()
+    if has_unsettled_rollbacks(job, timeline):
+        settle_rollbacks(job)
+        timeline = job.table.timeline()
+    if timeline.pending_writes:
+        for pending in timeline.pending_writes:
+            if wait_for(job, pending):
+                roll_back(job, pending.time)
+        timeline = job.table.timeline()
     sweep(job.table)
-    job.late_copies = bool(sweep_copies(job.table))
+    job.late_copies = bool(sweep_copies(job.table, timeline))
+    return timeline
 
 
 def wait_for(job: JobContext, pending: Instant, *, give_up: Callable[[], bool] = lambda: False) -> bool:
@@ -177,6 +186,10 @@ def roll_back(job: JobContext, instant: str) -> None:
     rollback(job.table, instant, new_instant(job))
 
 
-def new_instant(job: JobContext) -> str:
-    """An instant time after every other on the timeline, pending and completed, whatever the clock says."""
-    return next_instant(job.clock_ms(), job.table.timeline().newest, job.table.config.timezone_utc)
+def new_instant(job: JobContext, timeline: Timeline | None = None) -> str:
+    """An instant time after every other on the timeline, pending and completed, whatever the clock says.
+
+    ``timeline``: the look to go by; without one, a fresh one.
+    """
+    timeline = timeline if timeline is not None else job.table.timeline()
+    return next_instant(job.clock_ms(), timeline.newest, job.table.config.timezone_utc)

@@ -21,6 +21,7 @@ from tagstream.table.services.compaction.claim import may_take_up
 from tagstream.table.services.compaction.execute import begin_compaction, compaction_tasks, complete_compaction
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.timeline.instant import COMPACTION
+from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStatus
 
 LOG = logging.getLogger("tagstream")
@@ -45,14 +46,17 @@ class Compactor:
         """Whether tasks run beside the batches, or may run in another process."""
         return self._running is not None or self.mode is CompactionMode.SCHEDULE
 
-    def turn(self, reach: Reach) -> list[Compacted]:
-        """Between two batches: complete what has run beside them, plan what is due, carry it out or begin to."""
+    def turn(self, reach: Reach, look: Callable[[], Timeline]) -> list[Compacted]:
+        """Between two batches: complete what has run beside them, plan what is due, carry it out or begin to.
+
+        ``look`` gives the timeline as it is now; a step of which ``reach`` is told makes it look again.
+        """
         done = self.finish(reach) if self._running is not None else []
         if self.mode is CompactionMode.OFF or self._running is not None:
             return done
         if self.mode is CompactionMode.SCHEDULE:
             done += self._elsewhere.turn(reach)
-        instant = self._due(reach)
+        instant = self._due(reach, look())
         if instant is None or self.mode is CompactionMode.SCHEDULE:
             return done
         self._begin(instant, reach)
@@ -83,16 +87,17 @@ class Compactor:
             self._running.cancel()
             self._running = None
 
-    def _due(self, reach: Reach) -> str | None:
+    def _due(self, reach: Reach, timeline: Timeline) -> str | None:
         """A plan to carry out: one that is on the timeline and may be taken up, else a new one."""
         job, now_ms = self._job, self._job.clock_ms()
         table = job.table
-        pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
+        pending = [i.time for i in timeline.pending if i.action == COMPACTION]
         if pending:
             if self.mode is CompactionMode.SCHEDULE:
                 return None
             return next((time for time in pending if may_take_up(table, time, now_ms)), None)
-        return schedule_compaction(table, job.options.services.compaction, job.clock_ms, job.lease.check, reach)
+        options = job.options.services.compaction
+        return schedule_compaction(table, options, job.clock_ms, job.lease.check, reach, timeline=timeline)
 
     def _begin(self, instant: str, reach: Reach) -> None:
         job = self._job

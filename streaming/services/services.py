@@ -23,6 +23,7 @@ from tagstream.table.errors import LeaseLostError, TagstreamError
 from tagstream.table.services.archiving.archive_table import archive_table
 from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
 
@@ -34,16 +35,18 @@ class TableServices:
         self._job = job
         self._compactor = Compactor(job, spark)
         self._clusterer = Clusterer(job, spark)
+        self._timeline: Timeline | None = None
         self.failed: dict[str, str] = {}
 
     def after_batch(self, batch_id: int, on_commit: Callable[[str], None]) -> None:
         """All that is due, on the thread of the batches."""
         job = self._job
         job.step("table services", batch_id)
-        if job.table.timeline().pending_writes:
+        self._timeline = None
+        if self._look().pending_writes:
             return  # another writer is at work: the metadata table has one writer at a time, and slices may be in use
         with self._attempt("compaction") as done:
-            done += self._take_in(self._compactor.turn(self._reach("compaction", batch_id)), on_commit)
+            done += self._take_in(self._compactor.turn(self._reach("compaction", batch_id), self._look), on_commit)
         with self._attempt("clustering") as done:
             done += self._cluster(batch_id, on_commit)
         with self._attempt("cleaning") as done:
@@ -103,7 +106,9 @@ class TableServices:
         if options is None:
             return ()
         begun = time.monotonic()
-        done = clean(job.table, options, job.clock_ms, job.lease.check, self._reach("clean", batch_id))
+        done = clean(
+            job.table, options, job.clock_ms, job.lease.check, self._reach("clean", batch_id), timeline=self._look()
+        )
         if done is not None and done.instants:
             LOG.info(
                 "clean %s: %s files deleted, in %.1f s",
@@ -119,17 +124,30 @@ class TableServices:
             return ()
         cleaning = options.clean or CleanOptions()
         done = archive_table(
-            job.table, options.archive, cleaning, job.clock_ms, job.lease.check, self._reach("archive", batch_id)
+            job.table,
+            options.archive,
+            cleaning,
+            job.clock_ms,
+            job.lease.check,
+            self._reach("archive", batch_id),
+            timeline=self._look(),
         )
         if done is None:
             return ()
         LOG.info("archived %s actions, up to %s", f"{len(done.instants):,}", done.instants[-1].time)
         return (done.instants[-1].time,)
 
+    def _look(self) -> Timeline:
+        """The timeline between two batches, looked at once, and again when a service has done a step."""
+        if self._timeline is None:
+            self._timeline = self._job.table.timeline()
+        return self._timeline
+
     def _reach(self, service: str, batch_id: int) -> Callable[[str], None]:
         """Steps by names of their own: those of the metadata table have the same names in every action."""
 
         def reach(step: str) -> None:
+            self._timeline = None
             named = step if step.startswith(f"{service}_") else f"{service}_{step}"
             self._job.crash.reach(named, batch_id)
 
@@ -145,6 +163,7 @@ class TableServices:
         except LeaseLostError:
             raise
         except (TagstreamError, OSError, PySparkException) as e:
+            self._timeline = None
             error = str(e).strip().split("\n", maxsplit=1)[0]
             if self.failed.get(service) != error:
                 LOG.warning("%s of table %s failed: %s; it is tried again", service, self._job.table.base_path, error)

@@ -46,15 +46,16 @@ def sweep(table: HoodieTable) -> list[str]:
     return removed
 
 
-def sweep_copies(table: HoodieTable) -> list[str]:
+def sweep_copies(table: HoodieTable, timeline: Timeline | None = None) -> list[str]:
     """Delete what the newest rollbacks have deleted already, if it came back; returns the names that were looked for.
 
     Only where publishing is a copy inside the store: one that was under way when its driver died, or stood still, lands
-    after the rollback has removed source and target. A later call finds it. Free of requests where there is no rollback.
+    after the rollback has removed source and target. A later call finds it. Where there is no rollback it costs a look at
+    the timeline, or nothing with ``timeline``, a fresh one.
     """
     if not table.storage.publishes_by_copy:
         return []
-    timeline = table.timeline()
+    timeline = timeline if timeline is not None else table.timeline()
     done = [i for i in timeline.instants if i.action == ROLLBACK and i.is_completed][-_ROLLBACKS:]
     names: set[str] = set()
     for rollback in done:

@@ -38,10 +38,15 @@ class ArchiveResult:
 
 
 def plan_archive(
-    table: HoodieTable, options: ArchiveOptions, clean: CleanOptions, clock_ms: Callable[[], int]
+    table: HoodieTable,
+    options: ArchiveOptions,
+    clean: CleanOptions,
+    clock_ms: Callable[[], int],
+    timeline: Timeline | None = None,
 ) -> tuple[Instant, ...]:
-    """The actions that would be archived now. ``clean``: how the table is cleaned, for what the cleaner has to see."""
-    timeline = table.timeline()
+    """The actions that would be archived now. ``clean``: how the table is cleaned, for what the cleaner has to see;
+    ``timeline``: as it is now."""
+    timeline = timeline if timeline is not None else table.timeline()
     writer = MetadataWriter.open(table)
     earliest = earliest_to_retain(timeline, clean, clock_ms(), table.config.timezone_utc)
     limits = Limits(
@@ -62,13 +67,14 @@ def archive_table(
     clock_ms: Callable[[], int],
     check: Callable[[], None] = lambda: None,
     reach: Callable[[str], None] = lambda _: None,
+    timeline: Timeline | None = None,
 ) -> ArchiveResult | None:
     """Archive what may go; None where nothing may, or is not due.
 
     The caller holds the writer lease, which ``check`` looks after. ``reach`` is told of the steps ``archive_written``,
-    ``archive_unfinished_removed`` and ``archive_removed``.
+    ``archive_unfinished_removed`` and ``archive_removed``. ``timeline``: as it is now; without one, it is looked at.
     """
-    chosen = plan_archive(table, options, clean, clock_ms)
+    chosen = plan_archive(table, options, clean, clock_ms, timeline)
     if not chosen:
         return None
     check()

@@ -56,15 +56,18 @@ def clean(
     clock_ms: Callable[[], int],
     check: Callable[[], None] = _nothing,
     reach: Callable[[str], None] = _ignored,
+    timeline: Timeline | None = None,
 ) -> CleanResult | None:
     """Carry out the plans on the timeline, whoever made them, and then what is due now; None where there was nothing.
 
     The caller holds the writer lease, and ``check`` raises where it does no longer. ``reach`` is told of the steps
     ``clean_requested``, ``clean_inflight``, ``clean_deleted``, ``metadata_begun``, ``metadata_files``, ``clean_metadata``
-    and ``clean_completed``.
+    and ``clean_completed``. ``timeline``: as it is now; without one, it is looked at.
     """
-    done = [execute_clean(table, instant, clock_ms, check, reach) for instant in pending_cleans(table.timeline())]
-    planned = schedule_clean(table, options, clock_ms, check, reach)
+    timeline = timeline if timeline is not None else table.timeline()
+    pending = pending_cleans(timeline)
+    done = [execute_clean(table, instant, clock_ms, check, reach) for instant in pending]
+    planned = schedule_clean(table, options, clock_ms, check, reach, None if pending else timeline)
     if planned is not None:
         done.append(execute_clean(table, planned, clock_ms, check, reach))
     found = [result for result in done if result is not None]
@@ -89,11 +92,16 @@ def schedule_clean(
     clock_ms: Callable[[], int],
     check: Callable[[], None] = _nothing,
     reach: Callable[[str], None] = _ignored,
+    timeline: Timeline | None = None,
 ) -> str | None:
-    """Write a plan where a clean is due and has something to do; its instant. None also while another one is pending."""
-    if pending_cleans(table.timeline()):
+    """Write a plan where a clean is due and has something to do; its instant. None also while another one is pending.
+
+    ``timeline``: as it is now; without one, it is looked at.
+    """
+    timeline = timeline if timeline is not None else table.timeline()
+    if pending_cleans(timeline):
         return None
-    plan = plan_table(table, options, clock_ms())
+    plan = plan_table(table, options, clock_ms(), timeline=timeline)
     if plan is None:
         return None
     writer = MetadataWriter.open(table)

@@ -19,12 +19,14 @@ from tagstream.table.timeline.timeline import Timeline
 _REMEMBERED_COMMITS = 10
 
 
-def plan_table(table: HoodieTable, options: CleanOptions, now_ms: int, *, due: bool = True) -> CleanPlan | None:
+def plan_table(
+    table: HoodieTable, options: CleanOptions, now_ms: int, *, due: bool = True, timeline: Timeline | None = None
+) -> CleanPlan | None:
     """What a clean would do now; None when it would do nothing, or (``due``) too few commits have come since the last.
 
-    A plan without files only remembers how far was looked. Nothing is changed.
+    A plan without files only remembers how far was looked. Nothing is changed. ``timeline``: as it is now.
     """
-    timeline, storage = table.timeline(), table.storage
+    timeline, storage = timeline if timeline is not None else table.timeline(), table.storage
     last = last_clean(storage, timeline)
     since = [i for i in timeline.completed_writes if last is None or (i.completion_time or i.time) > last.time]
     newest = timeline.newest_completed

@@ -48,16 +48,17 @@ def schedule_compaction(
     reach: Callable[[str], None] = lambda _: None,
     force: bool = False,
     look_at_all: bool = False,
+    timeline: Timeline | None = None,
 ) -> str | None:
     """Put a plan on the timeline if it is time for one; returns its instant, None where nothing is to be done.
 
     ``check`` is called before the plan is written, and what it raises keeps it from being; ``force``: whatever the trigger
-    says; ``look_at_all``: list the whole table, whatever the commits tell of where logs are. On table version 6 no plan is
-    made while a write is pending, for its log files could not be told from the others. The caller holds the writer
-    lease, and from here on writers must look at the plan before they name log files (version 6).
+    says; ``look_at_all``: list the whole table, whatever the commits tell of where logs are; ``timeline``: as it is now. On
+    table version 6 no plan is made while a write is pending, for its log files could not be told from the others. The
+    caller holds the writer lease, and from here on writers must look at the plan before they name log files (version 6).
     """
     _check_type(table)
-    timeline, utc = table.timeline(), table.config.timezone_utc
+    timeline, utc = timeline if timeline is not None else table.timeline(), table.config.timezone_utc
     if not table.config.has_completion_times and timeline.pending_writes:
         return None
     now_ms = clock_ms()

@@ -74,11 +74,11 @@ def test_what_fails_is_told_and_tried_again(
     case, tries = StreamCase(tmp_path, spark, MOR, SMALL | CASES["9"]), []
     real = services.clean
 
-    def fails_twice(*given: object) -> object:
+    def fails_twice(*given: object, **more: object) -> object:
         tries.append(given)
         if len(tries) < 3:
             raise OSError("no room left")
-        return real(*given)  # type: ignore[arg-type]
+        return real(*given, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(services, "clean", fails_twice)
     ev.write_files(events, case.source, PER_FILE)
