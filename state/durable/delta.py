@@ -21,7 +21,7 @@ from tagstream.state.durable.files import each, fetch_checked
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef
 from tagstream.state.store.rocks_store import META_KEY, Deletions, RocksStore, write_sorted_file
-from tagstream.state.store.scratch import crc_of, remove, scratch_path
+from tagstream.state.store.scratch import crc_of, keep, remove, scratch_path, take_kept
 from tagstream.state.store.store_meta import StoreMeta
 
 _CHAIN_BYTES = 16
@@ -61,13 +61,15 @@ def write_delta(layout: StateLayout, label: int, batch_id: int, change: Change, 
     """Make the change durable, whatever earlier attempts have left."""
     chain = chain_of(change, before)
     meta = replace(change.meta, chain=chain)
-    temp = scratch_path(layout.group_dir(label), "delta")
+    folder = layout.group_dir(label)
+    temp = scratch_path(folder, "delta")
     try:
         write_sorted_file(temp, *_entries(change, meta))
         digest = blake2b(digest_size=_HASH_BYTES)
         size, crc = crc_of(temp, digest.update)
         name = f"{batch_id:012d}-{chain}-{digest.hexdigest()}.sst"
         layout.durable.put(f"{layout.deltas_dir(label)}/{name}", temp)
+        keep(temp, folder, name)
     finally:
         remove(temp)
     return FileRef(batch_id, chain, name, size, crc)
@@ -80,6 +82,8 @@ def apply_deltas(store: RocksStore, layout: StateLayout, label: int, deltas: Seq
         local = f"{store.path}.{delta.file}.{os.getpid()}"
         what = f"delta of batch {delta.batch}"
         rel = f"{layout.deltas_dir(label)}/{delta.file}"
+        if take_kept(layout.group_dir(label), delta.file, local) and crc_of(local) == (delta.size, delta.crc):
+            return local
         fetch_checked(layout.durable, rel, local, delta.size, delta.crc, label, what)
         return local
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 _counter = itertools.count()
 _PIECE = 1 << 20
+_KEPT = "kept."
 
 
 def scratch_path(folder: str, kind: str) -> str:
@@ -28,6 +29,23 @@ def scratch_path(folder: str, kind: str) -> str:
         if name.startswith(f"{kind}.") and pid.isdigit() and not _is_alive(int(pid)):
             remove(os.path.join(folder, name))
     return os.path.join(folder, f"{kind}.{os.getpid()}.{next(_counter)}")
+
+
+def keep(path: str, folder: str, name: str) -> None:
+    """Keep a file of this folder's file system under a name until it is taken, in place of the one that was kept before."""
+    for other in os.listdir(folder):
+        if other.startswith(_KEPT):
+            remove(os.path.join(folder, other))
+    os.replace(path, os.path.join(folder, f"{_KEPT}{name}"))
+
+
+def take_kept(folder: str, name: str, to: str) -> bool:
+    """Give a file that was kept another path; False when there is none."""
+    try:
+        os.replace(os.path.join(folder, f"{_KEPT}{name}"), to)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @contextmanager

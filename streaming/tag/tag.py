@@ -35,7 +35,7 @@ from tagstream.streaming.tag.located import (
 from tagstream.table import chunks
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline.instant import Instant, State
+from tagstream.table.write.pending import is_inflight
 from tagstream.table.write.write_profile import WriteProfile
 
 STATE_SCHEMA = "pointer binary"
@@ -65,8 +65,9 @@ class TagSpec:
         """InstantConflictError when the batch's instant is not pending any more: this driver stood still, another one has
         taken the instant back, and Spark's state files may be that one's by now.
         """
-        name = Instant(profile.instant, self.action, State.INFLIGHT).file_name()
-        if profile.mode == "process" and not self.storage.exists(f"{self.timeline_folder}/{name}"):
+        if profile.mode == "process" and not is_inflight(
+            self.storage, self.timeline_folder, profile.instant, self.action
+        ):
             raise InstantConflictError(
                 f"instant {profile.instant} of {self.storage.root} was rolled back by another process while batch "
                 f"{profile.batch_id} was tagged: its state was not handed on; only one writer may work on the table"

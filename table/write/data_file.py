@@ -10,8 +10,8 @@ from __future__ import annotations
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write.markers import marker_folder
+from tagstream.table.write.pending import is_inflight
 from tagstream.table.write.write_context import WriteContext
 
 _SUFFIX = ".staged"
@@ -19,8 +19,7 @@ _SUFFIX = ".staged"
 
 def begin_data_file(table: HoodieTable, ctx: WriteContext, partition_path: str, name: str) -> str:
     """The name under which the file is to be staged; InstantConflictError when its instant was rolled back."""
-    inflight = Instant(ctx.instant, ctx.action, State.INFLIGHT).file_name()
-    if not table.storage.exists(f"{table.config.timeline_folder}/{inflight}"):
+    if not is_inflight(table.storage, table.config.timeline_folder, ctx.instant, ctx.action):
         raise InstantConflictError(
             f"instant {ctx.instant} of {table.base_path} was rolled back before {name} was written: it is the work of an "
             "attempt that came too late, and nothing of it is published"

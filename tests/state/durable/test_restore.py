@@ -22,6 +22,7 @@ from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
+from tests.support.faulty_storage import Faults, FaultyStorage
 
 
 @pytest.fixture
@@ -221,7 +222,28 @@ def test_scratch_files_of_dead_processes_are_removed(layout: StateLayout) -> Non
     (group / "store-0.left.sst").touch()
     (group / "store-0.snapshot.1").mkdir()
     run(layout, range(2, 3), pointer)
-    assert os.listdir(group) == ["store-0"]
+    assert {name.split(".")[0] for name in os.listdir(group)} == {"store-0", "kept"}
+    assert len(os.listdir(group)) == 2
+
+
+@pytest.mark.parametrize("harm", ["none", "gone", "damaged", "of another batch"])
+def test_the_newest_delta_is_kept_here_until_the_next_batch(harm: str, layout: StateLayout, tmp_path: Path) -> None:
+    """A store far away is then asked for no delta that this machine has written itself."""
+    faults = Faults(str(tmp_path / "faults"))
+    counted = replace(layout, durable=FaultyStorage(layout.durable, faults))
+    pointer = run(layout, range(1, 3))
+    (kept,) = (path for path in Path(layout.group_dir(LABEL)).iterdir() if path.name.startswith("kept."))
+    if harm == "gone":
+        kept.unlink()
+    elif harm == "damaged":
+        kept.write_bytes(kept.read_bytes()[:-1] + b"?")
+    elif harm == "of another batch":
+        kept.rename(kept.with_name(f"kept.000000000009-{kept.name.partition('-')[2]}"))
+    grown = content(counted, pointer)
+    fetched = [rel for kind, rel in faults.calls() if kind == "fetch"]
+    assert len(fetched) == (0 if harm == "none" else 1)
+    shutil.rmtree(layout.local_dir)
+    assert content(layout, pointer) == grown
 
 
 def test_ordering_values_that_lost_digits_are_refused(layout: StateLayout) -> None:
