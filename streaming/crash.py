@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 _METADATA = ("metadata_begun", "metadata_files", "metadata_completed")
@@ -44,6 +44,11 @@ SERVICE_POINTS = (
 WORKER_POINTS = ("worker_offered", "worker_staged", "worker_handed_in")
 CRASH_POINTS = (*COMMIT_POINTS, *SERVICE_POINTS, *WORKER_POINTS)
 ANY_BATCH = -2
+
+
+def steps_of(service: str, reach: Callable[[str], None]) -> Callable[[str], None]:
+    """The steps of one service by names of their own: those of the metadata table have the same names in every action."""
+    return lambda step: reach(step if step.startswith(f"{service}_") else f"{service}_{step}")
 
 
 @dataclass(frozen=True)

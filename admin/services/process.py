@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tagstream.streaming.crash import steps_of
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.table.errors import InstantConflictError, LeaseLostError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -114,7 +115,7 @@ def _alone(
     if table.config.is_merge_on_read and options.compacts:
         done += _compact(table, options, clock_ms, check, say, reach)
     if options.clean is not None:
-        cleaned = clean(table, options.clean, clock_ms, check, reach)
+        cleaned = clean(table, options.clean, clock_ms, check, steps_of("clean", reach))
         if cleaned is not None and cleaned.instants:
             say(f"clean {cleaned.instants[-1]}: {len(cleaned.deleted):,} files deleted")
             done += 1
@@ -134,7 +135,7 @@ def _compact(
     say: Say,
     reach: Reach,
 ) -> int:
-    now_ms = clock_ms()
+    now_ms, reach = clock_ms(), steps_of("compaction", reach)
     pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
     todo = [time for time in pending if may_take_up(table, time, now_ms)]
     if not pending:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tagstream.admin.output import Column, Fact, Output
 from tagstream.table.errors import ConfigError
+from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.services.clustering.execute import cluster
@@ -32,8 +33,9 @@ def show_cluster(table: HoodieTable, arguments: argparse.Namespace, out: Output,
         found = read_clustering(table, _known(table, named, pending)).groups
         rows = [(g.partition_path, len(g.slices), g.outputs, list(g.file_ids)) for g in found]
     else:
-        timeline = table.timeline()
-        plan = plan_clustering(table, timeline, table.view(timeline), _options(arguments), clock_ms()) or {}
+        timeline, now_ms = table.timeline(), clock_ms()
+        instant = next_instant(now_ms, timeline.newest, table.config.timezone_utc)
+        plan = plan_clustering(table, timeline, table.view(timeline), _options(arguments), now_ms, instant) or {}
         groups = (plan.get("clusteringPlan") or {}).get("inputGroups") or ()
         rows = [
             (
@@ -67,13 +69,13 @@ def run_cluster(
         )
         return True
     if arguments.schedule:
-        planned = schedule_clustering(table, options, clock_ms, check, force=True)
+        planned = schedule_clustering(table, options, clock_ms, check, force=True, look_at_all=True)
         out.facts([Fact("planned", "planned", planned, "name")])
         return planned is not None
     todo = pending if arguments.execute is None else [_known(table, arguments.execute, pending)]
     done = [cluster(table, instant, clock_ms, check, max_memory=options.max_memory) for instant in todo]
     if arguments.execute is None:
-        planned = schedule_clustering(table, options, clock_ms, check, force=True)
+        planned = schedule_clustering(table, options, clock_ms, check, force=True, look_at_all=True)
         done += [] if planned is None else [cluster(table, planned, clock_ms, check, max_memory=options.max_memory)]
     out.facts(
         [

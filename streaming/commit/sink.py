@@ -220,7 +220,8 @@ class BatchSink:
         job.lease.beat(instant)
         crash.reach("inflight", batch)
         job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
-        forget_batch(job.quarantine, batch)  # what an earlier attempt found bad need not be so any more
+        if self.committed == 0:  # what an earlier attempt found bad need not be so any more
+            forget_batch(job.quarantine, batch)
         clock.append(time.monotonic())
         job.step("reading, tagging and writing", batch)
         outcome = self._run(rows, epoch, instant, replay=False)

@@ -28,7 +28,7 @@ from tagstream.table.services.clustering.execute import (
 )
 from tagstream.table.services.clustering.groups import pending_action
 from tagstream.table.services.clustering.options import ClusteringOptions
-from tagstream.table.services.clustering.plan import schedule_clustering
+from tagstream.table.services.clustering.plan import Memory, schedule_clustering
 from tagstream.table.services.clustering.withdraw import rollback_clustering
 from tagstream.table.services.compaction.claim import may_take_up
 
@@ -52,6 +52,7 @@ class Clusterer:
 
     def __init__(self, job: JobContext, spark: SparkSession) -> None:
         self._job, self._spark = job, spark
+        self._memory = Memory()
 
     def turn(self, batch_id: int, reach: Reach) -> Clustered | None:
         """After batch ``batch_id``: carry out a plan that is there and may be taken up, else what is due."""
@@ -73,7 +74,7 @@ class Clusterer:
         pending = sorted(set(table.timeline().pending_clusterings.values()))
         if pending:
             return next((time for time in pending if may_take_up(table, time, now_ms, pending_action(table))), None)
-        return schedule_clustering(table, options, job.clock_ms, job.lease.check, reach)
+        return schedule_clustering(table, options, job.clock_ms, job.lease.check, reach, memory=self._memory)
 
     def _carry_out(self, instant: str, options: ClusteringOptions, reach: Reach) -> ClusteringResult:
         job = self._job

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.crash import steps_of
 from tagstream.streaming.progress.report import size
 from tagstream.streaming.services.clusterer import Clusterer
 from tagstream.streaming.services.compactor import Compactor
@@ -144,14 +145,11 @@ class TableServices:
         return self._timeline
 
     def _reach(self, service: str, batch_id: int) -> Callable[[str], None]:
-        """Steps by names of their own: those of the metadata table have the same names in every action."""
-
         def reach(step: str) -> None:
             self._timeline = None
-            named = step if step.startswith(f"{service}_") else f"{service}_{step}"
-            self._job.crash.reach(named, batch_id)
+            self._job.crash.reach(step, batch_id)
 
-        return reach
+        return steps_of(service, reach)
 
     @contextmanager
     def _attempt(self, service: str) -> Iterator[list[str]]:

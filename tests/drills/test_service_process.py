@@ -13,10 +13,11 @@ from tagstream.streaming.crash import SERVICE_POINTS, WORKER_POINTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.compaction.elsewhere import STALE_MS
 from tagstream.table.timeline.instant import COMMIT
+from tests.drills import test_service_kills as kills
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.stream_job import DEADLINE_S
-from tests.drills.test_service_kills import RECORD_INDEX, SMALL, WITHOUT, check_healthy
+from tests.drills.test_service_kills import RECORD_INDEX, WITHOUT, check_healthy
 from tests.support.events import Mix, generate
 from tests.support.process import Process, wait_for
 
@@ -24,8 +25,12 @@ pytestmark = pytest.mark.drill
 PER_BATCH = 60
 MIX = Mix(keys=150, tombstones=0.03)
 CASES = {"version 6": ("6", WITHOUT), "version 9, metadata table": ("9", RECORD_INDEX)}
+SMALL = kills.SMALL | {
+    "hoodie.parquet.small.file.limit": "0"
+}  # updates make logs, so that there is something to compact
 ONLY_PLANS = SMALL | {"hoodie.compact.schedule.inline": "true"}
 NONE = {
+    "hoodie.parquet.small.file.limit": "0",
     "hoodie.compact.inline": "false",
     "hoodie.datasource.compaction.async.enable": "false",
     "hoodie.clean.automatic": "false",
@@ -52,6 +57,12 @@ def dies(process: Process, point: str) -> None:
     assert process.log.with_suffix(".note").read_text() == f"{point}@*\n"
 
 
+def ends(process: Process) -> None:
+    """Wait until the process has done what there is to do."""
+    with process:
+        assert process.wait(TAKEN_UP_S) == 0, process.output()[-4000:]
+
+
 def compactions(job: KafkaJob) -> int:
     """The newest completed compaction's instant, as a number; 0 where there is none."""
     timeline = HoodieTable.open(str(job.table)).timeline()
@@ -68,24 +79,28 @@ def test_beside_a_stream_that_only_plans(name: str, new_drill: NewDrill, new_job
         job.produce(islice(events, 2 * PER_BATCH))
         job.finish()  # a plan is on the timeline
         for number, point in enumerate(WORKER_POINTS):
-            first = services(job, f"{number}-first", crash=f"{point}@*")
-            with first, services(job, f"{number}-second") as second, job.start("--continuous") as stream:
-                dies(first, point)
+            with job.start("--continuous") as stream:
+                job.produce(islice(events, PER_BATCH))
+                wait_for(job.all_taken, DEADLINE_S, "the stream")  # it holds the lease, and has planned
+                with services(job, f"{number}-first", crash=f"{point}@*") as first:
+                    dies(first, point)
                 drill.injected += 1
                 before = compactions(job)
-                job.produce(islice(events, 2 * PER_BATCH))
-                # The other process takes the dead one's place, and the stream goes on meanwhile.
-                wait_for(lambda before=before: compactions(job) > before, TAKEN_UP_S, "the next compaction")
-                wait_for(job.all_taken, DEADLINE_S, "the stream")
-                assert stream.returncode is None, stream.output()[-4000:]
-                assert second.returncode is None, second.output()[-4000:]
+                # Two others; one of them takes the dead one's place, and the stream goes on meanwhile.
+                with services(job, f"{number}-second") as second, services(job, f"{number}-third") as third:
+                    job.produce(islice(events, 2 * PER_BATCH))
+                    wait_for(job.all_taken, DEADLINE_S, "the stream")
+                    wait_for(lambda before=before: compactions(job) > before, TAKEN_UP_S, "the next compaction")
+                    for process in (stream, second, third):
+                        assert process.returncode is None, process.output()[-4000:]
             drill.compare(job)
         for point in ("compaction_inflight", "compaction_files", "compaction_published"):
             job.produce(islice(events, 2 * PER_BATCH))
-            with services(job, f"while the job dies at {point}") as process:
-                with job.start("--continuous", crash=f"{point}@*") as stream:
+            with job.start("--continuous", crash=f"{point}@*") as stream:
+                wait_for(job.all_taken, DEADLINE_S, "the stream")
+                with services(job, f"while the job dies at {point}") as process:
                     assert stream.wait(TAKEN_UP_S) == -9, stream.output()[-4000:]
-                assert process.returncode is None, process.output()[-4000:]
+                    assert process.returncode is None, process.output()[-4000:]
             drill.injected += 1
             drill.compare(job)
         end(job, drill)
@@ -105,6 +120,8 @@ def test_while_no_job_runs(name: str, new_drill: NewDrill, new_job: NewJob) -> N
             with services(job, point, "--once", crash=f"{point}@*") as process:
                 dies(process, point)
             drill.injected += 1
+            if version == "6":  # hudi-rs passes over logs that came between a plan and its commit there
+                ends(services(job, f"after {point}", "--once"))
             drill.compare(job)
         end(job, drill)
 
@@ -112,8 +129,7 @@ def test_while_no_job_runs(name: str, new_drill: NewDrill, new_job: NewJob) -> N
 def end(job: KafkaJob, drill: object) -> None:
     """The job takes what is left, one more process does what is due, and nothing is left of anything that was killed."""
     job.finish()
-    with services(job, "last", "--once") as process:
-        assert process.wait(TAKEN_UP_S) == 0, process.output()[-4000:]
+    ends(services(job, "last", "--once"))
     assert job.all_taken()
     drill.compare(job)  # type: ignore[attr-defined]
     check_healthy(job)

@@ -6,6 +6,7 @@ From here until it is carried out or taken back nobody may write to the file gro
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +22,7 @@ from tagstream.table.read.slice_reader import check_mergeable
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.services.clustering.candidates import Joined, choose_partitions, join_slices
 from tagstream.table.services.clustering.groups import EXECUTION, SORT_COLUMNS, plan_path
+from tagstream.table.services.clustering.looked import Looked, partitions_to_look_at
 from tagstream.table.services.clustering.options import ClusteringOptions
 from tagstream.table.services.clustering.trigger import is_due, settled_groups
 from tagstream.table.services.compaction.candidates import planned_otherwise
@@ -32,7 +34,12 @@ from tagstream.table.timeline.avro_timeline import write_parsed
 from tagstream.table.timeline.plans import CLUSTER
 from tagstream.table.timeline.timeline import Timeline
 
-_BUCKET = "BUCKET"
+
+@dataclass
+class Memory:
+    """What a process knows of its last look at a table that found nothing to do."""
+
+    looked: Looked | None = None
 
 
 def schedule_clustering(
@@ -42,22 +49,29 @@ def schedule_clustering(
     check: Callable[[], None] = lambda: None,
     reach: Callable[[str], None] = lambda _: None,
     force: bool = False,
+    look_at_all: bool = False,
+    memory: Memory | None = None,
 ) -> str | None:
     """Put a plan on the timeline if it is time for one; returns its instant, None where nothing is to be done.
 
     ``check`` is called before the plan is written, and what it raises keeps it from being; ``force``: however few writes
     there were since the last one. The caller holds the writer lease. No plan is made while a write is pending: it could be
-    of a file group that the plan takes. UnsupportedTableError for a table whose records cannot be merged here.
+    of a file group that the plan takes. ``look_at_all``: whatever an earlier plan has seen;
+    ``memory``: what the caller keeps of looks that found nothing to do.
+    UnsupportedTableError for a table whose records cannot be merged here.
     """
     check_mergeable(table)
     timeline = table.timeline()
     if timeline.pending_writes or (not force and not is_due(table, timeline, options.max_commits)):
         return None
     now_ms = clock_ms()
-    plan = plan_clustering(table, timeline, table.view(timeline), options, now_ms)
-    if plan is None:
-        return None
+    memory = memory or Memory()
     instant = fresh_times(table, MetadataWriter.open(table), lambda: now_ms)()
+    only = None if look_at_all else partitions_to_look_at(table, timeline, options, memory.looked)
+    plan = plan_clustering(table, timeline, table.view(timeline), options, now_ms, instant, only)
+    if plan is None:
+        memory.looked = Looked.at(timeline, instant, options)
+        return None
     check()
     rel = plan_path(table, instant)
     try:
@@ -71,9 +85,15 @@ def schedule_clustering(
 
 
 def plan_clustering(
-    table: HoodieTable, timeline: Timeline, view: FileSystemView, options: ClusteringOptions, now_ms: int
+    table: HoodieTable,
+    timeline: Timeline,
+    view: FileSystemView,
+    options: ClusteringOptions,
+    now_ms: int,
+    instant: str,
+    only: frozenset[str] | None = None,
 ) -> dict[str, Any] | None:
-    """The plan as its Avro record; None where nothing is to be joined.
+    """The plan of ``instant`` as its Avro record; None where nothing is to be joined. ``only``: partitions, None: all.
 
     UnsupportedTableError for sort columns that the table has not, and for a bucketed table, whose file ids name buckets.
     """
@@ -82,7 +102,7 @@ def plan_clustering(
     taken = planned_otherwise(table, timeline)
     settled = settled_groups(table, timeline, options.sort_columns)
     hour = datetime.strptime(instant_from_ms(now_ms, table.config.timezone_utc)[:10], "%Y%m%d%H").hour
-    partitions = choose_partitions(view.partitions(), options, hour)
+    partitions = choose_partitions(view.partitions() if only is None else sorted(only), options, hour)
     view.look_up(partitions)
     joined: list[Joined] = []
     for partition in partitions:
@@ -94,6 +114,8 @@ def plan_clustering(
         joined += join_slices(slices, options, settled)
     if not joined:
         return None
+    left = {each.slices[0].partition_path for each in joined[options.max_groups :]}
+    looked = Looked.at(timeline, instant, options, left)
     params = {SORT_COLUMNS: ",".join(options.sort_columns)} if options.sort_columns else {}
     return {
         "operationType": CLUSTER,
@@ -105,7 +127,7 @@ def plan_clustering(
             "preserveHoodieMetadata": True,
             "missingSchedulePartitions": [],
         },
-        "extraMetadata": {PLANNED_BY: PLANNER},
+        "extraMetadata": {PLANNED_BY: PLANNER, **(looked.to_extra() if looked is not None else {})},
         "version": 1,
     }
 

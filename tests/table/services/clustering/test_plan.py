@@ -11,16 +11,21 @@ from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.file_group.file_group import BaseFile, FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.services.archiving.archive_table import archive_table
+from tagstream.table.services.archiving.options import ArchiveOptions
+from tagstream.table.services.cleaning.clean import clean
+from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.services.clustering.candidates import choose_partitions, join_slices
 from tagstream.table.services.clustering.groups import read_clustering
+from tagstream.table.services.clustering.looked import partitions_to_look_at
 from tagstream.table.services.clustering.options import ClusteringOptions, PartitionFilter, check_plan_strategy
-from tagstream.table.services.clustering.plan import schedule_clustering
+from tagstream.table.services.clustering.plan import Memory, schedule_clustering
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tests.table.reference import unpack
-from tests.table.services.clustering.clusters import ALL, fill, learn, made, pending, plan_and_cluster
+from tests.table.services.clustering.clusters import ALL, check, fill, learn, made, pending, plan_and_cluster
 from tests.table.services.compaction.compacting import ALL as COMPACT_ALL
 from tests.table.services.compaction.compacting import clock, free_clock
-from tests.table.writer import row
+from tests.table.writer import Writer, row
 
 NOTHING: frozenset[str] = frozenset()
 
@@ -98,6 +103,61 @@ def test_nothing_is_done_again_that_gains_nothing(version: int, tmp_path: Path) 
     writer.write([row(0, "p0", 50)])
     result = plan_and_cluster(writer, by_name)
     assert {*result.replaced} == {"p0"}
+
+
+def looked_at(writer: Writer, options: ClusteringOptions = ALL) -> frozenset[str] | None:
+    """The partitions that the next plan looks at; None: all."""
+    return partitions_to_look_at(writer.table, writer.table.timeline(), options)
+
+
+@pytest.mark.table_versions(6, 9)
+def test_the_next_plan_looks_where_something_was_written_since(version: int, tmp_path: Path) -> None:
+    writer = fill(made(tmp_path, MERGE_ON_READ))
+    assert looked_at(writer) is None
+    plan_and_cluster(writer)
+    learn(writer)
+    assert looked_at(writer) == {"p0", "p1", "p2"}  # the clustering's own files are new, too
+    plan_and_cluster(writer, sort_columns=("name",))  # other options say nothing about these
+    learn(writer)
+    assert looked_at(writer) is None
+    again = replace(ALL, sort_columns=("ver",))
+    plan_and_cluster(writer, again)
+    learn(writer)
+    tick, memory = clock(writer), Memory()
+    assert schedule_clustering(writer.table, again, tick, force=True, memory=memory) is None
+    assert partitions_to_look_at(writer.table, writer.table.timeline(), again, memory.looked) == frozenset()
+    writer.write([row(3, "p1", 60)])
+    assert partitions_to_look_at(writer.table, writer.table.timeline(), again, memory.looked) == {"p1"}
+    instant = schedule_clustering(writer.table, again, tick, force=True, memory=memory)
+    assert instant is not None
+    assert {g.partition_path for g in read_clustering(writer.table, instant).groups} == {"p1"}
+    assert looked_at(writer, replace(again, filter=PartitionFilter.RECENT_DAYS)) is None
+
+
+@pytest.mark.table_versions(6, 9)
+def test_what_a_plan_has_no_room_for_is_looked_at_again(version: int, tmp_path: Path) -> None:
+    writer, options = fill(made(tmp_path, COPY_ON_WRITE)), replace(ALL, max_groups=1)
+    found = []
+    for expected in (None, {"p0", "p1", "p2"}, {"p1", "p2"}):  # what is left, and the files of the last clustering
+        assert looked_at(writer, options) == expected
+        found += plan_and_cluster(writer, options).replaced
+        learn(writer)
+    assert sorted(found) == ["p0", "p1", "p2"]
+    assert schedule_clustering(writer.table, options, clock(writer), force=True) is None
+    check(writer)
+
+
+def test_a_write_that_was_archived_unseen_is_looked_for_everywhere(tmp_path: Path) -> None:
+    writer = fill(made(tmp_path, COPY_ON_WRITE))
+    plan_and_cluster(writer)
+    learn(writer)
+    assert looked_at(writer) is not None
+    for n in range(3):
+        writer.write([row(3, "p1", 60 + n)])
+    tick, cleaning = clock(writer), CleanOptions(commits=1)
+    assert clean(writer.table, cleaning, tick) is not None
+    assert archive_table(writer.table, ArchiveOptions(min_commits=2, max_commits=3), cleaning, tick) is not None
+    assert looked_at(writer) is None
 
 
 @pytest.mark.table_versions(6, 9)
