@@ -48,6 +48,7 @@ from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.prune import prune_retired
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
+from tagstream.streaming.services.before_widening import compact_logs
 from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
@@ -149,7 +150,9 @@ def stream(
             cover_table(job, spark, rebuild=rebuild, doubt=doubt)
             job.table = drop_unkept(job.table, options.metadata, clock_ms())
             again = restart is not None and restart.count > 1 and restart.error == SchemaChangedError.__name__
-            look_at_schema(job, again=again)
+            widens = look_at_schema(job, again=again)
+            if widens and job.table.config.is_merge_on_read and compact_logs(job, spark):
+                cover_table(job, spark)
             job.table = make_if_wanted(job.table, job.decode.schema, options.metadata, spark, clock_ms)
             job.metadata = MetadataKeeper.open(job.table, job.decode.schema)
             job.table.check_writable(keeps_metadata=job.metadata is not None)
@@ -265,6 +268,7 @@ def make_context(
             row_group_bytes=options.parquet_block_size,
             inserts_to_base_files=base_only,
             compare_ordering=index is not None and not index.knows_ordering,
+            drops_columns=options.schema.missing == "drop",
         ),
         small_files=SmallFiles(
             merge_on_read=table.config.is_merge_on_read,

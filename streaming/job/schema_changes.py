@@ -34,8 +34,10 @@ def forget_notes(job: JobContext) -> None:
     job.root.files.delete_tree(SCHEMAS)
 
 
-def look_at_schema(job: JobContext, *, again: bool = False) -> None:
+def look_at_schema(job: JobContext, *, again: bool = False) -> bool:
     """Take up what the table's schema, the given one and those of records make together; SchemaRefusedError as of there.
+
+    True when a type is another than that of the table's files.
 
     ``again``: two queries have ended for a change without a batch between; ConfigError where there is none to be made.
     """
@@ -62,6 +64,10 @@ def look_at_schema(job: JobContext, *, again: bool = False) -> None:
         )
     job.take_schema(avro_json, defaults_json, evolution)
     job.look_at_schema = _watch_file(job, stamp)
+    written = job.table.schema_json()
+    kinds = avro_to_arrow(avro_json)
+    own = () if written is None else avro_to_arrow(written)
+    return any(f.name in kinds.names and not kinds.field(f.name).type.equals(f.type) for f in own)
 
 
 def _watch_file(job: JobContext, stamp: tuple[int, int] | None) -> Callable[[], None]:

@@ -85,7 +85,7 @@ def renamed(avro_json: str, columns: Collection[str], aliases: Mapping[str, str]
         return avro_json  # whoever reads it says so
     if not isinstance(record, dict) or not isinstance(record.get("fields"), list):
         return avro_json
-    names = {f.get("name") for f in record["fields"] if isinstance(f, dict)}
+    names = {str(f.get("name")) for f in record["fields"] if isinstance(f, dict)}
     fields, changed = [], False
     for field in record["fields"]:
         found = column_of(field, columns, names) if isinstance(field, dict) else None
