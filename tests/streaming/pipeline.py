@@ -100,7 +100,8 @@ class Pipeline:
                 if value is not None:
                     packed.setdefault(label, []).append(value)
         for label, values in packed.items():
-            rows, result = tag_records(label, self.pointers.get(label), unpack(values), profile, self.layout)
+            partial = self.spec.partial_rows
+            rows, result = tag_records(label, self.pointers.get(label), unpack(values), profile, self.layout, partial)
             self.pointers[label] = result.pointer
             self._count(result)
             lane, content, _ = packed_columns(label, rows, None, {}, LANES)

@@ -95,12 +95,12 @@ def check(case: StreamCase, rows: list[Row], columns: list[str]) -> None:
 
 def query_of(case: StreamCase) -> tuple[str, int]:
     """What a start anew would change: Spark's query and the index's generation."""
-    generations = list((case.root / "tagstream" / "index").glob("gen-*"))
+    generations = list((case.root / "tagstream" / "index").glob("gen-[1-9]*"))
     return (case.root / "metadata").read_text(), len(generations)
 
 
 @BOTH
-@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("version", [6, 9])
 def test_a_schema_file_that_changes_between_two_starts(
     tmp_path: Path, spark: SparkSession, table_type: str, version: int
 ) -> None:
