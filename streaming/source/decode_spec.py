@@ -14,13 +14,11 @@ from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.state.tag_batch import PartialRows
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.facts import avro_facts
-from tagstream.streaming.source.decode.formats.datums import check_reader
-from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
 from tagstream.streaming.source.decode.formats.make import PLAIN, FormatRules, TableFacts, make_format
-from tagstream.streaming.source.decode.formats.registry import RegistryPlace
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.schemas.watch import SchemaWatch
+from tagstream.streaming.source.format_options import format_rules
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.log.ordering_wrapper import greatest_decimal
 from tagstream.table.keys.keys import KeyGenerator
@@ -230,24 +228,4 @@ def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
         record_format=make_format(spec.format, table),
         watch=watch,
         partial=spec.partial,
-    )
-
-
-def format_rules(options: Options, *, ordered: bool) -> FormatRules:
-    """How the options want records read. ``ordered``: the table has an ordering field.
-
-    Without one only the state index can keep what orders the events; with another they count as they arrive.
-    """
-    told = options.records
-    arrival = told.debezium_order == "arrival" or not (ordered or options.state_index)
-    order = "arrival" if arrival else told.debezium_order
-    avro = told.format.endswith("avro")
-    if avro:
-        check_reader()
-    return FormatRules(
-        name=told.format,
-        debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
-        bytes_as=told.bytes_as,
-        null_if_lost=told.null_if_lost,
-        registry=RegistryPlace(told.registry_url, told.registry_ca_file) if avro and told.registry_url else None,
     )

@@ -62,6 +62,7 @@ class Pipeline:
         partitions: Sequence[str],
         rules: FormatRules,
         ordering: Sequence[str] = (),
+        version: int = 6,
     ) -> Pipeline:
         """A new table below ``folder``."""
         text = table_schema(schema_text)
@@ -69,7 +70,7 @@ class Pipeline:
         written = avro_json(keep_defaults(arrow_to_avro(schema, "t"), text))
         config = TableConfig(
             name="t", table_type=table_type, record_key_fields=tuple(keys), partition_fields=tuple(partitions),
-            ordering_fields=tuple(ordering), create_schema=written, version=6,
+            ordering_fields=tuple(ordering), create_schema=written, version=version,
         )  # fmt: skip
         table = HoodieTable.create(PosixStorage(str(folder / "t"), sync=False), config, START_MS)
         spec = replace(DecodeSpec.of(table, written, text, global_index=True, files=False), format=rules)
