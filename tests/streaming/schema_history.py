@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tagstream.streaming.source.decode.formats.make import PLAIN
@@ -69,10 +70,14 @@ def changed(r: random.Random, columns: dict[str, str], number: int) -> dict[str,
 
 
 def take_up(run: Pipeline, columns: dict[str, str]) -> None:
-    """What the job does with another schema file, logs compacted before a type is widened."""
+    """What the job does with another schema file."""
     text = json.dumps(schema_of(columns))
+    change(run, evolve(avro_to_arrow(run.spec.avro_json), avro_to_arrow(text), RULES, "the file").schema, text)
+
+
+def change(run: Pipeline, made: pa.Schema, text: str) -> None:
+    """Go on with a schema; logs are compacted before a type is widened. ``text``: Avro JSON that has the defaults."""
     own = avro_to_arrow(run.spec.avro_json)
-    made = evolve(own, avro_to_arrow(text), RULES, "the file").schema
     if any(made.field(f.name).type != f.type for f in own) and run.table.config.is_merge_on_read:
         options = CompactionOptions(strategy=Strategy.UNBOUNDED)
 
@@ -83,7 +88,7 @@ def take_up(run: Pipeline, columns: dict[str, str]) -> None:
         instant = schedule_compaction(run.table, options, clock, force=True, look_at_all=True)
         if instant is not None:
             compact(run.table, instant, clock)
-    written = avro_json(keep_defaults(arrow_to_avro(made, "t"), text, run.spec.avro_json))
+    written = avro_json(keep_defaults(arrow_to_avro(made, "t"), run.spec.avro_json, text))
     run.spec = replace(run.spec, avro_json=written, defaults_json=written)
 
 
