@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, str] = {
     "table/metadata/write": "table table/storage table/schema table/keys table/timeline table/timeline/history "
     "table/file_group "
     "table/file_group/log table/meta_client table/metadata table/metadata/encode",
-    "table/skipping": "table table/storage table/keys table/timeline table/file_group table/file_group/log "
+    "table/skipping": "table table/storage table/schema table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/metadata",
     "table/read": "table table/storage table/schema table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/skipping",

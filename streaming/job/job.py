@@ -40,7 +40,7 @@ from tagstream.streaming.job.session import (
 from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.metadata.keep import MetadataKeeper
-from tagstream.streaming.metadata.prepare import drop_unkept, make_if_wanted
+from tagstream.streaming.metadata.prepare import drop_partition_stats, drop_unkept, make_if_wanted
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
@@ -151,6 +151,8 @@ def stream(
             job.table = drop_unkept(job.table, options.metadata, clock_ms())
             again = restart is not None and restart.count > 1 and restart.error == SchemaChangedError.__name__
             widens = look_at_schema(job, again=again)
+            if widens:
+                job.table = drop_partition_stats(job.table, clock_ms())
             if widens and job.table.config.is_merge_on_read and compact_logs(job, spark):
                 cover_table(job, spark)
             job.table = make_if_wanted(job.table, job.decode.schema, options.metadata, spark, clock_ms)
