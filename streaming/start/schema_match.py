@@ -23,6 +23,8 @@ from tagstream.table.schema.avro_defaults import keep_defaults
 from tagstream.table.schema.evolve import EvolutionRules, Missing, evolve
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
 
+_WITH_SCHEMA = ("avro", "debezium-avro", "debezium-json", "debezium-flat-json")  # that records can bring
+
 
 def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Noticed] = ()) -> tuple[str, str]:
     """The user columns to write as the table's Avro JSON (no meta columns), and the Avro JSON that has the defaults.
@@ -66,8 +68,11 @@ def _with_noticed(schema: pa.Schema, noticed: Sequence[Noticed], rules: Evolutio
 
 
 def given_rules(options: Options, config: TableConfig) -> EvolutionRules:
-    """How the given schema changes the table's. A person means the types of a file; those of the registry are records'."""
-    from_file = options.schema_file is not None and options.records.format == "json"
+    """How the given schema changes the table's.
+
+    A file's types are meant where records have none; where they have, they may have widened the table since.
+    """
+    from_file = options.schema_file is not None and options.records.format not in _WITH_SCHEMA
     return EvolutionRules(
         roles=roles_of(config),
         missing=options.schema.missing,
@@ -79,8 +84,7 @@ def given_rules(options: Options, config: TableConfig) -> EvolutionRules:
 
 def evolution_rules(options: Options, config: TableConfig, *defaults: str) -> EvolutionRules | None:
     """How records' schemas change the table's; None where they do not, or records have none."""
-    with_schema = options.records.format in ("avro", "debezium-avro", "debezium-json", "debezium-flat-json")
-    if not (options.schema.by_records and with_schema):
+    if not (options.schema.by_records and options.records.format in _WITH_SCHEMA):
         return None
     return record_rules(options, config, defaults)
 
