@@ -25,6 +25,18 @@ PARTITIONED_KEY = b"\x02"
 
 
 @dataclass(frozen=True)
+class PartialRows:
+    """Records may lack any column of their row: a row that is new takes then what the record itself has there.
+
+    `needed`: by column, whether a new row cannot do without (such a record is refused). `place`: the column that says the
+    partition, -1 where there is none: a record that lacks it leaves the row where it is.
+    """
+
+    needed: npt.NDArray[np.bool_]
+    place: int = -1
+
+
+@dataclass(frozen=True)
 class ImageWanted:
     """The row of a key as it was before the event of ordering value `before` (None: unknown) took it away."""
 
@@ -64,6 +76,7 @@ class TagBatch:
 
     `absent` (records x columns of the row): values that were not sent, which the row keeps; `elsewhere`: the record's are in
     the row of another key, whose own key group is asked for it by `images`. None: all records hold all of their row.
+    `partial`: None: a value that was not sent and that no row has makes its record bad.
     """
 
     skeys: OBJECTS
@@ -76,13 +89,14 @@ class TagBatch:
     absent: npt.NDArray[np.bool_] | None = None
     elsewhere: npt.NDArray[np.bool_] | None = None
     images: Sequence[ImageWanted] = ()
+    partial: PartialRows | None = None
 
     def __len__(self) -> int:
         return len(self.skeys)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> TagBatch:
         """The records that the mask has."""
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "images"}
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("images", "partial")}
         cut: dict[str, Any] = {name: None if column is None else column[keep] for name, column in columns.items()}
         return replace(self, **cut)
 

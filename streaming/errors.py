@@ -25,6 +25,10 @@ class PartitionDepthError(StreamError):
     """The first batch of a table has partition paths of different depth; what is taken for the table's is known now."""
 
 
+class SchemaChangedError(StreamError):
+    """Records, or the schema file, have what the table's schema lacks: the batch is done again with another schema."""
+
+
 class SourceError(StreamError):
     """The source can't be read: broker unreachable, topic or folder missing, connector jar missing."""
 

@@ -15,6 +15,10 @@ class ConfigError(TagstreamError):
     """An option or property is unknown, unsupported or has a value that cannot be used."""
 
 
+class SchemaRefusedError(ConfigError):
+    """A change of schema that would lose values, or move rows: it is not taken up, and nothing was written."""
+
+
 class StoreError(TagstreamError, OSError):
     """A store of files (an object store, HDFS) did not do what was asked; ``filename`` says of which file."""
 

@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, str] = {
     "table/metadata/write": "table table/storage table/schema table/keys table/timeline table/timeline/history "
     "table/file_group "
     "table/file_group/log table/meta_client table/metadata table/metadata/encode",
-    "table/skipping": "table table/storage table/keys table/timeline table/file_group table/file_group/log "
+    "table/skipping": "table table/storage table/schema table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/metadata",
     "table/read": "table table/storage table/schema table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/skipping",
@@ -67,16 +67,17 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/options": "table/* index/* streaming streaming/options/keys",
     "streaming/source/decode": "table/* state/* streaming",
     "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode",
+    "streaming/source/decode/schemas": "table/* streaming streaming/source/decode streaming/source/decode/formats",
     "streaming/source/files": "table/* streaming",
     "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode "
-    "streaming/source/decode/formats streaming/source/files",
+    "streaming/source/decode/formats streaming/source/decode/schemas streaming/source/files",
     "streaming/page": "",
     "streaming/progress": "table/* bootstrap streaming streaming/options",
     "streaming/tag": "table/* state/* streaming streaming/source streaming/source/decode",
     "streaming/write": "table/* state/* index streaming streaming/source streaming/source/decode streaming/tag",
     "streaming/metadata": "table/* streaming/options",
     "streaming/batch": "table/* state/* index bootstrap streaming streaming/options streaming/source streaming/metadata "
-    "streaming/source/files streaming/progress streaming/tag streaming/write",
+    "streaming/source/decode streaming/source/files streaming/progress streaming/tag streaming/write",
     "streaming/recovery": "table/* state/* bootstrap streaming streaming/options streaming/source streaming/progress "
     "streaming/batch",
     "streaming/services": "table/* bootstrap streaming streaming/options streaming/progress streaming/batch streaming/write "
@@ -87,7 +88,8 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
     "streaming/source streaming/batch",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
-    "streaming/source/decode streaming/source/decode/formats streaming/batch streaming/recovery",
+    "streaming/source/decode streaming/source/decode/formats streaming/source/decode/schemas streaming/batch "
+    "streaming/recovery",
     "streaming/job": "table/* state/* index/* bootstrap streaming/*",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",

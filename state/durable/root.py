@@ -2,7 +2,7 @@
 
     C/tagstream/meta.json, runs/, root        the checkpoint's own, whatever query it is at
     R/metadata, offsets, commits, state, ...  Spark's: R is the checkpoint location that Spark is given
-    R/tagstream/index, manifests, profiles, quarantine, takeover.json
+    R/tagstream/index, manifests, profiles, quarantine, schemas, takeover.json
 
 R of a checkpoint's first query is C itself. A query that cannot go on is retired: the next one begins in
 ``C/tagstream/roots/<n>``, which the register ``C/tagstream/root`` names. Writing that register is all that retiring is, so a
@@ -21,6 +21,7 @@ from tagstream.table.storage.storage import Storage
 
 INDEX, MANIFESTS, PROFILES = "tagstream/index", "tagstream/manifests", "tagstream/profiles"
 QUARANTINE, TAKEOVER = "tagstream/quarantine", "tagstream/takeover.json"
+SCHEMAS = "tagstream/schemas"
 ROOT_VERSION = 1
 _REGISTER, _ROOTS = "tagstream/root", "tagstream/roots"
 

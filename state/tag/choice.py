@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tagstream.state.store.dictionary import Place
 from tagstream.state.tag import fill
 from tagstream.state.tag.decide import Known, Winners, choose_winners, distinct_keys
-from tagstream.state.tag_batch import INT64, OBJECTS, Completion, TagBatch, TagResult
+from tagstream.state.tag_batch import FLAG_NO_PARTITION, INT64, OBJECTS, Completion, TagBatch, TagResult
 
 Codes = npt.NDArray[np.uint32]
 PlacesOf = Callable[[Codes], Sequence[Place]]
@@ -67,6 +67,21 @@ class Choice:
             ),
         )
 
+    def partitions(self, old: INT64, places: Sequence[Place]) -> OBJECTS:
+        """The partition of each winner: its own, or where it was not sent that of the row before.
+
+        `old`: by key, where its row is, into `places`.
+        """
+        found: OBJECTS = self.batch.partitions[self.winners.row]
+        partial = self.batch.partial
+        if partial is None or partial.place < 0 or self.own is None or self.own_keys is None:
+            return found
+        unsent = (self.batch.flags[self.own.rows] & FLAG_NO_PARTITION) != 0
+        donor = self.own.donor[unsent, partial.place]
+        for key, row in zip(self.own_keys[unsent].tolist(), donor.tolist(), strict=True):  # of partial updates alone
+            found[key] = self.batch.partitions[row] if row >= 0 else places[old[key]][0]
+        return found
+
     def _whole(self, rows: INT64) -> INT64:
         """Row numbers of the whole batch; what is below zero stays."""
         if not len(self.origin):
@@ -89,7 +104,7 @@ def choose(batch: TagBatch, look_up: Callable[[list[bytes]], Known]) -> Choice:
         in_batch = {name: i for i, name in enumerate(names.tolist())} if batch.images else {}
         asked = [in_batch.get(image.skey, -1) for image in batch.images]
         chains = fill.chains(batch, keys, known, _with(short, asked))
-        own = fill.walk(batch, winners.row[short], chains.before)
+        own = fill.of_new_rows(batch, fill.walk(batch, winners.row[short], chains.before))
         lost = own.rows[own.held == fill.LOST]
         if not len(lost):
             image_known = look_up([image.skey for image in batch.images])

@@ -221,5 +221,5 @@ def check_batch(batch: TagBatch) -> None:
     if batch.ordering is not None and batch.ordering.dtype not in (np.dtype(np.int64), np.dtype(object)):
         raise ValueError(f"ordering values come as {batch.ordering.dtype}; a null among them has made them lose digits")
     upsert = (batch.flags & FLAG_DELETE) == 0
-    if (upsert & ((batch.flags & FLAG_NO_PARTITION) != 0)).any():
+    if batch.partial is None and (upsert & ((batch.flags & FLAG_NO_PARTITION) != 0)).any():
         raise ValueError("an upsert has no partition path")

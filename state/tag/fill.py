@@ -78,6 +78,16 @@ def walk(batch: TagBatch, start: INT64, before: INT64) -> Walk:
     return Walk(start, donor, held)
 
 
+def of_new_rows(batch: TagBatch, walked: Walk) -> Walk:
+    """With partial records: a row that nothing holds takes from its own record what is left, unless it needs a value."""
+    if batch.partial is None:
+        return walked
+    left = walked.donor < 0
+    new = (walked.held == LOST) & ~(left & batch.partial.needed).any(axis=1)
+    donor = np.where(new[:, None] & left, walked.rows[:, None], walked.donor)
+    return Walk(walked.rows, donor, np.where(new, NEEDS_NONE, walked.held))
+
+
 def lacking(batch: TagBatch, winners: Winners) -> npt.NDArray[np.bool_]:
     """Mask of the keys whose winning record lacks values."""
     if batch.absent is None:

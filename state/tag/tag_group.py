@@ -25,7 +25,7 @@ from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag import stats
-from tagstream.state.tag.choice import choose
+from tagstream.state.tag.choice import Choice, choose
 from tagstream.state.tag.decide import Decision, Known, Winners, check_batch, decide
 from tagstream.state.tag.standing import standing_of
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
@@ -66,7 +66,7 @@ def _process(
         new, meta = caught.at, caught.meta
         chosen = choose(batch, lambda wanted: _look_up(store, wanted, profile, layout))
         batch, names, winners, known = chosen.batch, chosen.names, chosen.winners, chosen.known
-        located = _locate(store, label, batch, winners, known, profile, meta)
+        located = _locate(store, label, chosen, profile, meta)
         change = _change(store, new, names.tolist(), winners, known, located, profile, layout)
         result = tag_result(names, winners, located.decision, located.old, located.new, located.places)
         result = chosen.complete(result, located.old, located.places, lambda codes: places_of(codes, store.get, label))
@@ -109,22 +109,15 @@ class _Located:
     meta: StoreMeta
 
 
-def _locate(
-    store: RocksStore,
-    label: int,
-    batch: TagBatch,
-    winners: Winners,
-    known: Known,
-    profile: WriteProfile,
-    meta: StoreMeta,
-) -> _Located:
+def _locate(store: RocksStore, label: int, chosen: Choice, profile: WriteProfile, meta: StoreMeta) -> _Located:
     """Decide, and give every new record its file group."""
+    batch, winners, known = chosen.batch, chosen.winners, chosen.known
     live = known.live
     old_codes, old_index = np.unique(known.records.loc[live], return_inverse=True)
     old_places = places_of(old_codes, store.get, label)
     old = np.full(len(live), -1, np.int64)
     old[live] = old_index
-    found_codes, partitions = pd.factorize(batch.partitions[winners.row])
+    found_codes, partitions = pd.factorize(chosen.partitions(old, old_places))
     partition: npt.NDArray[np.int32] = found_codes.astype(np.int32)  # -1: none, a delete
     of_name = {name: i for i, name in enumerate(partitions)}
     old_partition = np.array([of_name.get(p, -2) for p, _ in old_places], np.int32)  # one step a file group

@@ -12,7 +12,7 @@ from tagstream.index.base import HoodieIndex
 from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import CheckpointMeta
-from tagstream.state.durable.root import INDEX, MANIFESTS, PROFILES, QUARANTINE, Root
+from tagstream.state.durable.root import INDEX, MANIFESTS, PROFILES, QUARANTINE, SCHEMAS, Root
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag.expected import ExpectedChains, chains_before
 from tagstream.streaming.batch.commit_record import CommitRecord
@@ -23,12 +23,14 @@ from tagstream.streaming.metadata.keep import MetadataKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.bootstrap_progress import LoadLog
 from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.source.decode.events import Noticed
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag.tag import profile_name
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.schema.evolve import EvolutionRules
 from tagstream.table.storage.create import create
 from tagstream.table.storage.opening import private
 from tagstream.table.storage.storage import Storage
@@ -56,7 +58,8 @@ class JobContext:
     last. ``timeline``: the look that the batch is decided on. ``rollbacks_seen``: completed rollbacks that were held
     against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or committed
     last. ``partition_depth``: of the table's partitions, None where none need be known or no commit tells it. ``metadata``:
-    keeps the table's metadata table in step, None where there is none.
+    keeps the table's metadata table in step, None where there is none. ``noticed``: schemas that records have brought since
+    the start; ``look_at_schema``: asked before each batch, raises SchemaChangedError where the given schema is another one.
     """
 
     options: Options
@@ -98,6 +101,8 @@ class JobContext:
         False  # a copy of a write that was taken back may still land: looked for once more after a batch
     )
     metadata: MetadataKeeper | None = None
+    noticed: tuple[Noticed, ...] = ()
+    look_at_schema: Callable[[], None] = lambda: None
 
     @property
     def action(self) -> str:
@@ -127,6 +132,11 @@ class JobContext:
         return self.root.files.below(MANIFESTS)
 
     @property
+    def schema_notes(self) -> Storage:
+        """Where tasks leave the schemas that they have noticed."""
+        return self.root.files.below(SCHEMAS)
+
+    @property
     def quarantine(self) -> Storage:
         """Where bad records go, for the job's user alone."""
         return private(self.root.files.below(QUARANTINE))
@@ -136,10 +146,10 @@ class JobContext:
         writer = {"stream_id": self.meta.stream_id, "run": self.run, "batch_id": batch_id}
         return CommitMetadata(extra={WRITER_KEY: json.dumps(writer, sort_keys=True)}, operation=self.options.op)
 
-    def take_schema(self, avro_json: str, defaults_json: str) -> None:
-        """Go on with another schema: another writer has added columns."""
+    def take_schema(self, avro_json: str, defaults_json: str, evolution: EvolutionRules | None) -> None:
+        """Go on with a schema; ``evolution``: how those of records change it."""
         self.avro_json = avro_json
-        self.decode = replace(self.decode, avro_json=avro_json, defaults_json=defaults_json)
+        self.decode = replace(self.decode, avro_json=avro_json, defaults_json=defaults_json, evolution=evolution)
 
     def pin_profile(self, epoch: Epoch, instant: str) -> None:
         """Write the profile of a batch that is about to run; once per batch and run."""

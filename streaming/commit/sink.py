@@ -206,6 +206,7 @@ class BatchSink:
     def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:
         job, crash, batch = self._job, self._job.crash, epoch.batch_id
         clock = [started, time.monotonic()]
+        job.look_at_schema()
         if job.metadata is not None:
             job.lease.check()
             job.metadata.maintain(job.clock_ms, job.options.metadata.max_delta_commits)

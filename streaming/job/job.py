@@ -21,12 +21,13 @@ from tagstream.streaming.commit.partition_depth import find_depth
 from tagstream.streaming.commit.pull_start import start_index
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.errors import StopRequested
+from tagstream.streaming.errors import SchemaChangedError, StopRequested
 from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.job.failure import explain, note_batch, own_errors
 from tagstream.streaming.job.query import end_query, run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, restart_after
 from tagstream.streaming.job.runs import claim_run
+from tagstream.streaming.job.schema_changes import forget_notes, look_at_schema, take_notes
 from tagstream.streaming.job.session import (
     end_session,
     fix_state_settings,
@@ -39,7 +40,7 @@ from tagstream.streaming.job.session import (
 from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.metadata.keep import MetadataKeeper
-from tagstream.streaming.metadata.prepare import drop_unkept, make_if_wanted
+from tagstream.streaming.metadata.prepare import drop_partition_stats, drop_unkept, make_if_wanted
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.progress.progress import Progress
@@ -47,13 +48,14 @@ from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.prune import prune_retired
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
+from tagstream.streaming.services.before_widening import compact_logs
 from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.topic import topic_offsets
 from tagstream.streaming.start.preflight import check_query, check_stream, look
-from tagstream.streaming.start.schema_match import columns_left_null, stream_schema
+from tagstream.streaming.start.schema_match import stream_schema
 from tagstream.streaming.start.table_match import open_or_create
 from tagstream.streaming.status.watch import Watch
 from tagstream.streaming.write.small_files import SmallFiles
@@ -135,6 +137,7 @@ def stream(
         fix_state_settings(spark, job.meta.shuffle_partitions)
         choose_checkpoint_files(spark, job.checkpoint.root)
         _clear_leftovers(job)
+        forget_notes(job)
         restart: Restart | None = None
         while True:
             rebuild = restart.why if restart is not None and restart.rebuild else None
@@ -146,7 +149,12 @@ def stream(
                 job.table = drop_unkept(job.table, options.metadata, clock_ms())
             cover_table(job, spark, rebuild=rebuild, doubt=doubt)
             job.table = drop_unkept(job.table, options.metadata, clock_ms())
-            _look_at_schema(job)
+            again = restart is not None and restart.count > 1 and restart.error == SchemaChangedError.__name__
+            widens = look_at_schema(job, again=again)
+            if widens:
+                job.table = drop_partition_stats(job.table, clock_ms())
+            if widens and job.table.config.is_merge_on_read and compact_logs(job, spark):
+                cover_table(job, spark)
             job.table = make_if_wanted(job.table, job.decode.schema, options.metadata, spark, clock_ms)
             job.metadata = MetadataKeeper.open(job.table, job.decode.schema)
             job.table.check_writable(keeps_metadata=job.metadata is not None)
@@ -174,6 +182,7 @@ def stream(
                     note_batch(e, job.root.files)
                     raise
                 lease.check()  # a driver that stood still leaves it all to its successor
+                take_notes(job)
                 LOG.warning("%s. The query starts again", restart.why)
                 watch.status.restarted(restart.error, restart.why)
                 job.lease.beat(None)
@@ -261,6 +270,7 @@ def make_context(
             row_group_bytes=options.parquet_block_size,
             inserts_to_base_files=base_only,
             compare_ordering=index is not None and not index.knows_ordering,
+            drops_columns=options.schema.missing == "drop",
         ),
         small_files=SmallFiles(
             merge_on_read=table.config.is_merge_on_read,
@@ -346,19 +356,3 @@ def _leave_to_others(job: JobContext, restart: Restart) -> None:
         wait_for_clustering(job, restart.clustering)
     if restart.pause_s and job.stop.wait(restart.pause_s):
         raise StopRequested(f"asked to end by {job.stop.signal_name} while other writers were at work")
-
-
-def _look_at_schema(job: JobContext) -> None:
-    """Another writer may have added columns: from now on they are part of what this job writes."""
-    avro_json, defaults_json = stream_schema(job.options, job.table)
-    left_null = columns_left_null(job.options, avro_json)
-    if left_null and (avro_json != job.avro_json or job.instant is None):
-        LOG.warning(
-            "table %s has columns that %s lacks (%s): they stay, and are null in the rows that this job writes; add them "
-            "to the schema file if the records have them",
-            job.table.base_path,
-            job.options.schema_file,
-            ", ".join(left_null),
-        )
-    if avro_json != job.avro_json:
-        job.take_schema(avro_json, defaults_json)

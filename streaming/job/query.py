@@ -17,6 +17,7 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import newest_batch, raw_offset
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.errors import StopRequested
+from tagstream.streaming.job.schema_changes import schema_notes
 from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.source.source import PartitionDepth, keyed_records, raw_records
@@ -41,7 +42,9 @@ def start_query(
     depth: PartitionDepth = job.partition_depth
     if depth is None and job.decode.depth_is_open:
         depth = DepthOfBatch(job.profiles, job.run, job.run_owner)
-    keyed = keyed_records(raw, job.decode, job.meta.labels, depth, None if files is None else files.spec)
+    spec_of_files = None if files is None else files.spec
+    notes = schema_notes(job) if job.decode.evolution is not None else None
+    keyed = keyed_records(raw, job.decode, job.meta.labels, depth, spec_of_files, notes)
     if job.index is not None:
         return _start(keyed, job, sink)
     spec = TagSpec(
@@ -54,6 +57,7 @@ def start_query(
         storage=job.table.storage,
         timeline_folder=job.table.config.timeline_folder,
         action=job.action,
+        partial=job.decode.partial_rows,
     )
     tag = make_tag_function(spec)
     located = keyed.groupBy("kg").applyInPandasWithState(

@@ -16,7 +16,7 @@ from tagstream.streaming.options.metadata_options import MetadataOptions
 from tagstream.table.errors import CorruptFileError, MetadataTableMismatchError, TableNotFoundError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.indexed_columns import default_columns
-from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
+from tagstream.table.metadata.metadata_table import PARTITION_STATS_PARTITION, RECORD_INDEX_PARTITION
 from tagstream.table.metadata.write.dropping import drop_partition
 from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.layout import DEFAULT_GROUPS, PARTITIONS, PARTITIONS_KEY
@@ -49,6 +49,22 @@ def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> Ho
         MetadataWriter.open(table)
     except (MetadataTableMismatchError, TableNotFoundError, CorruptFileError) as error:
         return _drop(table, now_ms, str(error))
+    return table
+
+
+def drop_partition_stats(table: HoodieTable, now_ms: int) -> HoodieTable:
+    """The table without ranges of whole partitions: of a column whose type is widened they would be joined of two types,
+    which Hudi's readers cannot compare.
+    """
+    if PARTITION_STATS_PARTITION not in table.config.metadata_partitions:
+        return table
+    table = drop_partition(table, PARTITION_STATS_PARTITION, now_ms)
+    LOG.warning(
+        "table %s: dropped the partition %s of its metadata table, since a column's type is widened; queries prune by files "
+        "instead",
+        table.base_path,
+        PARTITION_STATS_PARTITION,
+    )
     return table
 
 

@@ -26,6 +26,7 @@ from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.metadata_options import MetadataOptions, metadata_options
 from tagstream.streaming.options.record_options import RecordOptions, record_options
 from tagstream.streaming.options.resolve import Resolved, resolve
+from tagstream.streaming.options.schema_options import SchemaOptions, schema_options
 from tagstream.streaming.options.service_options import ServiceOptions, service_options
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
@@ -93,6 +94,7 @@ class Options:
     schema_file: str | None
     decode_rules: Mapping[str, bool]
     records: RecordOptions
+    schema: SchemaOptions
 
     index: IndexOptions
     index_bootstrap_enabled: bool
@@ -181,6 +183,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
     time_fields, times = partition_times(r, generator, partitions)
     partitions = split_kinds(partitions)[0]
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
+    schema = schema_options(r, records, state_index=index is None or index.type == STATE)
     metadata = metadata_options(r, index.type if index is not None else "")
     services = service_options(r, index.type if index is not None else "")
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
@@ -241,6 +244,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
             "check_texts": r.text("tagstream.decode.texts") == "strict",
         },
         records=records,
+        schema=schema,
         index=index,
         index_bootstrap_enabled=r.flag("index.bootstrap.enabled"),
         index_bootstrap_corrupt=cast("Literal['fail', 'skip']", r.text("index.bootstrap.corrupt.files")),

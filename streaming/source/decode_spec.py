@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from tagstream.state.layout import OrderingKind
 from tagstream.state.ordering import decode_ordering, ordering_kind
+from tagstream.state.tag_batch import PartialRows
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.facts import avro_facts
-from tagstream.streaming.source.decode.formats.datums import check_reader
-from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
 from tagstream.streaming.source.decode.formats.make import PLAIN, FormatRules, TableFacts, make_format
-from tagstream.streaming.source.decode.formats.registry import RegistryPlace
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
+from tagstream.streaming.source.decode.schemas.watch import SchemaWatch
+from tagstream.streaming.source.format_options import format_rules
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.log.ordering_wrapper import greatest_decimal
 from tagstream.table.keys.keys import KeyGenerator
@@ -26,6 +26,7 @@ from tagstream.table.keys.time_partition import TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
 from tagstream.table.read.key_encoding import names_single_key
+from tagstream.table.schema.evolve import EvolutionRules
 from tagstream.table.schema.schema import avro_to_arrow
 
 
@@ -34,7 +35,8 @@ class DecodeSpec:
     """The table's key rules and the record schema (``avro_json``; ``defaults_json`` may have more Avro defaults).
 
     ``files``: records are lines of files, not Kafka messages. ``merge_on_read``: deletes are written to log files.
-    ``refuse_collisions``: composite keys that other values would make, too, are bad.
+    ``refuse_collisions``: composite keys that other values would make, too, are bad. ``evolution``: how schemas of records
+    change the table's; None: they do not. ``partial``: a field that a record lacks keeps what the row has.
     """
 
     avro_json: str
@@ -54,6 +56,8 @@ class DecodeSpec:
     time_fields: tuple[str, ...] = ()
     times: TimePartition | None = None
     format: FormatRules = PLAIN
+    evolution: EvolutionRules | None = None
+    partial: bool = False
 
     @classmethod
     def for_table(cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
@@ -83,6 +87,7 @@ class DecodeSpec:
             refuse_collisions=options.key_collisions == "quarantine",
             rules=DecodeRules(**options.decode_rules),
             format=reads,
+            partial=options.schema.partial_update,
         )
 
     @classmethod
@@ -132,6 +137,16 @@ class DecodeSpec:
     def null_if_lost(self) -> bool:
         """Whether a value that was not sent, and that no row holds any more, becomes null."""
         return self.format.null_if_lost
+
+    @property
+    def partial_rows(self) -> PartialRows | None:
+        """What records that lack fields mean for their rows; None where they lack none."""
+        if not self.partial:
+            return None
+        schema = self.schema
+        needed = np.array([not field.nullable for field in schema], np.bool_)
+        place = schema.get_field_index(self.partition_fields[0].split(".")[0]) if self.partition_fields else -1
+        return PartialRows(needed, place)
 
     @property
     def reads_headers(self) -> bool:
@@ -189,6 +204,7 @@ def _lacks_kinds(config: TableConfig) -> bool:
 def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
     """The decoder of a spec; a worker process keeps it from batch to batch."""
     facts, generator = avro_facts(spec.defaults_json), spec.key_generator_rules
+    watch = None if spec.evolution is None else SchemaWatch(spec.schema, spec.evolution)
     table = TableFacts(
         schema=spec.schema,
         avro_json=spec.defaults_json,
@@ -198,6 +214,7 @@ def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
         global_index=spec.global_index,
         files=spec.files,
         rules=spec.rules,
+        watch=watch,
     )
     return KeyDecoder(
         spec.schema,
@@ -209,24 +226,6 @@ def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
         merge_on_read=spec.merge_on_read,
         refuse_collisions=spec.refuse_collisions,
         record_format=make_format(spec.format, table),
-    )
-
-
-def format_rules(options: Options, *, ordered: bool) -> FormatRules:
-    """How the options want records read. ``ordered``: the table has an ordering field.
-
-    Without one only the state index can keep what orders the events; with another they count as they arrive.
-    """
-    told = options.records
-    arrival = told.debezium_order == "arrival" or not (ordered or options.state_index)
-    order = "arrival" if arrival else told.debezium_order
-    avro = told.format.endswith("avro")
-    if avro:
-        check_reader()
-    return FormatRules(
-        name=told.format,
-        debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
-        bytes_as=told.bytes_as,
-        null_if_lost=told.null_if_lost,
-        registry=RegistryPlace(told.registry_url, told.registry_ca_file) if avro and told.registry_url else None,
+        watch=watch,
+        partial=spec.partial,
     )

@@ -12,12 +12,14 @@ from pyspark.sql import functions as F
 from tagstream.state.key_group import state_key_groups
 from tagstream.state.tag_batch import FLAG_NO_ORDERING
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.decode.events import Noticed
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.packed import empty_rows, pack, split
 from tagstream.streaming.source.position import LinePositions
 from tagstream.streaming.source.record_size import events_a_batch
+from tagstream.streaming.source.schema_notes import SchemaNotes
 
 RAW_COLUMNS = tuple(RAW_SCHEMA.names)
 PartitionDepth = int | None | Callable[[], int | None]
@@ -116,13 +118,14 @@ def keyed_records(
     labels: tuple[int, ...],
     partition_depth: PartitionDepth,
     files: FilesSpec | None = None,
+    notes: SchemaNotes | None = None,
 ) -> DataFrame:
     """The records decoded, good or bad, packed by key group: ``kg`` (its label) and ``rows`` (``KeyDecoder.keys``).
 
     The group is crc32 of the key modulo the number of groups; bad and skipped records, which have no key, are spread by
-    position.
+    position. ``notes``: where schemas of records go that have what the table lacks.
     """
-    return raw.mapInArrow(make_key_function(spec, labels, partition_depth, files), "kg int, rows binary")
+    return raw.mapInArrow(make_key_function(spec, labels, partition_depth, files, notes), "kg int, rows binary")
 
 
 def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
@@ -132,7 +135,11 @@ def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
 
 
 def make_key_function(
-    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth, files: FilesSpec | None = None
+    spec: DecodeSpec,
+    labels: tuple[int, ...],
+    partition_depth: PartitionDepth,
+    files: FilesSpec | None = None,
+    notes: SchemaNotes | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The ``mapInArrow`` function that decodes records; files get their line positions here.
 
@@ -142,12 +149,19 @@ def make_key_function(
 
     def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = cached_decoder(spec)
+        noticed: list[Noticed] = []
+        if notes is not None:
+            notes.raise_again()
         depth = partition_depth() if callable(partition_depth) else partition_depth
         for rows in in_blocks(_records(batches, spec, files)):
             given = (*RAW_COLUMNS, OLD_KEY) if OLD_KEY in rows.column_names else RAW_COLUMNS
             columns = {name: rows.column(name).combine_chunks() for name in given}
             keyed = decoder.keys(pa.RecordBatch.from_pydict(columns), depth)
-            yield pack_by_group(pa.Table.from_batches([keyed]), labels)
+            noticed += [] if decoder.watch is None or notes is None else decoder.watch.take()
+            if not noticed:  # else the batch is done again
+                yield pack_by_group(pa.Table.from_batches([keyed]), labels)
+        if notes is not None and noticed:
+            notes.leave(noticed)
 
     return keys
 

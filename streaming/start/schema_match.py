@@ -1,59 +1,127 @@
-"""The schema that a stream writes: the schema file's, held against the table's."""
+"""The schema that a stream writes: the table's, changed by the one that is given and by those that records brought."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.decode.events import Noticed
+from tagstream.streaming.source.decode.facts import avro_facts
+from tagstream.streaming.source.decode.formats.envelope import STREAMER_COLUMNS
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV, RegistryPlace, SchemaRegistry
-from tagstream.streaming.source.decode.formats.schema_names import table_schema
-from tagstream.table.errors import ConfigError, UnsupportedTableError
+from tagstream.streaming.source.decode.formats.schema_names import renamed, table_schema
+from tagstream.streaming.source.decode.schemas.row_schema import row_schema
+from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedTableError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.avro_defaults import keep_defaults
+from tagstream.table.schema.evolve import EvolutionRules, Missing, evolve
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
 
+_WITH_SCHEMA = ("avro", "debezium-avro", "debezium-json", "debezium-flat-json")  # that records can bring
 
-def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
+
+def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Noticed] = ()) -> tuple[str, str]:
     """The user columns to write as the table's Avro JSON (no meta columns), and the Avro JSON that has the defaults.
 
-    The schema file, where one is given, must have the table's columns with their types; new nullable columns may
-    follow. A nullable column that only the table has (another writer added it) stays, and is null in the rows that the
-    stream writes. Without a file the table's own schema is used.
+    The table's schema, changed by the given one (``table.schema.evolve``), where one is given, and by those of records
+    (``noticed``) that brought something. SchemaRefusedError names a change that cannot be taken up.
     """
     text = table.schema_json()
     own = None if text is None else avro_to_arrow(text)
     if not has_given_schema(options):
-        if own is None:
+        if text is None or own is None:
             raise ConfigError(
                 f"table {options.target_base_path} has no schema yet; give "
                 "hoodie.streamer.schemaprovider.source.schema.file"
             )
-        assert text is not None
-        if not options.bootstrap_only:
-            check_ordering(own, table.config)
-        return text, text
-    schema, file_text = read_schema_file(options)
-    check_fields(schema, table.config, options)
+        schema, given = own, text
+    else:
+        schema, given = read_schema_file(options, () if own is None else tuple(own.names))
+        check_fields(schema, table.config, options)
+        if own is not None:
+            schema = evolve(own, schema, given_rules(options, table.config), given_name(options)).schema
     if not options.bootstrap_only:
         check_ordering(schema, table.config)
-    if own is not None:
-        _check_evolution(own, schema, given_name(options))
-        added = [f for f in schema if f.name not in own.names]
-        schema = pa.schema([*(schema.field(f.name) if f.name in schema.names else f for f in own), *added])
-    written = arrow_to_avro(schema, table.config.name)
-    return avro_json(keep_defaults(written, file_text, *([] if text is None else [text]))), file_text
+    sources = [given, *([] if text is None else [text])]
+    schema = _with_noticed(schema, noticed, record_rules(options, table.config, sources[::-1]))
+    if text is not None and own is not None and schema.equals(own) and not has_given_schema(options):
+        return text, text
+    sources += [item.avro_json for item in noticed]
+    written = avro_json(keep_defaults(arrow_to_avro(schema, table.config.name), *sources))
+    return written, _with_columns(given, written)
 
 
-def columns_left_null(options: Options, avro_json: str) -> tuple[str, ...]:
+def _with_noticed(schema: pa.Schema, noticed: Sequence[Noticed], rules: EvolutionRules) -> pa.Schema:
+    for item in noticed:
+        try:
+            incoming = row_schema(item.avro_json, schema.names, rules.aliases)
+        except UnsupportedTableError as e:
+            raise SchemaRefusedError(f"{item.source}: {e}; the table's schema stays as it is") from e
+        schema = evolve(schema, incoming, rules, item.source).schema
+    return schema
+
+
+def given_rules(options: Options, config: TableConfig) -> EvolutionRules:
+    """How the given schema changes the table's.
+
+    A file's types are meant where records have none; where they have, they may have widened the table since.
+    """
+    from_file = options.schema_file is not None and options.records.format not in _WITH_SCHEMA
+    return EvolutionRules(
+        roles=roles_of(config),
+        missing=options.schema.missing,
+        given=from_file,
+        new_nullable=options.schema.new_nullable or options.schema_file is None,
+        filled=frozenset(STREAMER_COLUMNS),
+    )
+
+
+def evolution_rules(options: Options, config: TableConfig, *defaults: str) -> EvolutionRules | None:
+    """How records' schemas change the table's; None where they do not, or records have none."""
+    if not (options.schema.by_records and options.records.format in _WITH_SCHEMA):
+        return None
+    return record_rules(options, config, defaults)
+
+
+def record_rules(options: Options, config: TableConfig, defaults: Sequence[str] = ()) -> EvolutionRules:
+    """How schemas of records change the table's: they never drop a column, for older records have it yet.
+
+    ``defaults``: Avro JSON of what fills columns that records lack.
+    """
+    missing: Missing = "fail" if options.schema.missing == "fail" else "null"
+    filled = {f["name"] for text in defaults for f in json.loads(text)["fields"] if f.get("default") is not None}
+    known = avro_facts(defaults[-1]) if defaults else {}
+    return EvolutionRules(
+        roles=roles_of(config),
+        missing=missing,
+        filled=frozenset({*STREAMER_COLUMNS, *filled}),
+        aliases={alias: column for column, facts in known.items() for alias in facts.aliases},
+    )
+
+
+def roles_of(config: TableConfig) -> dict[str, str]:
+    """Columns that the table's files and index depend on, and as what."""
+    fields = (
+        ("ordering", config.ordering_fields),
+        ("partition path", config.partition_fields),
+        ("record key", config.record_key_fields),
+    )
+    return {name.split(".")[0]: role for role, names in fields for name in names}
+
+
+def columns_left_null(options: Options, avro_text: str) -> tuple[str, ...]:
     """Columns of the table that the schema file does not have: null in every row that the stream writes."""
     if not has_given_schema(options):
         return ()
-    known = read_schema_file(options)[0].names
-    return tuple(name for name in avro_to_arrow(avro_json).names if name not in known)
+    names = avro_to_arrow(avro_text).names
+    known = read_schema_file(options, names)[0].names
+    return tuple(name for name in names if name not in known)
 
 
 def has_given_schema(options: Options) -> bool:
@@ -66,13 +134,17 @@ def given_name(options: Options) -> str:
     return options.schema_file or f"the registry's subject {options.records.registry_subject}"
 
 
-def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
-    """Arrow schema and text of the Avro schema that is given; ConfigError when it can't be used."""
+def read_schema_file(options: Options, columns: Sequence[str] = ()) -> tuple[pa.Schema, str]:
+    """Arrow schema and text of the Avro schema that is given; ConfigError when it can't be used.
+
+    A field that is one of the table's ``columns`` by an alias has that column's name in both.
+    """
     name = given_name(options)
     try:
         text = _given_text(options)
         if options.records.format != "json":
             text = table_schema(text)
+        text = renamed(text, columns)
         schema = avro_to_arrow(text)
         arrow_to_avro(schema, "t")  # what it reads may have no form in a table
         return schema, text
@@ -92,6 +164,14 @@ def _given_text(options: Options) -> str:
     place = RegistryPlace(records.registry_url, records.registry_ca_file)
     env = {USER_INFO_ENV: records.registry_user_info} if records.registry_user_info else {}
     return SchemaRegistry(place, env).latest(records.registry_subject)
+
+
+def _with_columns(given: str, written: str) -> str:
+    """The given schema with the columns that only the written one has: what is known of all columns' values."""
+    record = json.loads(given)
+    known = {f["name"] for f in record["fields"]}
+    more = [f for f in json.loads(written)["fields"] if f["name"] not in known]
+    return json.dumps({**record, "fields": [*record["fields"], *more]}) if more else given
 
 
 def check_fields(schema: pa.Schema, config: TableConfig, options: Options) -> None:
@@ -118,32 +198,3 @@ def check_ordering(schema: pa.Schema, config: TableConfig) -> None:
                 f"ordering field {name!r} is {kind}, but deletes of a merge-on-read table hold a decimal with at most "
                 f"{DECIMAL_DIGITS} digits after the point; give another ordering field, or make the table copy-on-write"
             )
-
-
-def _check_evolution(own: pa.Schema, new: pa.Schema, source: str) -> None:
-    for field in own:
-        if field.name not in new.names:
-            if field.nullable:
-                continue
-            raise ConfigError(f"{source} lacks the table's column {field.name!r}; add it (a column is never dropped)")
-        if new.field(field.name).type != field.type:
-            raise ConfigError(
-                f"{source}: column {field.name!r} is {_avro(new.field(field.name))}, in the table it is {_avro(field)}; "
-                "this version does not change a column's type: keep it, or give the new type to a column of another name"
-            )
-    for field in new:
-        if field.name not in own.names and not field.nullable:
-            raise ConfigError(
-                f"{source}: the new column {field.name!r} must be nullable, for older rows have no value (a default is for "
-                f'records only): give it the type ["null", "{_avro(field)}"] with the default null'
-            )
-
-
-def _avro(field: pa.Field) -> str:
-    """A column's type as a schema file says it."""
-    avro = arrow_to_avro(pa.schema([pa.field("c", field.type, nullable=False)]), "t")["fields"][0]["type"]
-    if isinstance(avro, dict):
-        name = avro.get("logicalType") or avro["type"]
-        size = f"({avro['precision']}, {avro['scale']})" if name == "decimal" else ""
-        return f"{name}{size}"
-    return str(avro)

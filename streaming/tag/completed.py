@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from tagstream.state.layout import OrderingKind
 from tagstream.state.tag.fill import LOST, OWN
-from tagstream.state.tag_batch import FLAG_NO_ORDERING, Completion, ImageWanted, TagResult
+from tagstream.state.tag_batch import FLAG_NO_ORDERING, Completion, ImageWanted, PartialRows, TagResult
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.key_decoder import FLAG_IMAGE
 from tagstream.streaming.tag.located import OP_IMAGE, located_table
@@ -37,11 +37,15 @@ def lacking(rows: pa.Table) -> npt.NDArray[np.bool_]:
     return unpack_absent(rows.column("absent").combine_chunks(), rows.schema.field("row").type.num_fields)
 
 
-def refused(good: pa.Table, result: TagResult) -> pa.Table:
+def refused(good: pa.Table, result: TagResult, partial: PartialRows | None = None) -> pa.Table:
     """The records that lack values which no row holds, as bad ones."""
     rows = chunks.take(good, result.refused) if len(result.refused) else good.slice(0, 0)
     place = rows.schema.get_field_index("reason")
-    return rows.set_column(place, "reason", pa.repeat(pa.scalar(_NOWHERE, pa.string()), rows.num_rows))
+    text = _NOWHERE
+    if partial is not None:
+        names = [f.name for f, needed in zip(rows.schema.field("row").type, partial.needed, strict=True) if needed]
+        text = f"it is the first of its row and lacks a field that may not be null (of {', '.join(names)})"
+    return rows.set_column(place, "reason", pa.repeat(pa.scalar(text, pa.string()), rows.num_rows))
 
 
 def without_lacking(good: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
-from tagstream.state.tag_batch import OP_DELETE, ImageWanted, TagBatch, TagResult
+from tagstream.state.tag_batch import OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.packed import unpack
@@ -48,7 +48,8 @@ class TagSpec:
     """What every task needs to know; pickled into the plan once, when the query starts.
 
     ``run_owner`` tells this run from the one of the same number of a checkpoint that was here before; ``lanes``: number of
-    write tasks. ``storage``: the table's; ``timeline_folder`` and ``action``: of its instants.
+    write tasks. ``storage``: the table's; ``timeline_folder`` and ``action``: of its instants. ``partial``: records may lack
+    fields of their rows.
     """
 
     layout: StateLayout
@@ -60,6 +61,7 @@ class TagSpec:
     storage: Storage
     timeline_folder: str
     action: str
+    partial: PartialRows | None = None
 
     def check_pending(self, profile: WriteProfile) -> None:
         """InstantConflictError when the batch's instant is not pending any more: this driver stood still, another one has
@@ -113,7 +115,7 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         label = int(key[0])
         pointer = bytes(state.get[0]) if state.exists else None
         records = unpack(value for frame in frames for value in frame["rows"])
-        rows, result = tag_records(label, pointer, records, profile, spec.layout)
+        rows, result = tag_records(label, pointer, records, profile, spec.layout, spec.partial)
         if result.delta is not None:
             spec.crash.reach("delta_durable", batch_id)
         if result.pointer is not None and result.pointer != pointer:
@@ -125,15 +127,20 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
 
 
 def tag_records(
-    label: int, pointer: bytes | None, records: pa.Table, profile: WriteProfile, layout: StateLayout
+    label: int,
+    pointer: bytes | None,
+    records: pa.Table,
+    profile: WriteProfile,
+    layout: StateLayout,
+    partial: PartialRows | None = None,
 ) -> tuple[pa.Table, TagResult]:
     """(located records, the bad ones among them, and the result) of the keyed records of one key group."""
     good, bad, skipped = sorted_out(records)
-    batch = tag_batch(good, layout.ordering, images_of(records, layout.ordering))
+    batch = tag_batch(good, layout.ordering, images_of(records, layout.ordering), partial)
     result = tag_key_group(label, pointer, batch, profile, layout)
     result.stats["skipped"] = skipped
     rows = completed(located(result, good, layout.ordering), good, result)
-    bad = pa.concat_tables([bad, refused(good, result)])
+    bad = pa.concat_tables([bad, refused(good, result, partial)])
     return (pa.concat_tables([rows, bad_records(label, bad, rows.schema)]) if bad.num_rows else rows), result
 
 
@@ -147,8 +154,13 @@ def sorted_out(rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
     return rows.filter(pa.array(~aside)), rows.filter(pa.array(bad)), int(((flags & FLAG_SKIPPED) != 0).sum())
 
 
-def tag_batch(rows: pa.Table, ordering: OrderingKind, images: Sequence[ImageWanted] = ()) -> TagBatch:
-    """Keyed records as the tag step takes them; ``images``: rows that are asked for."""
+def tag_batch(
+    rows: pa.Table,
+    ordering: OrderingKind,
+    images: Sequence[ImageWanted] = (),
+    partial: PartialRows | None = None,
+) -> TagBatch:
+    """Keyed records as the tag step takes them; ``images``: rows asked for; ``partial``: records may lack fields."""
 
     def column(name: str) -> Any:
         return rows.column(name).to_numpy()
@@ -164,6 +176,7 @@ def tag_batch(rows: pa.Table, ordering: OrderingKind, images: Sequence[ImageWant
         absent=lacking(rows) if images or _some(rows, "absent") else None,
         elsewhere=rows.column("old").is_valid().to_numpy() if _some(rows, "old") else None,
         images=images,
+        partial=partial,
     )
 
 

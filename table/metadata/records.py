@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import fastavro
 import fastavro.schema
+import numpy as np
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.log.varint import zigzag
@@ -105,7 +106,24 @@ def _merged_stats(old: Record, new: Record) -> Record:
 
 
 def _end(old: Any, new: Any, pick: Any) -> Any:
-    """The lesser or greater of two wrapped values. None, which is "unknown", where they do not compare."""
-    if old is None or new is None or old[0] != new[0]:
+    """The lesser or greater of two wrapped values. None, which is "unknown", where they do not compare.
+
+    Of a column that was widened in between the wrapper is the wider one; floats count as readers widen them, by their
+    shortest digits.
+    """
+    if old is None or new is None:
+        return None
+    if old[0] != new[0]:
+        old, new = _wide(old), _wide(new)
+    if old[0] != new[0]:
         return None
     return (new[0], {"value": pick(old[1]["value"], new[1]["value"])})
+
+
+def _wide(end: Any) -> Any:
+    name, value = end[0].rpartition(".")[2], end[1]["value"]
+    if name == "IntWrapper":
+        return (end[0].replace(name, "LongWrapper"), {"value": value})
+    if name == "FloatWrapper":
+        return (end[0].replace(name, "DoubleWrapper"), {"value": float(str(np.float32(value)))})
+    return end

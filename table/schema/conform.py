@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.schema.widen import to_double
 
 
 def conform(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
@@ -23,7 +24,7 @@ def conform(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
             continue
         column = rows.column(field.name)
         try:
-            columns.append(column.cast(field.type))
+            columns.append(_as(column, field.type))
         except pa.ArrowException as error:
             raise UnsupportedTableError(
                 f"column {field.name!r} of {where} is {column.type} and does not fit {field.type}: {error}; "
@@ -31,3 +32,10 @@ def conform(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
             ) from error
     # from_arrays does not look at nulls: a missing column is null even where the schema says it never is
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column cast; floats become doubles as Hudi's readers widen them."""
+    if pa.types.is_float64(kind) and pa.types.is_float32(column.type):
+        return to_double(column)
+    return column.cast(kind)

@@ -14,6 +14,7 @@ from tagstream.table.file_group.log.ordering_wrapper import TYPES, convert
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
 from tagstream.table.metadata.name_hash import column_stats_key
 from tagstream.table.metadata.records import COLUMN_STATS, Record
+from tagstream.table.schema.widen import to_double
 from tagstream.table.skipping.column_range import NO_ROWS, NO_VALUES, UNKNOWN, ColumnRange
 
 File = tuple[str, str]  # partition path, file name
@@ -93,6 +94,8 @@ def _value(wrapped: Any, value_type: Any, kind: pa.DataType) -> Any:
             typed = pa.array([value], TYPES[name])
         else:
             return None
+        if pa.types.is_float32(typed.type) and pa.types.is_float64(kind):
+            typed = to_double(typed)  # a file from before the column was widened, as its values are read
         converted = typed if typed.type == kind else convert(typed, kind)
         found = None if converted is None else converted[0].as_py()
     except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError):

@@ -77,7 +77,7 @@ def write_base_file(
             row_group_bytes=options.row_group_bytes,
         ) as writer,
     ):
-        old = old_batches(storage, old_path, ctx.file_schema) if old_path else iter(())
+        old = old_batches(storage, old_path, ctx.file_schema, drops=options.drops_columns) if old_path else iter(())
         ordering = table.config.ordering_field if options.compare_ordering else None
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
@@ -175,16 +175,19 @@ def _merge_batch(
     return chunks.take(chunks.together([rows, chunks.take(incoming, source)]), order[keep])
 
 
-def old_batches(storage: Storage, rel: str, schema: pa.Schema, batch_bytes: int = 0) -> Iterator[pa.Table]:
+def old_batches(
+    storage: Storage, rel: str, schema: pa.Schema, batch_bytes: int = 0, *, drops: bool = False
+) -> Iterator[pa.Table]:
     """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group.
 
     A batch has ``BATCH_ROWS`` rows, or as many more, but not many times so many, as have about ``batch_bytes`` uncompressed.
+    ``drops``: columns that the schema lacks are left out; else they make an UnsupportedTableError.
     """
     path = storage.where(rel)
     try:
         with open_base_file(storage, rel) as file:
             lost = [name for name in file.schema_arrow.names if name not in schema.names]
-            if lost:
+            if lost and not drops:
                 raise UnsupportedTableError(
                     f"{path} has columns the new schema lacks ({', '.join(lost)}); rewriting it would lose them: "
                     "add them to the schema"

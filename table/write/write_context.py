@@ -22,7 +22,7 @@ class WriterOptions:
     writers whose index cannot see log files (bloom, simple). ``compare_ordering``: the index could not tell late rows,
     so a copy-on-write merge compares the ordering values of old and new rows and keeps the greater. ``range_columns``: those
     whose least and greatest value each file's status tells, and ``tells_bloom``: it tells a base file's bloom filter, both
-    for the metadata table.
+    for the metadata table. ``drops_columns``: columns of the file before that the schema lacks are left out.
     """
 
     codec: str = "gzip"
@@ -33,6 +33,7 @@ class WriterOptions:
     compare_ordering: bool = False
     range_columns: frozenset[str] = frozenset()
     tells_bloom: bool = False
+    drops_columns: bool = False
 
 
 @dataclass(frozen=True)

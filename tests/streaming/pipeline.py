@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ import pyarrow as pa
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag_batch import TagResult
 from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.source.decode.events import Noticed
 from tagstream.streaming.source.decode.formats.make import FormatRules
 from tagstream.streaming.source.decode.formats.schema_names import table_schema
+from tagstream.streaming.source.decode.schemas.watch import in_order
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
@@ -42,7 +44,10 @@ LANES = 2
 
 @dataclass
 class Pipeline:
-    """One table, its index and what was counted. ``bad``: the bad records' notes."""
+    """One table, its index and what was counted. ``bad``: the bad records' notes.
+
+    ``on_news``: told of schemas of records with something new; it changes ``spec``, and the batch is decoded again.
+    """
 
     table: HoodieTable
     spec: DecodeSpec
@@ -52,6 +57,7 @@ class Pipeline:
     bad: list[str] = field(default_factory=list)
     batch_id: int = 0
     now_ms: int = START_MS
+    on_news: Callable[[list[Noticed]], None] = lambda _: None
 
     @staticmethod
     def create(
@@ -62,6 +68,7 @@ class Pipeline:
         partitions: Sequence[str],
         rules: FormatRules,
         ordering: Sequence[str] = (),
+        version: int = 6,
     ) -> Pipeline:
         """A new table below ``folder``."""
         text = table_schema(schema_text)
@@ -69,7 +76,7 @@ class Pipeline:
         written = avro_json(keep_defaults(arrow_to_avro(schema, "t"), text))
         config = TableConfig(
             name="t", table_type=table_type, record_key_fields=tuple(keys), partition_fields=tuple(partitions),
-            ordering_fields=tuple(ordering), create_schema=written, version=6,
+            ordering_fields=tuple(ordering), create_schema=written, version=version,
         )  # fmt: skip
         table = HoodieTable.create(PosixStorage(str(folder / "t"), sync=False), config, START_MS)
         spec = replace(DecodeSpec.of(table, written, text, global_index=True, files=False), format=rules)
@@ -93,14 +100,22 @@ class Pipeline:
         for message in messages:
             by_task.setdefault(message.partition, []).append(message)
         packed: dict[int, list[bytes]] = {}
+        news: list[Noticed] = []
         for mine in by_task.values():
-            keyed = cached_decoder(self.spec).keys(cdc.raw_batch(mine))
+            decoder = cached_decoder(self.spec)
+            keyed = decoder.keys(cdc.raw_batch(mine))
+            news += [] if decoder.watch is None else decoder.watch.take()
             groups = pack_by_group(pa.Table.from_batches([keyed]), LABELS).to_pydict()
             for label, value in zip(groups["kg"], groups["rows"], strict=True):
                 if value is not None:
                     packed.setdefault(label, []).append(value)
+        if news:
+            self.on_news(in_order(news))
+            self.batch(messages)
+            return
         for label, values in packed.items():
-            rows, result = tag_records(label, self.pointers.get(label), unpack(values), profile, self.layout)
+            partial = self.spec.partial_rows
+            rows, result = tag_records(label, self.pointers.get(label), unpack(values), profile, self.layout, partial)
             self.pointers[label] = result.pointer
             self._count(result)
             lane, content, _ = packed_columns(label, rows, None, {}, LANES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tagstream.table.config import ConfigKey, Kind
 
-_FORMATS, _DECODE = "Formats", "Records"
+_FORMATS, _SCHEMA, _DECODE = "Formats", "Schema changes", "Records"
 
 _FORMAT_NAMES = (
     "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json",
@@ -97,6 +97,59 @@ FORMAT_KEYS = (
         default="fail",
         values={"FAIL": "fail", "NULL": "null"},
         section=_FORMATS,
+    ),
+)
+
+SCHEMA_KEYS = (
+    ConfigKey(
+        "tagstream.schema.evolution",
+        Kind.CHOICE,
+        "What changes the table's schema while the job runs (docs/change-streams.md#when-the-schema-changes): the schemas "
+        "that records bring, in formats that have them (`records`: Avro, Debezium's JSON with its schema), or only the "
+        "schema that is given by a file, the registry or the table (`given`).",
+        default_note="given with a schema file, else records",
+        values={"RECORDS": "records", "GIVEN": "given"},
+        section=_SCHEMA,
+    ),
+    ConfigKey(
+        "hoodie.write.set.null.for.missing.columns",
+        Kind.BOOL,
+        "A column of the table that the schema does not have any more stays, and is null in new rows. With false such a "
+        "schema ends the job and nothing of the batch is written. Hudi's default is false.",
+        default=True,
+        section=_SCHEMA,
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.reconcile.schema",
+        Kind.BOOL,
+        "The same as hoodie.write.set.null.for.missing.columns=true, and stronger than it: Hudi's older name.",
+        default=False,
+        section=_SCHEMA,
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
+        Kind.BOOL,
+        "A column that the given schema (of a file, or the newest of the registry, when the job starts or the file changes) "
+        "does not have any more leaves the table's schema. Files keep its values until they are rewritten: a column of that "
+        "name that is added later brings them back. Without effect where one of the two keys above is set to true.",
+        default=False,
+        section=_SCHEMA,
+    ),
+    ConfigKey(
+        "hoodie.datasource.write.new.columns.nullable",
+        Kind.BOOL,
+        "A new column of the schema file that is not nullable becomes so; else it is refused. Columns that records or the "
+        "registry bring always become nullable.",
+        default=False,
+        section=_SCHEMA,
+    ),
+    ConfigKey(
+        "hoodie.write.partial.update",
+        Kind.BOOL,
+        "With plain JSON: a field that a record lacks keeps the value that the row has; an explicit null is null. Key and "
+        "ordering field are needed in each record. Only the state index does this (docs/change-streams.md).",
+        default=False,
+        section=_SCHEMA,
     ),
 )
 

@@ -43,7 +43,7 @@ next one. One `--props` is given.
 A file of a HoodieStreamer job can be given as it is. Keys that this job does not act on are listed at the start, each with
 its file and line, in three groups:
 
-1. **Without effect.** What comes out is what the key asks for (`hoodie.datasource.write.reconcile.schema=true`), or nothing
+1. **Without effect.** What comes out is what the key asks for (`hoodie.combine.before.upsert=true`), or nothing
    here looks at it (settings of another index or source).
 2. **Not done by this job**, and the rows are the same without it: table services, registering in a catalogue, metrics
    reporters. Something beside the job has to do it. `tagstream.unsupported` says what becomes of these keys: `warn` (the

@@ -11,7 +11,6 @@ _TASKS = "Spark's shuffle partitions are spark.sql.shuffle.partitions, fixed in 
 _ONCE = "a batch is always reduced to one record per key first"
 _RETRY = "a batch that fails ends the job; start it again"
 _ROLLBACK = "failed writes of dead writers are rolled back before a batch, pending ones of live writers are left alone"
-_SCHEMA = "the table's schema is kept or extended: a column that records lack stays, and is null in their rows"
 _READER = "nothing is read from the table by a query"
 _MEMORY = "rows are written by Arrow, whose memory it does not set"
 
@@ -38,7 +37,6 @@ IGNORED_KEYS = (
     _ignored("hoodie.clean.async.enabled", _BETWEEN, aliases=("hoodie.clean.async", "clean.async.enabled")),
     _ignored("hoodie.archive.async", _BETWEEN),
     _ignored("hoodie.commits.archival.batch", _DETAIL),
-    _ignored("hoodie.datasource.write.reconcile.schema", _SCHEMA, harmless=("false",)),
     _ignored("hoodie.clean.failed.writes.policy", _ROLLBACK, aliases=("hoodie.cleaner.policy.failed.writes",)),
     _ignored("hoodie.upsert.shuffle.parallelism", _TASKS),
     _ignored("hoodie.insert.shuffle.parallelism", _TASKS),

@@ -84,11 +84,6 @@ REFUSED_KEYS = (
     unsupported(
         "hoodie.datasource.write.drop.partition.columns", "partition columns stay in the rows; remove it", "false"
     ),
-    unsupported(
-        "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
-        "a column that records lack stays in the table, and is null; remove it",
-        "false",
-    ),
     unsupported("hoodie.datasource.write.insert.drop.duplicates", _OPERATION, "false"),
     unsupported(
         "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled",

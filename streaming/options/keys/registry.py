@@ -7,7 +7,7 @@ help, and ``streaming/options/options.py`` the checks.
 from __future__ import annotations
 
 from tagstream.streaming.options.keys.beside import BESIDE_FAMILIES, BESIDE_KEYS
-from tagstream.streaming.options.keys.decode import DECODE_KEYS, FORMAT_KEYS
+from tagstream.streaming.options.keys.decode import DECODE_KEYS, FORMAT_KEYS, SCHEMA_KEYS
 from tagstream.streaming.options.keys.ignored import IGNORED_FAMILIES, IGNORED_KEYS
 from tagstream.streaming.options.keys.index import INDEX_KEYS
 from tagstream.streaming.options.keys.job import JOB_KEYS
@@ -30,6 +30,7 @@ REGISTRY = Registry(
         *PARTITION_TIME_KEYS,
         *SOURCE_KEYS,
         *FORMAT_KEYS,
+        *SCHEMA_KEYS,
         *DECODE_KEYS,
         *INDEX_KEYS,
         *PULL_KEYS,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,8 @@ class Events:
     ``ordering``: what orders the events in place of the table's ordering field, which it does not have; null: unknown.
     ``unordered``: upserts that may come without an ordering value. ``absent``: which columns of the row were not sent, as
     bits (``columns.pack_absent``); null: all were. ``old_keys``: record keys of the rows that hold what was not sent, where
-    that is not the row of the event's own key.
+    that is not the row of the event's own key. ``keeps_place``: upserts whose partition was not sent: the row stays where
+    it is, and a new row goes where ``rows`` puts it.
     """
 
     batch: pa.RecordBatch
@@ -36,6 +38,27 @@ class Events:
     unordered: Mask | None = None
     absent: pa.Array | None = None
     old_keys: pa.Array | None = None
+    keeps_place: Mask | None = None
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """A schema of records that has what the table's lacks.
+
+    ``avro_json``: the writer's schema; ``source``: what has it, in messages; ``rank``: older schemas come first.
+    """
+
+    rank: int
+    source: str
+    avro_json: str
+
+
+class Watch(Protocol):
+    """Is told of the schemas that records bring with them, and tells which of them are news (``schemas.watch``)."""
+
+    def saw_avro(self, number: int, schema: Mapping[str, Any]) -> None: ...
+    def saw_connect(self, key: bytes, fields: Mapping[str, Mapping[str, Any]]) -> None: ...
+    def take(self) -> list[Noticed]: ...
 
 
 class RecordFormat(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 ITEM = "item"  # the elements of an array, the values of a map
@@ -12,12 +12,16 @@ ITEM = "item"  # the elements of an array, the values of a map
 
 @dataclass(frozen=True)
 class Facts:
-    """``default``: JSON default other than null. ``children``: of a record by name, of an array or map its ``ITEM``."""
+    """``default``: JSON default other than null. ``children``: of a record by name, of an array or map its ``ITEM``.
+
+    ``aliases``: other names that a column's values may come under.
+    """
 
     default: Any = None
     symbols: tuple[str, ...] | None = None
     is_uuid: bool = False
     children: Mapping[str, Facts] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
 
     @property
     def restricts(self) -> bool:
@@ -30,7 +34,10 @@ NO_FACTS = Facts()
 
 def avro_facts(avro_json: str) -> dict[str, Facts]:
     """The facts of a record schema's fields, by name."""
-    return dict(_of(json.loads(avro_json), {}, "", None).children)
+    record = json.loads(avro_json)
+    aliases = {f["name"]: tuple(f.get("aliases") or ()) for f in record["fields"]}
+    found = _of(record, {}, "", None).children
+    return {name: replace(known, aliases=aliases[name]) for name, known in found.items()}
 
 
 def _of(kind: Any, named: dict[str, Any], space: str, default: Any) -> Facts:

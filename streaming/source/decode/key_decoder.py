@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tagstream.state.ordering import encode_ordering, ordering_kind
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
 from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of, only_where, text_where
-from tagstream.streaming.source.decode.events import Events, RecordFormat
+from tagstream.streaming.source.decode.events import Events, RecordFormat, Watch
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.plain_json import DELETED, PlainJson
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
@@ -36,7 +36,8 @@ class KeyDecoder:
     """Decodes records of one schema; ``facts``: what its Avro form says beyond the types; ``rules``: how strictly.
 
     ``merge_on_read``: deletes go to log files, whose blocks do not hold every decimal. ``refuse_collisions``: a composite
-    key that other values would make, too, is bad. ``record_format``: how events are read; plain JSON by default.
+    key that other values would make, too, is bad. ``record_format``: how events are read; plain JSON by default, where
+    ``partial`` makes a field that a record lacks one that was not sent. ``watch``: what the format tells of schemas.
     """
 
     def __init__(
@@ -51,8 +52,11 @@ class KeyDecoder:
         merge_on_read: bool = False,
         refuse_collisions: bool = False,
         record_format: RecordFormat | None = None,
+        watch: Watch | None = None,
+        partial: bool = False,
     ) -> None:
         key_generator.check(schema)
+        self.watch = watch
         if ordering_field is not None and ordering_field not in schema.names:
             raise ConfigError(
                 f"ordering field {ordering_field} is not in the schema ({', '.join(schema.names)}); "
@@ -70,6 +74,8 @@ class KeyDecoder:
             key_types=[type_at(schema, name) for name in key_generator.record_key_fields],
             names_partition=not global_index and bool(key_generator.partition_fields),
             refuse_collisions=refuse_collisions,
+            partition_fields=key_generator.partition_fields,
+            partial=partial,
         )
         self._names = schema.names
         ordering_type = None if ordering_field is None else schema.field(ordering_field).type
@@ -81,12 +87,12 @@ class KeyDecoder:
         """One row per event of ``batch`` (``key, value, src, pos_hi, pos_lo``), without the blank lines of files.
 
         Columns: ``skey`` (the state's key; the message key of a bad record), ``part``, ``ord`` (order-preserving int64,
-        binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, 8 bad,
-        16 skipped), ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all nullable; of no use where
-        bad), ``value`` (the bytes of a bad record, and of one that lacks columns, else null), ``reason`` (why bad, else
-        null); of a format whose records may lack columns also ``absent`` and ``old`` (``Events.absent``; the state's key of
-        the row that holds them). ``partition_depth``: of the table's partitions, where it is known; a path of another one is
-        bad.
+        binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, of an upsert: none
+        was sent, 8 bad, 16 skipped), ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all
+        nullable; of no use where bad), ``value`` (the bytes of a bad record, and of one that lacks columns, else null),
+        ``reason`` (why bad, else null); of a format whose records may lack columns also ``absent`` and ``old``
+        (``Events.absent``; the state's key of the row that holds them). ``partition_depth``: of the table's partitions,
+        where it is known; a path of another one is bad.
         """
         events = self._format.read(batch)
         batch, rows, deleted = events.batch, events.rows, events.deleted
@@ -99,14 +105,15 @@ class KeyDecoder:
         if events.keys is not None:
             keys = pc.coalesce(events.keys, keys)
         no_part = self._no_partition(rows, parts, deleted, events.by_key)
+        stays = np.zeros(batch.num_rows, np.bool_) if events.keeps_place is None else events.keeps_place
         faults = check_partition_path(parts, partition_depth, self._generator.least_depth)
         if self._generator.time_fields:
             faults = pc.coalesce(self._generator.partition_errors(rows), faults)
-        reason = pc.coalesce(reason, only_where(~no_part & ~events.skipped, faults))
+        reason = pc.coalesce(reason, only_where(~no_part & ~stays & ~events.skipped, faults))
         no_order, ordering = self._order(events)
         reason = pc.coalesce(reason, self._order_faults(events, no_order, ordering))
         bad = ~nulls_of(reason)
-        flags = deleted * FLAG_DELETE + no_order * FLAG_NO_ORDERING + no_part * FLAG_NO_PARTITION
+        flags = deleted * FLAG_DELETE + no_order * FLAG_NO_ORDERING + (no_part | stays) * FLAG_NO_PARTITION
         flags = np.where(events.skipped, FLAG_SKIPPED, flags)
         aside = bad | events.skipped
         skey = state_keys(keys, parts, global_index=self._global)

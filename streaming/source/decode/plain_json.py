@@ -1,16 +1,24 @@
-"""Plain JSON: a record is a row, a Kafka message without a value deletes the row that its key names."""
+"""Plain JSON: a record is a row, a Kafka message without a value deletes the row that its key names.
+
+With partial updates a record is some fields of a row: a field that is not there was not sent, one that is null is null.
+Arrow's reader gives null for both. So where a column is null the record's text is asked: without the field's name in it the
+field was not sent; with it, in a record without inner objects and escapes, it was. The few others are parsed one by one.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat, mask_of
+from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of, pack_absent, text_where
 from tagstream.streaming.source.decode.events import Events, Mask
-from tagstream.streaming.source.decode.facts import Facts
+from tagstream.streaming.source.decode.facts import NO_FACTS, Facts
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.table.errors import InvalidKeyError
@@ -18,12 +26,13 @@ from tagstream.table.keys.keys import record_key_from_message
 
 DELETED = "_hoodie_is_deleted"
 _TEXT = pa.string()
+_ALIAS = "@"  # no name of Avro's has it
 
 
 class PlainJson:
-    """``schema`` has :data:`DELETED`; ``key_fields`` with their types; ``names_partition``: keys alone identify no row."""
-
-    may_lack = False
+    """``schema`` has :data:`DELETED`; ``key_fields`` with their types; ``partition_fields``: their columns;
+    ``names_partition``: keys alone identify no row. ``partial``: records need not have all fields.
+    """
 
     def __init__(
         self,
@@ -35,24 +44,105 @@ class PlainJson:
         key_types: Sequence[pa.DataType],
         names_partition: bool,
         refuse_collisions: bool,
+        partition_fields: Sequence[str] = (),
+        partial: bool = False,
     ) -> None:
-        self._decoder = JsonDecoder(schema, facts, rules)
+        self.may_lack = partial
+        self._schema = schema
+        self._facts = facts or {}
+        self._names = {f.name: (f.name, *self._facts.get(f.name, NO_FACTS).aliases) for f in schema}
+        self._loose = {f.name for f in schema if partial or len(self._names[f.name]) > 1}
+        self._decoder = self._wire_decoder(rules)
         self._key_fields = key_fields
         self._key_types = key_types
         self._names_partition = names_partition
         self._refuse_collisions = refuse_collisions
+        self._place = {name.split(".")[0] for name in partition_fields}
+
+    def _wire_decoder(self, rules: DecodeRules) -> JsonDecoder:
+        """Decodes what is on the wire: a column of several names has several there, and what may be missing is judged
+        afterwards.
+        """
+        if not self._loose:
+            return JsonDecoder(self._schema, self._facts, rules)
+        fields, paths, facts = [], {}, dict(self._facts)
+        for field in self._schema:
+            for name in self._names[field.name]:
+                own = field.name if name == field.name else _ALIAS + name + _ALIAS + field.name
+                fields.append(field.with_name(own).with_nullable(field.nullable or field.name in self._loose))
+                paths[own] = (name,)
+                facts[own] = self._facts.get(field.name, NO_FACTS)
+                if field.name in self._loose:
+                    facts[own] = replace(facts[own], default=None)
+        return JsonDecoder(pa.schema(fields), facts, rules, paths)
 
     def read(self, batch: pa.RecordBatch) -> Events:
         """The records, without the blank lines of files."""
         batch = without_blank_lines(batch)
         rows, reason = self._decoder.decode(batch.column("value"))
-        deleted = mask_of(rows.column(DELETED))
         tombstone = batch.column("value").is_null().to_numpy(zero_copy_only=False)
+        lacking, keeps_place = None, None
+        if self._loose:
+            rows, reason, lacking, keeps_place = self._settled(batch.column("value"), rows, reason, tombstone)
+        deleted = mask_of(rows.column(DELETED))
         keys = None
         if tombstone.any():
             keys, reason = self._tombstones(batch.column("key"), tombstone, reason)
         nothing = np.zeros(batch.num_rows, np.bool_)
-        return Events(batch, rows, reason, deleted | tombstone, tombstone, nothing, keys)
+        return Events(
+            batch, rows, reason, deleted | tombstone, tombstone, nothing, keys, absent=lacking, keeps_place=keeps_place
+        )
+
+    def _settled(
+        self, values: pa.Array, wire: pa.Table, reason: pa.Array, tombstone: Mask
+    ) -> tuple[pa.Table, pa.Array, pa.Array | None, Mask | None]:
+        """(rows, reasons, the columns that were not sent, upserts whose partition was not sent)."""
+        good = nulls_of(reason) & ~tombstone
+        columns: dict[str, pa.Array] = {}
+        missing: dict[str, Mask] = {}
+        for field in self._schema:
+            column = flat(wire.column(field.name))
+            for name in self._names[field.name][1:]:
+                column = pc.coalesce(column, flat(wire.column(_ALIAS + name + _ALIAS + field.name)))
+            if field.name in self._loose:
+                missing[field.name] = not_sent(values, self._names[field.name], column, good)
+                default = self._facts.get(field.name, NO_FACTS).default
+                if default is not None and missing[field.name].any():
+                    filled = pa.scalar(default).cast(field.type)
+                    column = pc.if_else(pa.array(missing[field.name]), filled, column)
+            columns[field.name] = column
+        kinds = pa.schema([f.with_nullable(True) for f in self._schema])
+        rows = pa.Table.from_arrays([columns[f.name] for f in kinds], schema=kinds)
+        upsert = good & ~mask_of(rows.column(DELETED))
+        for field in self._schema:
+            if field.name not in self._loose or field.nullable:
+                continue
+            wrong = nulls_of(columns[field.name]) & good
+            if self.may_lack:
+                wrong &= ~missing[field.name] & upsert
+            reason = pc.coalesce(
+                reason, text_where(wrong, f"field {field.name} is null or missing, which the schema forbids")
+            )
+        if not self.may_lack:
+            return rows, reason, None, None
+        return (rows, *self._lacking(missing, upsert, reason))
+
+    def _lacking(
+        self, missing: Mapping[str, Mask], upsert: Mask, reason: pa.Array
+    ) -> tuple[pa.Array, pa.Array | None, Mask | None]:
+        """(reasons, the columns that upserts lack, those whose partition was not sent)."""
+        names = [f.name for f in self._schema if f.name != DELETED]
+        masks = {i: missing[name] & upsert for i, name in enumerate(names)}
+        place = [missing[name] & upsert for name in sorted(self._place)]
+        if not place:
+            return reason, pack_absent(masks, len(upsert), len(names)), None
+        some, none = np.logical_or.reduce(place), np.logical_and.reduce(place)
+        text = f"has some of the partition fields ({', '.join(sorted(self._place))}); send all of them, or none to stay"
+        reason = pc.coalesce(reason, text_where(some & ~none, text))
+        if self._names_partition:
+            text = "names no partition, which identifies a row when index.global.enabled=false"
+            reason = pc.coalesce(reason, text_where(none, text))
+        return reason, pack_absent(masks, len(upsert), len(names)), none
 
     def _tombstones(self, message_keys: pa.Array, tombstone: Mask, reason: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Record keys of the Kafka tombstones, and all reasons. A loop: each message key is parsed for itself."""
@@ -88,3 +178,28 @@ def without_blank_lines(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     blank = pc.fill_null(pc.match_substring_regex(value, r"^[ \t\r\n]*$"), False)
     return batch.filter(pc.invert(pc.and_(blank, from_file)))
+
+
+def not_sent(texts: pa.Array, names: Sequence[str], column: pa.Array, good: Mask) -> Mask:
+    """The mask of the ``good`` records (JSON) that have no field of any of these names; ``column`` has their values."""
+    at = np.flatnonzero(nulls_of(column) & good)
+    out = np.zeros(len(texts), np.bool_)
+    if not len(at):
+        return out
+    asked = flat(texts.take(pa.array(at))).cast(_TEXT)
+    escaped = mask_of(pc.match_substring(asked, "\\"))
+    pattern = "|".join(re.escape(f'"{name}"') for name in names)
+    named = mask_of(pc.match_substring_regex(asked, f"(?:{pattern})[ \\t\\r\\n]*:"))
+    inner = pc.greater(pc.count_substring(asked, "{"), 1).to_numpy(zero_copy_only=False)
+    missing = ~named & ~escaped
+    for i in np.flatnonzero(escaped | (named & inner)).tolist():
+        missing[i] = not _has(asked[i].as_py(), names)
+    out[at] = missing
+    return out
+
+
+def _has(text: str, names: Sequence[str]) -> bool:
+    try:
+        return any(name in json.loads(text) for name in names)
+    except RecursionError:  # very deep in a field that nobody reads; it has the name somewhere
+        return True

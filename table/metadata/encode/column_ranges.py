@@ -17,6 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.schema.widen import to_double
+
 _LONGEST: Final = 1024  # characters or bytes of a value that are kept
 _LAST_TEXT: Final = "\U0010ffff" * 8  # behind every text that anyone would write
 _LAST_BYTES: Final = b"\xff" * 32
@@ -112,8 +114,13 @@ def ranges_of_rows(rows: pa.Table, columns: Collection[str]) -> dict[str, Column
 
 
 def merged_ranges(parts: Iterable[ColumnRange]) -> ColumnRange:
-    """One range over several of a column, of row groups, blocks or files; at least one."""
-    whole, *rest = parts
+    """One range over several of a column, of row groups, blocks or files; at least one.
+
+    Files of different ages may have a column in types of different width: the range has the widest.
+    """
+    found = list(parts)
+    widest = max((part.kind for part in found), key=_width)
+    whole, *rest = (_widened(part, widest) for part in found)
     for part in rest:
         lows = [end for end in (whole.low, part.low) if end is not None]
         highs = [end for end in (whole.high, part.high) if end is not None]
@@ -127,6 +134,21 @@ def merged_ranges(parts: Iterable[ColumnRange]) -> ColumnRange:
             uncompressed=whole.uncompressed + part.uncompressed,
         )
     return whole
+
+
+def _width(kind: str) -> int:
+    decimal = _DECIMAL.match(kind)
+    return int(decimal[1]) if decimal else {"long": 1, "double": 1}.get(kind, 0)
+
+
+def _widened(part: ColumnRange, kind: str) -> ColumnRange:
+    """Floats become doubles by their shortest digits, as readers widen them (``table.schema.widen``)."""
+    if part.kind == kind:
+        return part
+    ends = (part.low, part.high)
+    if kind == "double":
+        ends = tuple(to_double(pa.array([end], pa.float32()))[0].as_py() for end in ends)  # type: ignore[assignment]
+    return replace(part, kind=kind, low=ends[0], high=ends[1])
 
 
 def _order(value: Any) -> tuple[bool, Any]:

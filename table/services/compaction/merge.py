@@ -56,7 +56,7 @@ def merged_rows(
         placed = np.zeros(len(log.keys), dtype=np.bool_)
         if file_slice.base_path is not None:
             storage = reader.table.storage
-            for batch in old_batches(storage, file_slice.base_path, reader.file_schema, _BATCH_BYTES):
+            for batch in old_batches(storage, file_slice.base_path, reader.file_schema, _BATCH_BYTES, drops=True):
                 rows = _merged(batch, log, reader, placed, counts, storage.where(file_slice.base_path))
                 yield copied_rows(rows, file_name)
         yield from (copied_rows(rows, file_name) for rows in _rest(log, placed, counts))

@@ -85,7 +85,7 @@ def test_a_start_without_the_schema_file_has_the_same_defaults(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ({"name": "amount", "type": "string"}, "column 'amount' is string, in the table it is double; this version"),
+        ({"name": "amount", "type": "string"}, "column 'amount' is string, in the table it is double; a column's type is"),
         ({"name": "n", "type": "int", "default": 5}, 'must be nullable, for older rows have no value (a default is for'
          ' records only): give it the type ["null", "int"] with the default null'),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import flat, mask_of, text_where
+from tagstream.streaming.source.decode.events import Watch
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.formats.body import Body, finished
 from tagstream.streaming.source.decode.formats.datums import Datums
 from tagstream.streaming.source.decode.formats.encodings import Encoding
 from tagstream.streaming.source.decode.formats.enveloped import together
 from tagstream.streaming.source.decode.formats.registry import SchemaRegistry, UnknownSchemaError
-from tagstream.streaming.source.decode.formats.schema_names import avro_encoding, row_record
+from tagstream.streaming.source.decode.formats.schema_names import avro_encoding, row_record, writer_fields
 from tagstream.streaming.source.decode.record import Path
 
 _PREFIX = 5
@@ -25,16 +27,25 @@ Ids = npt.NDArray[np.int64]
 
 
 class ConfluentAvro:
-    """``schema``: the columns wanted, ``paths``: where each is; ``facts`` of the row's columns have their defaults."""
+    """``schema``: the columns wanted, ``paths``: where each is; ``facts`` of the row's columns have their defaults.
+
+    ``watch``: is told of the schemas of records.
+    """
 
     def __init__(
-        self, schema: pa.Schema, paths: Mapping[str, Path], facts: Mapping[str, Facts], registry: SchemaRegistry
+        self,
+        schema: pa.Schema,
+        paths: Mapping[str, Path],
+        facts: Mapping[str, Facts],
+        registry: SchemaRegistry,
+        watch: Watch | None = None,
     ) -> None:
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._paths = paths
         self._facts = facts
         self._registry = registry
-        self._known: dict[int, tuple[Datums, dict[str, Encoding]]] = {}
+        self._watch = watch
+        self._known: dict[int, _Writer] = {}
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """Rows and reasons, of records of any mixture of schemas."""
@@ -53,28 +64,44 @@ class ConfluentAvro:
                 len(values), "not in Confluent's wire form: it does not begin with a zero and a schema id"
             )
         try:
-            datums, encodings = self._writer(number)
+            writer = self._writer(number)
         except UnknownSchemaError as e:
             return self._none(len(values), str(e))
         longest = int(pc.max(pc.binary_length(values)).as_py() or 0)
-        found, reason = datums.decode(pc.binary_slice(values, _PREFIX, max(longest, _PREFIX)))
-        columns = {f.name: _at(found, self._paths[f.name]) for f in self._schema}
+        found, reason = writer.datums.decode(pc.binary_slice(values, _PREFIX, max(longest, _PREFIX)))
+        columns = {f.name: _at(found, writer.paths.get(f.name, self._paths[f.name])) for f in self._schema}
         wire = pa.table({name: column for name, column in columns.items() if column is not None})
         if not wire.num_columns:
             wire = pa.table({"": pa.nulls(len(values))})
-        used = {f.name: encodings.get(f.name, Encoding()) for f in self._schema}
+        used = {f.name: writer.encodings.get(f.name, Encoding()) for f in self._schema}
         return finished(wire, reason, self._schema, used, "raw", self._facts)
 
     def _none(self, count: int, why: str) -> tuple[pa.Table, pa.Array]:
         nothing = pa.Table.from_arrays([pa.nulls(count, f.type) for f in self._schema], schema=self._schema)
         return nothing, text_where(np.ones(count, np.bool_), why)
 
-    def _writer(self, number: int) -> tuple[Datums, dict[str, Encoding]]:
+    def _writer(self, number: int) -> _Writer:
         if number not in self._known:
             schema = self._registry.by_id(number)
             encodings = {f["name"]: avro_encoding(f["type"]) for f in _fields(schema)}
-            self._known[number] = Datums(schema), encodings
-        return self._known[number]
+            names = writer_fields(schema, self._schema.names, self._facts)
+            paths = {column: (*self._paths[column][:-1], name) for column, name in names.items()}
+            encodings |= {column: encodings[name] for column, name in names.items()}
+            self._known[number] = _Writer(schema, Datums(schema), encodings, paths)
+        writer = self._known[number]
+        if self._watch is not None:
+            self._watch.saw_avro(number, writer.schema)
+        return writer
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """A writer's schema: what decodes it, the columns' encodings, and the places of those that an alias names."""
+
+    schema: Mapping[str, Any]
+    datums: Datums
+    encodings: Mapping[str, Encoding]
+    paths: Mapping[str, Path]
 
 
 class ByWireForm:

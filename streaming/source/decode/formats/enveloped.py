@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import mask_of
-from tagstream.streaming.source.decode.events import Mask
+from tagstream.streaming.source.decode.events import Mask, Watch
 from tagstream.streaming.source.decode.formats.body import Body
 from tagstream.streaming.source.decode.formats.encodings import Encoding, by_name
 
@@ -35,14 +35,21 @@ Fields = Mapping[str, Mapping[str, Any]]
 
 class EnvelopedJson:
     """``plain`` decodes records without a schema; ``of_fields`` makes the decoder of records whose row has these Connect
-    fields; ``row``: under which field of the schema the row is (None: it is all of it).
+    fields; ``row``: under which field of the schema the row is (None: it is all of it). ``watch``: is told of the schemas.
     """
 
-    def __init__(self, plain: Body, of_fields: Callable[[dict[str, Encoding]], Body], row: str | None) -> None:
+    def __init__(
+        self,
+        plain: Body,
+        of_fields: Callable[[dict[str, Encoding]], Body],
+        row: str | None,
+        watch: Watch | None = None,
+    ) -> None:
         self._plain = plain
         self._of_fields = of_fields
         self._row = row
-        self._known: dict[bytes, Body] = {}
+        self._watch = watch
+        self._known: dict[bytes, tuple[Body, Fields]] = {}
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """Rows and reasons, of records of any mixture of schemas."""
@@ -73,7 +80,10 @@ class EnvelopedJson:
         mine = rest & mask_of(pc.starts_with(values, prefix))
         if mine.any():
             chosen = values if mine.all() else values.filter(pa.array(mine))
-            parts.append(_part(mine, *self._known[prefix].decode(_cut(chosen, prefix))))
+            body, fields = self._known[prefix]
+            parts.append(_part(mine, *body.decode(_cut(chosen, prefix))))
+            if self._watch is not None:
+                self._watch.saw_connect(prefix, fields)
         return mine
 
     def _learn(self, record: bytes) -> bytes | None:
@@ -90,7 +100,8 @@ class EnvelopedJson:
         prefix = text[: end + len(_PAYLOAD)].encode()
         while len(self._known) >= _KEPT:
             self._known.pop(next(iter(self._known)))
-        self._known[prefix] = self._of_fields({name: connect_encoding(f) for name, f in fields.items()})
+        body = self._of_fields({name: connect_encoding(f) for name, f in fields.items()})
+        self._known[prefix] = body, fields
         return prefix
 
 

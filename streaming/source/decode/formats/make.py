@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from tagstream.state.layout import OrderingKind
-from tagstream.streaming.source.decode.events import RecordFormat
+from tagstream.streaming.source.decode.events import RecordFormat, Watch
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.formats.body import Body, JsonBody
 from tagstream.streaming.source.decode.formats.canal import CanalJson
@@ -53,7 +53,10 @@ PLAIN = FormatRules()
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a format has to know of the table. ``avro_json``: the schema file's text, which may name encodings."""
+    """What a format has to know of the table. ``avro_json``: the schema file's text, which may name encodings.
+
+    ``watch``: is told of the schemas that records bring.
+    """
 
     schema: pa.Schema
     avro_json: str
@@ -63,6 +66,7 @@ class TableFacts:
     global_index: bool
     files: bool
     rules: DecodeRules
+    watch: Watch | None = None
 
 
 def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
@@ -85,18 +89,18 @@ def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
         registry = SchemaRegistry(rules.registry)
         if rules.name == "avro":
             schema, paths = flat_fields(table.schema, order)
-            body = FlatBody(ConfluentAvro(schema, paths, table.facts, registry), order)
+            body = FlatBody(ConfluentAvro(schema, paths, table.facts, registry, table.watch), order)
         else:
             schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
-            body = ConfluentAvro(schema, paths, table.facts, registry)
+            body = ConfluentAvro(schema, paths, table.facts, registry, table.watch)
         key_schema = pa.schema([table.schema.field(name) for name in keys])
         of_keys = ByWireForm(ConfluentAvro(key_schema, {name: (name,) for name in keys}, {}, registry), of_keys)
     elif rules.name == "debezium-flat-json":
         schema, paths = flat_fields(table.schema, order)
-        body = FlatBody(_enveloped(schema, paths, named, None, rules, table), order)
+        body = FlatBody(_enveloped(schema, paths, named, None, rules, table, table.watch), order)
     else:
         schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
-        body = _enveloped(schema, paths, named, "after", rules, table)
+        body = _enveloped(schema, paths, named, "after", rules, table, table.watch)
     return DebeziumEvents(
         table.schema,
         table.generator,
@@ -123,6 +127,7 @@ def _enveloped(
     row: str | None,
     rules: FormatRules,
     table: TableFacts,
+    watch: Watch | None = None,
 ) -> EnvelopedJson:
     strict = replace(table.rules, drop_utc=True)
 
@@ -130,4 +135,4 @@ def _enveloped(
         lacks = frozenset(table.schema.names) - frozenset(fields) - frozenset(STREAMER_COLUMNS)
         return JsonBody(schema, paths, fields, table.facts, strict, rules.bytes_as, lacks & frozenset(schema.names))
 
-    return EnvelopedJson(JsonBody(schema, paths, named, {}, strict, rules.bytes_as), of_fields, row)
+    return EnvelopedJson(JsonBody(schema, paths, named, {}, strict, rules.bytes_as), of_fields, row, watch)

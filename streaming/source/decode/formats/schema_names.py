@@ -2,14 +2,18 @@
 
 A value schema of Debezium's can be given as the table's schema file as it stands in the registry: of an envelope the row is
 taken, and an ``int`` that is named a date becomes one.
+
+Columns go by aliases, too. Avro's rule (specification, "Schema Resolution"): a reader's field is read from a writer's field
+that one of its aliases names. A field whose alias is a column of the table is that column under a new name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.formats.encodings import DECIMAL, VARIABLE, Encoding, by_name
 
 _MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -69,6 +73,52 @@ def avro_encoding(avro: Any) -> Encoding:
         return Encoding()
     parameters = kind.get("connect.parameters") or {}
     return by_name(kind.get("connect.name"), int(parameters.get("scale") or kind.get("scale") or 0))
+
+
+def renamed(avro_json: str, columns: Collection[str], aliases: Mapping[str, str] | None = None) -> str:
+    """A row's schema whose fields have the names of the table's ``columns`` that their aliases name; the name that a field
+    had becomes its alias. The same text where no alias is a column. ``aliases``: further names of columns, with the columns.
+    """
+    try:
+        record = json.loads(avro_json)
+    except ValueError:
+        return avro_json  # whoever reads it says so
+    if not isinstance(record, dict) or not isinstance(record.get("fields"), list):
+        return avro_json
+    names = {str(f.get("name")) for f in record["fields"] if isinstance(f, dict)}
+    fields, changed = [], False
+    for field in record["fields"]:
+        found = column_of(field, columns, names) if isinstance(field, dict) else None
+        if found is None and isinstance(field, dict) and field.get("name") not in columns:
+            found = (aliases or {}).get(str(field.get("name")))
+            found = None if found in names else found
+        if found is not None:
+            others = [alias for alias in field.get("aliases") or () if alias != found]
+            field, changed = {**field, "name": found, "aliases": [field["name"], *others]}, True
+        fields.append(field)
+    return json.dumps({**record, "fields": fields}) if changed else avro_json
+
+
+def column_of(field: Mapping[str, Any], columns: Collection[str], names: Collection[str]) -> str | None:
+    """The column that a field is by an alias; None where it is its own. ``names``: of all fields beside it."""
+    if field.get("name") in columns:
+        return None
+    return next((alias for alias in field.get("aliases") or () if alias in columns and alias not in names), None)
+
+
+def writer_fields(
+    schema: Mapping[str, Any], columns: Collection[str], facts: Mapping[str, Facts] | None = None
+) -> dict[str, str]:
+    """column -> the field of a writer's row that is it by an alias: one of the field's, or of the column's (``facts``)."""
+    fields = [f for f in row_record(schema).get("fields", ()) if isinstance(f, dict)]
+    names = {f["name"] for f in fields}
+    found = {column_of(f, columns, names): str(f["name"]) for f in fields}
+    out = {column: name for column, name in found.items() if column is not None}
+    for column, known in (facts or {}).items():
+        given = next((alias for alias in known.aliases if alias in names), None)
+        if given is not None and column in columns and column not in names:
+            out.setdefault(column, given)
+    return out
 
 
 def _table_field(field: Mapping[str, Any]) -> dict[str, Any]:

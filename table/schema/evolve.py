@@ -1,0 +1,168 @@
+"""How a table's schema follows what comes in: one function of the schema that was, the one that comes, and the rules.
+
+The table's schema only grows, but where a rule drops columns: columns are added behind the others and may be null, types
+are widened, a column that does not come any more stays. What would lose a value, or move rows (a key, a partition), is
+refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from tagstream.table.errors import SchemaRefusedError, UnsupportedTableError
+from tagstream.table.schema.schema import arrow_to_avro, is_meta_column
+from tagstream.table.schema.widen import is_judged, same_names, widened
+
+Missing = Literal["null", "drop", "fail"]
+
+
+@dataclass(frozen=True)
+class EvolutionRules:
+    """``roles``: what a column is to the table ("record key", ...): such a column keeps its type and cannot go.
+
+    ``missing``: what becomes of a column that does not come. ``given``: what comes is a schema that a person gave, not that
+    of a record: its types are meant, so a narrower one is refused, and a new column must be nullable unless
+    ``new_nullable``. ``filled``: columns that are filled where they do not come (a default, a place beside the row).
+    ``aliases``: further names that columns come under, with the columns.
+    """
+
+    roles: Mapping[str, str] = field(default_factory=dict)
+    missing: Missing = "null"
+    given: bool = False
+    new_nullable: bool = True
+    filled: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        pairs = [tuple(sorted(found.items())) for found in (self.roles, self.aliases)]
+        return hash((*pairs, self.missing, self.given, self.new_nullable, self.filled))
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """The schema after, and each change in words; no words: the schema is the one before."""
+
+    schema: pa.Schema
+    changes: tuple[str, ...]
+
+
+def evolve(own: pa.Schema, incoming: pa.Schema, rules: EvolutionRules, source: str) -> Evolved:
+    """The table's schema after ``incoming``, both without meta columns. SchemaRefusedError for what may not be.
+
+    ``source`` is what has the incoming schema, in messages.
+    """
+    changes: list[str] = []
+    fields = [kept for f in own if (kept := _kept(f, incoming, rules, source, changes)) is not None]
+    for f in incoming:
+        if f.name in own.names or is_meta_column(f.name):
+            continue
+        fields.append(_added(f, own.names, rules, source))
+        changes.append(f"column {f.name!r} ({avro_type(f)}) is new")
+    made = pa.schema(fields)
+    if changes:
+        try:
+            arrow_to_avro(made, "t")
+        except UnsupportedTableError as e:
+            raise SchemaRefusedError(f"{source}: {e}; the table's schema stays as it is") from e
+    return Evolved(made, tuple(changes))
+
+
+def _kept(
+    own: pa.Field, incoming: pa.Schema, rules: EvolutionRules, source: str, changes: list[str]
+) -> pa.Field | None:
+    """A column of the table after the change; None where it goes."""
+    name = own.name
+    if name not in incoming.names:
+        return _missing(own, rules, source, changes)
+    other = incoming.field(name)
+    kind = _type(own, other, rules, source)
+    made = own.with_type(kind).with_nullable(own.nullable or other.nullable)
+    if not kind.equals(own.type):
+        changes.append(f"column {name!r} goes from {avro_type(own)} to {avro_type(made)}")
+    elif made.nullable and not own.nullable:
+        if name in rules.roles:
+            return own
+        changes.append(f"column {name!r} may be null now")
+    return made
+
+
+def _missing(own: pa.Field, rules: EvolutionRules, source: str, changes: list[str]) -> pa.Field | None:
+    name = own.name
+    if name in rules.filled:
+        return own
+    if name in rules.roles:
+        raise SchemaRefusedError(
+            f"{source} lacks the table's column {name!r}, which is its {rules.roles[name]} field; put it back, or make a "
+            "new table"
+        )
+    if rules.missing == "fail":
+        raise SchemaRefusedError(
+            f"{source} lacks the table's column {name!r}, and hoodie.write.set.null.for.missing.columns=false: add the "
+            "column, or let it be null with true"
+        )
+    if rules.missing == "drop":
+        changes.append(f"column {name!r} is dropped")
+        return None
+    if not own.nullable:
+        changes.append(f"column {name!r} does not come any more and may be null now")
+    return own.with_nullable(True)
+
+
+def _type(own: pa.Field, other: pa.Field, rules: EvolutionRules, source: str) -> pa.DataType:
+    """The column's type after the change."""
+    name, kind = own.name, widened(own.type, other.type)
+    told = f"{source}: column {name!r} is {avro_type(other)}, in the table it is {avro_type(own)}"
+    if name in rules.roles and (kind is None or not kind.equals(own.type)):
+        raise SchemaRefusedError(
+            f"{told}; it is the table's {rules.roles[name]} field, whose type never changes: keep it, or make a new table"
+        )
+    if kind is None and is_judged(own.type, other.type) and not rules.given:
+        return own.type
+    if kind is None or (rules.given and _loses(kind, other.type)):
+        raise SchemaRefusedError(
+            f"{told}; a column's type is only widened (int to long, float to double, a decimal with more digits before the "
+            "point), for others would lose values: keep it, or give the new type to a column of another name"
+        )
+    return kind
+
+
+def _loses(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a person's type is narrower than what the table has; a struct's missing fields are no narrowing."""
+    t = pa.types
+    if t.is_nested(kind):
+        return False
+    return not kind.equals(wanted)
+
+
+def _added(new: pa.Field, names: list[str], rules: EvolutionRules, source: str) -> pa.Field:
+    twin = same_names(names, new.name)
+    if twin is not None:
+        raise SchemaRefusedError(
+            f"{source}: the new column {new.name!r} differs from the table's {twin!r} in its case alone, and engines take "
+            "the two for one; give it another name"
+        )
+    if not new.nullable and not rules.new_nullable:
+        raise SchemaRefusedError(
+            f"{source}: the new column {new.name!r} must be nullable, for older rows have no value (a default is for "
+            f'records only): give it the type ["null", "{avro_type(new)}"] with the default null, or set '
+            "hoodie.datasource.write.new.columns.nullable=true"
+        )
+    return new.with_nullable(True)
+
+
+def avro_type(column: pa.Field) -> str:
+    """A column's type as a schema file says it."""
+    try:
+        record = arrow_to_avro(pa.schema([pa.field("c", column.type, nullable=False)]), "t")
+    except UnsupportedTableError:
+        return str(column.type)
+    avro = record["fields"][0]["type"]
+    if isinstance(avro, dict):
+        name = avro.get("logicalType") or avro["type"]
+        size = f"({avro['precision']}, {avro['scale']})" if name == "decimal" else ""
+        return f"{name}{size}"
+    return str(avro)

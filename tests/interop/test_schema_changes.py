@@ -1,0 +1,44 @@
+"""Tables whose files are of different ages, read and written on by real Hudi."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.schema.schema import META_COLUMNS
+from tests.interop.hudi_spark import HudiSpark
+from tests.streaming.schema_history import Row, history
+from tests.support.hudi_rs import read_table
+from tests.support.table_version import table_version
+
+pytestmark = pytest.mark.hudi_jar
+
+
+def rows_of(found: pa.Table) -> dict[str, Row]:
+    rows = found.drop_columns([c for c in META_COLUMNS if c in found.column_names]).to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row for row in rows}
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+@pytest.mark.parametrize("seed", [3, 8])
+def test_files_of_different_ages(hudi: HudiSpark, tmp_path: Path, table_type: str, seed: int) -> None:
+    """Every other step is read by Hudi, and the last table is written to by it."""
+    run, wanted = None, {}
+    for run, wanted in history(tmp_path, table_type, seed, version=table_version()):
+        if run.batch_id % 3 == 0 or run.batch_id == 8:
+            assert rows_of(hudi.read(run.table.base_path)) == wanted, f"Hudi {hudi.version}, step {run.batch_id}"
+    assert run is not None
+    table = run.table.reload()
+    mine = read_snapshot(table)
+    changed = mine.drop_columns([c for c in META_COLUMNS if c in mine.column_names]).slice(0, 2)
+    later = pa.array([10_000] * changed.num_rows, pa.int64())
+    changed = changed.set_column(changed.schema.get_field_index("ts"), changed.schema.field("ts"), later)
+    hudi.write(table, changed, hudi.index("SIMPLE"))
+    wanted |= {row["id"]: row for row in changed.to_pylist()}
+    for found in (hudi.read(table.base_path), read_table(table.base_path), read_snapshot(table.reload())):
+        assert rows_of(found) == wanted
