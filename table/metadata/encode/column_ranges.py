@@ -147,7 +147,7 @@ def _widened(part: ColumnRange, kind: str) -> ColumnRange:
         return part
     ends = (part.low, part.high)
     if kind == "double":
-        ends = tuple(to_double(pa.array([end], pa.float32()))[0].as_py() for end in ends)  # type: ignore[assignment]
+        ends = tuple(to_double(pa.array([end], pa.float32()))[0].as_py() for end in ends)
     return replace(part, kind=kind, low=ends[0], high=ends[1])
 
 
