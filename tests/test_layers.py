@@ -66,10 +66,11 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/options/keys": "table/* index/* streaming/options/keys/services",
     "streaming/options": "table/* index/* streaming streaming/options/keys",
     "streaming/source/decode": "table/* state/* streaming",
-    "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode",
+    "streaming/source/decode/typed": "table/* state/* streaming streaming/source/decode",
+    "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode streaming/source/decode/typed",
     "streaming/source/files": "table/* streaming",
     "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode "
-    "streaming/source/decode/formats streaming/source/files",
+    "streaming/source/decode/formats streaming/source/decode/typed streaming/source/files",
     "streaming/page": "",
     "streaming/progress": "table/* bootstrap streaming streaming/options",
     "streaming/tag": "table/* state/* streaming streaming/source streaming/source/decode",
@@ -87,8 +88,12 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
     "streaming/source streaming/batch",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
-    "streaming/source/decode streaming/source/decode/formats streaming/batch streaming/recovery",
-    "streaming/job": "table/* state/* index/* bootstrap streaming/*",
+    "streaming/source/decode streaming/source/decode/formats streaming/source/decode/typed streaming/batch "
+    "streaming/recovery",
+    "streaming/job": "table/* state/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
+    "streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery streaming/services "
+    "streaming/commit streaming/status streaming/start",
+    "streaming/frame": "table/* bootstrap streaming/*",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",
     "admin/index": "table/* state/* bootstrap streaming/* admin",

@@ -52,8 +52,9 @@ from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.topic import topic_offsets
+from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import check_query, check_stream, look
-from tagstream.streaming.start.schema_match import columns_left_null, stream_schema
+from tagstream.streaming.start.schema_match import columns_left_null, given_name, stream_schema
 from tagstream.streaming.start.table_match import open_or_create
 from tagstream.streaming.status.watch import Watch
 from tagstream.streaming.write.small_files import SmallFiles
@@ -122,8 +123,12 @@ def stream(
     crash: CrashPlan,
     clock_ms: Callable[[], int],
     watch: Watch,
+    frame: Frame | None = None,
 ) -> JobContext:
-    """Run the stream on an existing session, as the one writer of the table; returns the context it ran with."""
+    """Run the stream on an existing session, as the one writer of the table; returns the context it ran with.
+
+    ``frame``: the DataFrame that is its source.
+    """
     lease = LeaseKeeper(table.storage, clock_ms)
     monitor = Monitor(progress, watch)
     try:
@@ -157,7 +162,7 @@ def stream(
             sink = BatchSink(job, monitor.on_report, progress.begin, services)
             files = SourceFiles.open(spark, job)
             watch.ready(spark)
-            query = start_query(spark, job, sink, files)
+            query = start_query(spark, job, sink, files, frame)
             if files is not None:
                 files.start(lambda: (sink.begun, sink.running))  # noqa: B023
             try:
@@ -295,7 +300,7 @@ def inserts_to_base_files(options: Options, table: HoodieTable) -> bool:
 def _as_first_spelled(options: Options, stream_id: str) -> Options:
     """The source folder by the path it was first read by: by another, through a link, Spark would take its files for new."""
     first = PurePosixPath(stream_id)
-    named = options.streaming_checkpoint_identifier is not None or options.source_class == "kafka"
+    named = options.streaming_checkpoint_identifier is not None or options.source_class != "dfs"
     if named or not first.is_absolute() or first == PurePosixPath(options.stream_id):
         return options
     return replace(options, dfs_root=str(first))
@@ -357,7 +362,7 @@ def _look_at_schema(job: JobContext) -> None:
             "table %s has columns that %s lacks (%s): they stay, and are null in the rows that this job writes; add them "
             "to the schema file if the records have them",
             job.table.base_path,
-            job.options.schema_file,
+            given_name(job.options),
             ", ".join(left_null),
         )
     if avro_json != job.avro_json:

@@ -11,6 +11,7 @@ from tagstream.streaming.options.brought import refuse_or_tell
 from tagstream.streaming.options.checks import (
     check_apart,
     check_bootstrap_only,
+    check_frame,
     check_source,
     check_table_name,
     folder,
@@ -41,7 +42,8 @@ class Options:
 
     Sizes are bytes, intervals seconds, TTL days. ``explicit`` holds the names of the keys that the user gave (the rest
     are defaults, or are taken from an existing table by ``streaming.job.table_match``). ``kafka_options`` are ready for
-    Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself.
+    Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself. ``frame_schema``: the
+    Avro schema of the DataFrame that is the source.
     """
 
     target_base_path: str
@@ -91,6 +93,7 @@ class Options:
     dfs_root: str | None
     changed_files: Literal["fail", "again", "ignore"]
     schema_file: str | None
+    frame_schema: str | None
     decode_rules: Mapping[str, bool]
     records: RecordOptions
 
@@ -137,7 +140,8 @@ class Options:
     @property
     def stream_id(self) -> str:
         """Name of this stream in the table's commits; empty with ``--bootstrap-only`` where nothing tells it yet."""
-        return self.streaming_checkpoint_identifier or self.kafka_topic or self.dfs_root or ""
+        named = self.streaming_checkpoint_identifier or self.kafka_topic or self.dfs_root
+        return named or ("dataframe" if self.source_class == "frame" else "")
 
     def is_set(self, key: str) -> bool:
         """True when the user gave ``key`` (canonical name) himself."""
@@ -157,8 +161,11 @@ class Options:
         return [*(f"{name} = {value}  ({origin})" for name, value, origin in told), *more]
 
 
-def build_options(entries: Sequence[Entry]) -> Options:
-    """Check ``entries`` and make the options; ConfigError says which key, value and origin is wrong, and what to do."""
+def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> Options:
+    """Check ``entries`` and make the options; ConfigError says which key, value and origin is wrong, and what to do.
+
+    ``frame_schema``: the source is a DataFrame, with this Avro schema.
+    """
     r = resolve(REGISTRY, entries)
     base_path = required(r, "hoodie.base.path")
     checkpoint = required(r, "--checkpoint-dir")
@@ -168,15 +175,18 @@ def build_options(entries: Sequence[Entry]) -> Options:
     )
     ordering = ordering_field(r)
     source_class = "dfs" if r.text("--source-class") == "JsonDFSSource" else "kafka"
+    source_class = source_class if frame_schema is None else "frame"
     dfs_root = folder(r.opt_text("hoodie.streamer.source.dfs.root"))
     bootstrap_only = r.flag("--bootstrap-only")
-    check_apart(r, base_path, checkpoint, None if bootstrap_only or source_class == "kafka" else dfs_root)
+    check_apart(r, base_path, checkpoint, dfs_root if source_class == "dfs" and not bootstrap_only else None)
     check_table_name(r)
     if bootstrap_only:
         check_bootstrap_only(r)
-    else:
+    elif frame_schema is None:
         check_source(r, source_class)
-    records = record_options(r, ordering)
+    else:
+        check_frame(r)
+    records = record_options(r, ordering, typed=frame_schema is not None)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     time_fields, times = partition_times(r, generator, partitions)
     partitions = split_kinds(partitions)[0]
@@ -233,6 +243,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
         dfs_root=dfs_root,
         changed_files=cast('Literal["fail", "again", "ignore"]', r.text("tagstream.source.dfs.changed.files")),
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
+        frame_schema=frame_schema,
         decode_rules={
             "round_numbers": r.text("tagstream.decode.numbers") == "round",
             "truncate_times": r.text("tagstream.decode.times") == "truncate",

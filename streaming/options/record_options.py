@@ -10,7 +10,7 @@ from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.errors import ConfigError
 
 Format = Literal[
-    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json"
+    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json", "rows"
 ]  # fmt: skip
 _FORMAT, _BYTES, _ORDER = "tagstream.source.format", "tagstream.decode.bytes", "tagstream.debezium.order"
 _MODE, _CLASS = "hoodie.write.record.merge.mode", "--source-class"
@@ -30,7 +30,8 @@ _NOWHERE: _Place = (None, None, None)
 @dataclass(frozen=True)
 class RecordOptions:
     """``debezium_order``: what orders the events of a table without an ordering field. ``registry_url``: without name and
-    password, which ``registry_user_info`` has; ``registry_subject``: of the schema of values.
+    password, which ``registry_user_info`` has; ``registry_subject``: of the schema of values. ``delete_field``: the column
+    of typed rows that marks deletes.
     """
 
     format: Format
@@ -43,11 +44,12 @@ class RecordOptions:
     registry_subject: str
     registry_ca_file: str | None
     registry_user_info: str | None = field(repr=False)
+    delete_field: str
 
 
-def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
-    """The options; what contradicts is noted in ``r``."""
-    name, order = _format(r)
+def record_options(r: Resolved, ordering: str | None, *, typed: bool = False) -> RecordOptions:
+    """The options; what contradicts is noted in ``r``. ``typed``: records are rows with their types, of a DataFrame."""
+    name, order = ("rows", "arrival") if typed else _format(r)
     if ordering is None and r.opt_text(_MODE) == "COMMIT_TIME_ORDERING":
         order = "arrival"
     url, subject, user_info = r.attempt(lambda: _registry(r), _NOWHERE, _URL, _PROVIDER_URL)
@@ -70,6 +72,7 @@ def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
         registry_subject=subject or f"{r.opt_text(_TOPIC) or ''}-value",
         registry_ca_file=r.opt_text("tagstream.schema.registry.ca.file"),
         registry_user_info=r.opt_text(_USER) or user_info,
+        delete_field=r.text("tagstream.delete.field"),
     )
 
 

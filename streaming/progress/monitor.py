@@ -67,4 +67,7 @@ def source_lag(source: Any) -> int | None:
 def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
     if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
         return None
-    return {(topic, part): int(offset) for topic, parts in value.items() for part, offset in parts.items()}
+    try:
+        return {(topic, part): int(offset) for topic, parts in value.items() for part, offset in parts.items()}
+    except (TypeError, ValueError):  # of another source than Kafka
+        return None

@@ -62,12 +62,12 @@ class DecodeSpec:
         A complex key of one field is ``value`` or ``field:value``, by the version that wrote the table: its rows tell.
         """
         config = table.config
-        files = options.source_class == "dfs"
+        files, rows = options.source_class == "dfs", options.source_class == "frame"
         reads = format_rules(options, ordered=config.ordering_field is not None)
-        if files and config.ordering_field is None and reads.ordering_kind == "none":
+        if (files or rows) and config.ordering_field is None and reads.ordering_kind == "none":
             raise ConfigError(
-                "files have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is "
-                "the newer event)"
+                f"{'files' if files else 'rows of a DataFrame'} have no order among each other: give "
+                "hoodie.table.ordering.fields (the field whose greater value is the newer event)"
             )
         spec = cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
         if _lacks_kinds(config) and not options.is_set("hoodie.datasource.write.partitionpath.field"):
@@ -227,6 +227,7 @@ def format_rules(options: Options, *, ordered: bool) -> FormatRules:
         name=told.format,
         debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
         bytes_as=told.bytes_as,
+        delete_field=told.delete_field,
         null_if_lost=told.null_if_lost,
         registry=RegistryPlace(told.registry_url, told.registry_ca_file) if avro and told.registry_url else None,
     )

@@ -9,6 +9,7 @@ import pyarrow as pa
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV, RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.formats.schema_names import table_schema
+from tagstream.streaming.source.decode.typed.row_schema import in_table_types
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -41,6 +42,8 @@ def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
     if not options.bootstrap_only:
         check_ordering(schema, table.config)
     if own is not None:
+        if options.frame_schema is not None:
+            schema = in_table_types(schema, own)
         _check_evolution(own, schema, given_name(options))
         added = [f for f in schema if f.name not in own.names]
         schema = pa.schema([*(schema.field(f.name) if f.name in schema.names else f for f in own), *added])
@@ -57,12 +60,15 @@ def columns_left_null(options: Options, avro_json: str) -> tuple[str, ...]:
 
 
 def has_given_schema(options: Options) -> bool:
-    """Whether a schema is given beside the table's own: by a file, or by the registry of a format in Avro."""
-    return options.schema_file is not None or options.records.registry_url is not None
+    """Whether a schema is given beside the table's own: by a file, a DataFrame, or the registry of a format in Avro."""
+    given = options.schema_file or options.frame_schema or options.records.registry_url
+    return given is not None
 
 
 def given_name(options: Options) -> str:
     """What the given schema is called in messages."""
+    if options.frame_schema is not None:
+        return "the DataFrame"
     return options.schema_file or f"the registry's subject {options.records.registry_subject}"
 
 
@@ -71,7 +77,7 @@ def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
     name = given_name(options)
     try:
         text = _given_text(options)
-        if options.records.format != "json":
+        if options.records.format not in ("json", "rows"):
             text = table_schema(text)
         schema = avro_to_arrow(text)
         arrow_to_avro(schema, "t")  # what it reads may have no form in a table
@@ -85,6 +91,8 @@ def read_schema_file(options: Options) -> tuple[pa.Schema, str]:
 
 
 def _given_text(options: Options) -> str:
+    if options.frame_schema is not None:
+        return options.frame_schema
     if options.schema_file is not None:
         return Path(options.schema_file.removeprefix("file://")).read_text(encoding="utf-8")
     records = options.records

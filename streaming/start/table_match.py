@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.start.schema_match import check_fields, check_ordering, read_schema_file
+from tagstream.streaming.start.schema_match import check_fields, check_ordering, has_given_schema, read_schema_file
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
 from tagstream.table.keys.time_partition import PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -124,7 +124,7 @@ def _may_be_made_anew(options: Options, table: HoodieTable) -> bool:
     """
     config = table.config
     described = config.create_schema is not None or config.version != options.table_version
-    if described or not (options.target_table and options.record_key_fields and options.schema_file):
+    if described or not (options.target_table and options.record_key_fields and has_given_schema(options)):
         return False
     storage = table.storage
     return (
@@ -149,7 +149,7 @@ def new_config(options: Options) -> TableConfig:
         for name, value in (
             ("--target-table (hoodie.table.name)", options.target_table),
             ("hoodie.datasource.write.recordkey.field", options.record_key_fields),
-            ("hoodie.streamer.schemaprovider.source.schema.file", options.schema_file),
+            ("hoodie.streamer.schemaprovider.source.schema.file", options.schema_file or options.frame_schema),
         )
         if not value
     ]

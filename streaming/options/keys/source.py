@@ -132,6 +132,14 @@ SOURCE_KEYS = (
         section=_SOURCE,
     ),
     ConfigKey(
+        "tagstream.delete.field",
+        Kind.STRING,
+        "Boolean column of typed rows (`tagstream.upsert`) whose true rows are deletes. It is not written to "
+        "the table.",
+        default="_hoodie_is_deleted",
+        section=_SOURCE,
+    ),
+    ConfigKey(
         "hoodie.streamer.schemaprovider.source.schema.file",
         Kind.PATH,
         "Avro schema (JSON) of the records.",

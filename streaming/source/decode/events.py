@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +23,8 @@ class Events:
     ``ordering``: what orders the events in place of the table's ordering field, which it does not have; null: unknown.
     ``unordered``: upserts that may come without an ordering value. ``absent``: which columns of the row were not sent, as
     bits (``columns.pack_absent``); null: all were. ``old_keys``: record keys of the rows that hold what was not sent, where
-    that is not the row of the event's own key.
+    that is not the row of the event's own key. ``lines``: the bytes of bad records (where the mask is), of a format whose
+    records have no ``value``.
     """
 
     batch: pa.RecordBatch
@@ -36,6 +38,7 @@ class Events:
     unordered: Mask | None = None
     absent: pa.Array | None = None
     old_keys: pa.Array | None = None
+    lines: Callable[[Mask], pa.Array] | None = None
 
 
 class RecordFormat(Protocol):

@@ -121,7 +121,7 @@ class KeyDecoder:
             "pos_hi": batch.column("pos_hi"),
             "pos_lo": batch.column("pos_lo"),
             "row": _struct(rows.select(self._names)),
-            "value": only_where(bad, batch.column("value")),
+            "value": only_where(bad, batch.column("value")) if events.lines is None else events.lines(bad),
             "reason": reason,
         }
         if self._format.may_lack:
