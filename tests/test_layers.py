@@ -71,6 +71,8 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/source/files": "table/* streaming",
     "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode "
     "streaming/source/decode/formats streaming/source/decode/typed streaming/source/files",
+    "streaming/source/transform": "table/* state/* streaming streaming/options streaming/source streaming/source/files "
+    "streaming/source/decode streaming/source/decode/typed",
     "streaming/page": "",
     "streaming/progress": "table/* bootstrap streaming streaming/options",
     "streaming/tag": "table/* state/* streaming streaming/source streaming/source/decode",

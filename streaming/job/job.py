@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -52,8 +52,9 @@ from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.topic import topic_offsets
+from tagstream.streaming.source.transform.stage import with_transformed_schema
 from tagstream.streaming.source.typed_records import Frame
-from tagstream.streaming.start.preflight import check_query, check_stream, look
+from tagstream.streaming.start.preflight import Ready, SparkNeeds, check_query, check_stream, look, look_before_spark
 from tagstream.streaming.start.schema_match import columns_left_null, given_name, stream_schema
 from tagstream.streaming.start.table_match import open_or_create
 from tagstream.streaming.status.watch import Watch
@@ -79,19 +80,18 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
             LOG.warning(warning)
         LOG.info("options:\n  %s", "\n  ".join(options.describe(given_only=not options.log_all_options)))
         needs = spark_needs(options, env)
-        ready = look(options, env, clock_ms(), needs)
-        check_stream(ready.table, options.index.type)
-        for warning in ready.warnings:
-            LOG.warning(warning)
-        jars = needed_jars(needs, env)
-        if not ready.new:
-            watch.table_opened(ready.table)  # the age of its last commit is known while Spark starts
-        watch.status.step("starting Spark")
-        if options.records.registry_user_info:  # its workers inherit it, so that it is in no plan
-            env[USER_INFO_ENV] = options.records.registry_user_info
-        spark = start_session(
-            f"tagstream {ready.table.config.name}", jars=jars, conf=session_conf(options, env), env=env
-        )
+        if options.transformers:  # what comes out of them, and so the table's schema, only Spark can tell
+            look_before_spark(options, env, needs)
+            spark = _session(options, options.target_table or "stream", needs, env, watch)
+            try:
+                options = with_transformed_schema(spark, options)
+                ready = _looked_at(options, env, clock_ms(), needs, watch)
+            except BaseException:
+                end_session(spark)
+                raise
+        else:
+            ready = _looked_at(options, env, clock_ms(), needs, watch)
+            spark = _session(options, ready.table.config.name, needs, env, watch)
         stop = StopFlag()
         stop.install()
         try:
@@ -104,6 +104,26 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
             stream(spark, options, table, progress, stop, crash, clock_ms, watch)
         finally:
             end_session(spark)
+
+
+def _looked_at(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeeds, watch: Watch) -> Ready:
+    ready = look(options, env, now_ms, needs)
+    check_stream(ready.table, options.index.type)
+    for warning in ready.warnings:
+        LOG.warning(warning)
+    if not ready.new:
+        watch.table_opened(ready.table)  # the age of its last commit is known while Spark starts
+    return ready
+
+
+def _session(
+    options: Options, name: str, needs: SparkNeeds, env: MutableMapping[str, str], watch: Watch
+) -> SparkSession:
+    jars = needed_jars(needs, env)
+    watch.status.step("starting Spark")
+    if options.records.registry_user_info:  # its workers inherit it, so that it is in no plan
+        env[USER_INFO_ENV] = options.records.registry_user_info
+    return start_session(f"tagstream {name}", jars=jars, conf=session_conf(options, env), env=env)
 
 
 def open_table(options: Options, now_ms: int) -> HoodieTable:

@@ -20,6 +20,7 @@ from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.source.source import PartitionDepth, keyed_records, raw_records
+from tagstream.streaming.source.transform.stage import transformation, transformed_records
 from tagstream.streaming.source.typed_records import Frame, keyed_rows, settings_of
 from tagstream.streaming.tag.located import LOCATED_SQL
 from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function, read_profile
@@ -48,7 +49,12 @@ def start_query(
         return query
     plans = None if files is None else files.folder
     raw = raw_records(spark, job.options, job.starting_offsets, _reached(job), plans, headers=job.decode.reads_headers)
-    keyed = keyed_records(raw, job.decode, job.meta.labels, _depth(job), None if files is None else files.spec)
+    spec = None if files is None else files.spec
+    if job.options.transformers:
+        made = transformation(job.options, job.decode)
+        keyed = transformed_records(raw, made, job.decode, job.meta.labels, _depth(job), spec)
+    else:
+        keyed = keyed_records(raw, job.decode, job.meta.labels, _depth(job), spec)
     return _start_plan(keyed, job, sink)
 
 

@@ -19,7 +19,7 @@ _ORDERING, _MODE = "hoodie.table.ordering.fields", "hoodie.write.record.merge.mo
 _TOPIC = "hoodie.streamer.source.kafka.topic"
 _ROOT = "hoodie.streamer.source.dfs.root"
 _TABLE_NAME = "hoodie.table.name"
-_OF_RECORDS = ("Source", "Formats", "Records")  # sections of the key table
+_OF_RECORDS = ("Source", "Formats", "Records", "Transformations")  # sections of the key table
 
 
 def required(r: Resolved, name: str) -> str:

@@ -28,6 +28,7 @@ from tagstream.streaming.options.metadata_options import MetadataOptions, metada
 from tagstream.streaming.options.record_options import RecordOptions, record_options
 from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.streaming.options.service_options import ServiceOptions, service_options
+from tagstream.streaming.options.transformer_options import TransformerOption, transformer_options
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.time_partition import TimePartition
@@ -43,7 +44,7 @@ class Options:
     Sizes are bytes, intervals seconds, TTL days. ``explicit`` holds the names of the keys that the user gave (the rest
     are defaults, or are taken from an existing table by ``streaming.job.table_match``). ``kafka_options`` are ready for
     Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself. ``frame_schema``: the
-    Avro schema of the DataFrame that is the source.
+    Avro schema of typed rows: of the DataFrame that is the source, or of what transformers make of records.
     """
 
     target_base_path: str
@@ -94,6 +95,7 @@ class Options:
     changed_files: Literal["fail", "again", "ignore"]
     schema_file: str | None
     frame_schema: str | None
+    transformers: tuple[TransformerOption, ...]
     decode_rules: Mapping[str, bool]
     records: RecordOptions
 
@@ -187,6 +189,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     else:
         check_frame(r)
     records = record_options(r, ordering, typed=frame_schema is not None)
+    transformers = transformer_options(r, records.format)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     time_fields, times = partition_times(r, generator, partitions)
     partitions = split_kinds(partitions)[0]
@@ -244,6 +247,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         changed_files=cast('Literal["fail", "again", "ignore"]', r.text("tagstream.source.dfs.changed.files")),
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
         frame_schema=frame_schema,
+        transformers=transformers,
         decode_rules={
             "round_numbers": r.text("tagstream.decode.numbers") == "round",
             "truncate_times": r.text("tagstream.decode.times") == "truncate",

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tagstream.state.layout import OrderingKind
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.decode.events import RecordFormat
 from tagstream.streaming.source.decode.facts import avro_facts
 from tagstream.streaming.source.decode.formats.datums import check_reader
 from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
@@ -188,6 +189,11 @@ def _lacks_kinds(config: TableConfig) -> bool:
 @lru_cache(maxsize=2)
 def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
     """The decoder of a spec; a worker process keeps it from batch to batch."""
+    return decoder_of(spec)
+
+
+def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> KeyDecoder:
+    """A decoder of a spec, made anew; ``record_format``: another one than the spec's."""
     facts, generator = avro_facts(spec.defaults_json), spec.key_generator_rules
     table = TableFacts(
         schema=spec.schema,
@@ -208,8 +214,14 @@ def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
         rules=spec.rules,
         merge_on_read=spec.merge_on_read,
         refuse_collisions=spec.refuse_collisions,
-        record_format=make_format(spec.format, table),
+        record_format=record_format or make_format(spec.format, table),
     )
+
+
+def source_spec(spec: DecodeSpec, avro_json: str, options: Options) -> DecodeSpec:
+    """The spec of records before a transformation: their own schema and format; ``spec``: of the table."""
+    told = format_rules(replace(options, frame_schema=None), ordered=spec.ordering_field is not None)
+    return replace(spec, avro_json=avro_json, defaults_json=avro_json, format=told)
 
 
 def format_rules(options: Options, *, ordered: bool) -> FormatRules:
@@ -224,7 +236,7 @@ def format_rules(options: Options, *, ordered: bool) -> FormatRules:
     if avro:
         check_reader()
     return FormatRules(
-        name=told.format,
+        name="rows" if options.frame_schema is not None else told.format,
         debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
         bytes_as=told.bytes_as,
         delete_field=told.delete_field,

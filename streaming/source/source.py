@@ -143,13 +143,20 @@ def make_key_function(
     def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = cached_decoder(spec)
         depth = partition_depth() if callable(partition_depth) else partition_depth
-        for rows in in_blocks(_records(batches, spec, files)):
-            given = (*RAW_COLUMNS, OLD_KEY) if OLD_KEY in rows.column_names else RAW_COLUMNS
-            columns = {name: rows.column(name).combine_chunks() for name in given}
-            keyed = decoder.keys(pa.RecordBatch.from_pydict(columns), depth)
+        for raw in raw_batches(batches, spec, files):
+            keyed = decoder.keys(raw, depth)
             yield pack_by_group(pa.Table.from_batches([keyed]), labels)
 
     return keys
+
+
+def raw_batches(
+    batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None
+) -> Iterator[pa.RecordBatch]:
+    """The raw records of a task with their positions, in blocks that are worth a step over columns."""
+    for rows in in_blocks(_records(batches, spec, files)):
+        given = (*RAW_COLUMNS, OLD_KEY) if OLD_KEY in rows.column_names else RAW_COLUMNS
+        yield pa.RecordBatch.from_pydict({name: rows.column(name).combine_chunks() for name in given})
 
 
 def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None) -> Iterator[pa.RecordBatch]:

@@ -56,7 +56,7 @@ def make_row_function(
         first = 0
         for block in in_blocks(batches):
             for batch in block.combine_chunks().to_batches():
-                raw = with_row(pa.nulls(batch.num_rows, pa.binary()), batch, first, task)
+                raw = with_row(batch, first, task, spec.format.delete_field)
                 first += batch.num_rows
                 yield pack_by_group(pa.Table.from_batches([decoder.keys(raw, depth)]), labels)
 

@@ -43,6 +43,9 @@ def stream_schema(options: Options, table: HoodieTable) -> tuple[str, str]:
         check_ordering(schema, table.config)
     if own is not None:
         if options.frame_schema is not None:
+            mark = options.records.delete_field
+            if mark in own.names and mark not in schema.names:  # it marks deletes, and this table keeps it
+                schema = schema.append(own.field(mark))
             schema = in_table_types(schema, own)
         _check_evolution(own, schema, given_name(options))
         added = [f for f in schema if f.name not in own.names]
@@ -68,7 +71,7 @@ def has_given_schema(options: Options) -> bool:
 def given_name(options: Options) -> str:
     """What the given schema is called in messages."""
     if options.frame_schema is not None:
-        return "the DataFrame"
+        return "the DataFrame" if options.source_class == "frame" else "the transformed records"
     return options.schema_file or f"the registry's subject {options.records.registry_subject}"
 
 

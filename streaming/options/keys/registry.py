@@ -18,7 +18,7 @@ from tagstream.streaming.options.keys.refused import REFUSED_FAMILIES, REFUSED_K
 from tagstream.streaming.options.keys.services.cleaning import ARCHIVING_KEYS, CLEANING_KEYS
 from tagstream.streaming.options.keys.services.clustering import CLUSTERING_KEYS
 from tagstream.streaming.options.keys.services.compaction import COMPACTION_KEYS
-from tagstream.streaming.options.keys.source import SOURCE_KEYS
+from tagstream.streaming.options.keys.source import SOURCE_KEYS, TRANSFORM_KEYS
 from tagstream.streaming.options.keys.table import TABLE_KEYS
 from tagstream.streaming.options.keys.write import WRITE_KEYS
 from tagstream.table.config import Registry
@@ -31,6 +31,7 @@ REGISTRY = Registry(
         *SOURCE_KEYS,
         *FORMAT_KEYS,
         *DECODE_KEYS,
+        *TRANSFORM_KEYS,
         *INDEX_KEYS,
         *PULL_KEYS,
         *HBASE_KEYS,

@@ -24,7 +24,13 @@ KILLS = ["delta_durable@1", "files_published@2", "completed@3", "files_written@4
 def start(folder: Path, number: int, batches: int, crash: str) -> Process:
     note = folder / f"run-{number}.note"
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": paths, "TAGSTREAM_CRASH": crash, "TAGSTREAM_CRASH_NOTE": str(note)}
+    env = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": paths,
+        "TAGSTREAM_CRASH": crash,
+        "TAGSTREAM_CRASH_NOTE": str(note),
+    }
     command = [sys.executable, "-m", "tests.streaming.frame.program", str(folder), str(batches)]
     return Process(command, folder / f"run-{number}.log", cwd=ROOT, env=env)
 

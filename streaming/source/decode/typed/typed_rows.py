@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import Mask, mask_of
 from tagstream.streaming.source.decode.events import Events
@@ -23,6 +24,9 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.schema.schema import storage_schema
 
 ROW = "row"
+# Of a record on its way through a transformation: where it stands in the source, and whether it is a delete.
+RECORD = "_tagstream_record"
+RECORD_TYPE = pa.struct([("src", pa.string()), ("pos_hi", pa.int64()), ("pos_lo", pa.int64()), ("deleted", pa.bool_())])
 
 
 class TypedRows:
@@ -40,6 +44,10 @@ class TypedRows:
         given = batch.column(ROW)
         count = batch.num_rows
         columns = {field.name: given.field(i) for i, field in enumerate(given.type)}
+        if (
+            self._delete in self._schema.names and self._delete in columns
+        ):  # a table that keeps the mark: null is no delete
+            columns[self._delete] = pc.fill_null(columns[self._delete], False)
         deleted = mask_of(columns[self._delete]) if self._delete in columns else np.zeros(count, np.bool_)
         rows = pa.Table.from_arrays(
             [_column(columns.get(field.name), field, count) for field in self._columns],
@@ -84,17 +92,30 @@ def _as_text(value: Any) -> Any:
     return str(value)
 
 
-def with_row(key: pa.Array, batch: pa.RecordBatch, first: int, task: int) -> pa.RecordBatch:
-    """Columns of Spark's as the record batch that a decoder takes; position: the task, and the row's number in it."""
+def with_row(batch: pa.RecordBatch, first: int, task: int, delete_field: str) -> pa.RecordBatch:
+    """Columns of Spark's as the record batch that a decoder takes.
+
+    Position: that of the record that the row was made of, where :data:`RECORD` tells it; else the task, and the row's number
+    in it from ``first`` on. What RECORD says of deletes counts where there is no column ``delete_field``.
+    """
     count = batch.num_rows
-    fields = [field.with_nullable(True) for field in batch.schema]
+    place = {
+        "src": pa.nulls(count, pa.string()),
+        "pos_hi": pa.array(np.full(count, task, np.int64)),
+        "pos_lo": pa.array(np.arange(first, first + count, dtype=np.int64)),
+    }
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    record = columns.pop(RECORD, None)
+    if record is not None:
+        src, high, low, deleted = record.flatten()
+        place = {"src": src, "pos_hi": pc.coalesce(high, place["pos_hi"]), "pos_lo": pc.coalesce(low, place["pos_lo"])}
+        columns.setdefault(delete_field, deleted)
+    fields = [pa.field(name, column.type) for name, column in columns.items()]
     return pa.RecordBatch.from_pydict(
         {
-            "key": key,
+            "key": pa.nulls(count, pa.binary()),
             "value": pa.nulls(count, pa.binary()),
-            "src": pa.nulls(count, pa.string()),
-            "pos_hi": pa.array(np.full(count, task, np.int64)),
-            "pos_lo": pa.array(np.arange(first, first + count, dtype=np.int64)),
-            ROW: pa.StructArray.from_arrays(batch.columns, fields=fields),
+            **place,
+            ROW: pa.StructArray.from_arrays(list(columns.values()), fields=fields),
         }
     )

@@ -55,7 +55,7 @@ def keyed(batch: pa.RecordBatch, schema: pa.Schema = TABLE) -> list[dict[str, An
     decoder = KeyDecoder(
         schema, KeyGenerator.create(None, ("id",), ("day",)), "ts", True, record_format=TypedRows(schema, "gone")
     )
-    raw = with_row(pa.nulls(batch.num_rows, pa.binary()), batch, 10, 3)
+    raw = with_row(batch, 10, 3, "gone")
     out: list[dict[str, Any]] = decoder.keys(raw).to_pylist()
     return out
 
