@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tagstream.state.key_group import state_key_groups
 from tagstream.state.tag_batch import FLAG_NO_ORDERING
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.packed import empty_rows, pack, split
@@ -192,6 +192,7 @@ def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     """Keyed records as ``kg`` and ``rows``."""
+    emptied = keyed.filter(pa.array((keyed.column("flags").to_numpy() & FLAG_EMPTIED) != 0))
     keyed = _with_images(keyed)
     bad = (keyed.column("flags").to_numpy() & (FLAG_BAD | FLAG_SKIPPED)) != 0
     groups = state_key_groups(keyed.column("skey").to_pylist(), len(labels)).astype(np.int64)
@@ -200,6 +201,10 @@ def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     for group, mine in split(keyed, groups):
         for value in pack(mine):
             packed += [(labels[group], value), *[(labels[group], None)] * empty_rows(value)]
+    if emptied.num_rows:  # the whole table's: every key group is told
+        i = emptied.schema.get_field_index("flags")
+        told = emptied.set_column(i, "flags", pa.array(np.full(emptied.num_rows, FLAG_EMPTIED, np.int8)))
+        packed += [(label, value) for value in pack(told) for label in labels]
     return pa.RecordBatch.from_arrays(
         [pa.array([label for label, _ in packed], pa.int32()), pa.array([value for _, value in packed], pa.binary())],
         names=["kg", "rows"],

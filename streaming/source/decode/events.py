@@ -24,7 +24,7 @@ class Events:
     ``unordered``: upserts that may come without an ordering value. ``absent``: which columns of the row were not sent, as
     bits (``columns.pack_absent``); null: all were. ``old_keys``: record keys of the rows that hold what was not sent, where
     that is not the row of the event's own key. ``lines``: the bytes of bad records (where the mask is), of a format whose
-    records have no ``value``.
+    records have no ``value``. ``emptied``: of the skipped events those that emptied the whole table, by their ordering.
     """
 
     batch: pa.RecordBatch
@@ -39,6 +39,7 @@ class Events:
     absent: pa.Array | None = None
     old_keys: pa.Array | None = None
     lines: Callable[[Mask], pa.Array] | None = None
+    emptied: Mask | None = None
 
 
 class RecordFormat(Protocol):

@@ -27,6 +27,7 @@ from tagstream.table.keys.partition_path import DEFAULT_PARTITION
 
 FLAG_BAD = 8
 FLAG_SKIPPED = 16  # says nothing of a row: counted in the tag step, and left there
+FLAG_EMPTIED = 64  # every row from before the ordering value is gone: told to all key groups, skipped itself
 FLAG_IMAGE = 32  # no record: asks for the row of its key as it was before the ordering value
 
 Mask = npt.NDArray[np.bool_]
@@ -108,6 +109,8 @@ class KeyDecoder:
         bad = ~nulls_of(reason)
         flags = deleted * FLAG_DELETE + no_order * FLAG_NO_ORDERING + no_part * FLAG_NO_PARTITION
         flags = np.where(events.skipped, FLAG_SKIPPED, flags)
+        if events.emptied is not None:
+            flags = np.where(events.emptied, FLAG_SKIPPED | FLAG_EMPTIED, flags)
         aside = bad | events.skipped
         skey = state_keys(keys, parts, global_index=self._global)
         if aside.any():
