@@ -114,7 +114,9 @@ def _reached(job: JobContext) -> dict[int, int]:
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | None) -> StreamingQuery:
     writer = rows.writeStream.foreachBatch(sink).outputMode("append")
-    writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.root.files.root)
+    writer = writer.option("checkpointLocation", job.root.files.root)
+    if frame is None:  # in a session of the user's there may be tables of the same name
+        writer = writer.queryName(job.table.config.name)
     if frame is not None:
         writer = writer.trigger(**frame.trigger)  # type: ignore[arg-type]
     elif job.options.continuous:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tagstream.state.key_group import state_key_groups
 from tagstream.state.tag_batch import FLAG_NO_ORDERING
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED, HEADERS
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.packed import empty_rows, pack, split
@@ -36,7 +36,8 @@ def raw_records(
     *,
     headers: bool = False,
 ) -> DataFrame:
-    """Streaming frame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo`` and, for files, ``block_start``.
+    """Streaming frame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo``; for files ``block_start``, for Kafka
+    ``headers``.
 
     ``starting_offsets``: Spark's, for a new query; ``reached``: offset by Kafka partition where the stream goes on.
     ``plans``: the folder of the plans (``streaming.source.files.plan``) that are read in place of the files themselves.
@@ -59,14 +60,14 @@ def _kafka(
         .option("startingOffsets", starting_offsets or options.starting_offsets)
         .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
         .option("maxOffsetsPerTrigger", limit)
+        .option("includeHeaders", "true")  # a bad record is kept with them
     )
     if options.min_partitions:
         reader = reader.option("minPartitions", options.min_partitions)
-    if headers:
-        reader = reader.option("includeHeaders", "true")
     return reader.load().select(
         "key",
         "value",
+        "headers",
         *([F.expr(_OLD_KEY).alias("old_key")] if headers else []),
         F.lit(None).cast("string").alias("src"),
         F.col("partition").cast("long").alias("pos_hi"),
@@ -155,7 +156,7 @@ def raw_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The raw records of a task with their positions, in blocks that are worth a step over columns."""
     for rows in in_blocks(_records(batches, spec, files)):
-        given = (*RAW_COLUMNS, OLD_KEY) if OLD_KEY in rows.column_names else RAW_COLUMNS
+        given = [*RAW_COLUMNS, *(name for name in (OLD_KEY, HEADERS) if name in rows.column_names)]
         yield pa.RecordBatch.from_pydict({name: rows.column(name).combine_chunks() for name in given})
 
 
