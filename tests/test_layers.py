@@ -87,6 +87,7 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/services streaming/source "
     "streaming/source/decode "
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery",
+    "streaming/dead_letter": "table/* streaming streaming/options streaming/batch streaming/write",
     "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
     "streaming/source streaming/batch",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
@@ -94,7 +95,7 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/recovery",
     "streaming/job": "table/* state/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
     "streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery streaming/services "
-    "streaming/commit streaming/status streaming/start",
+    "streaming/commit streaming/dead_letter streaming/status streaming/start",
     "streaming/frame": "table/* bootstrap streaming/*",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",

@@ -85,8 +85,10 @@ class BatchSink:
         on_report: Callable[[BatchReport], None],
         on_begin: Callable[[int], None] = lambda _: None,
         services: TableServices | None = None,
+        deliver: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._job = job
+        self._deliver = deliver
         self._services = services
         self._of_rows = job.options.source_class == "frame"
         self._one_at_a_time = threading.Lock()
@@ -171,6 +173,7 @@ class BatchSink:
         else:
             outcome, report = self._process(rows, epoch, started)
         self._groups |= outcome.groups
+        self._deliver(batch_id)
         if job.late_copies:  # before anything is archived
             sweep_copies(job.table)
             job.late_copies = False

@@ -21,6 +21,7 @@ from tagstream.streaming.commit.partition_depth import find_depth
 from tagstream.streaming.commit.pull_start import start_index
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.dead_letter.delivery import Delivery
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.job.failure import explain, note_batch, own_errors
@@ -179,7 +180,8 @@ def stream(
             find_depth(job)
             start_index(job, spark)
             services = TableServices(job, spark)
-            sink = BatchSink(job, monitor.on_report, progress.begin, services)
+            letters = Delivery.open(job, spark)
+            sink = BatchSink(job, monitor.on_report, progress.begin, services, letters.after_batch)
             files = SourceFiles.open(spark, job)
             watch.ready(spark)
             query = start_query(spark, job, sink, files, frame)

@@ -21,6 +21,7 @@ from tagstream.streaming.options.checks import (
     partition_times,
     required,
 )
+from tagstream.streaming.options.dead_letter_options import DeadLetterOptions, dead_letter_options
 from tagstream.streaming.options.index_options import INDEX_CHOICE, index_options, index_warnings, relevant
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
@@ -73,6 +74,8 @@ class Options:
     source_limit: int
     kafka_batch_bytes: int
     commit_on_errors: bool
+    dead_letters: DeadLetterOptions
+    replay_quarantine: bool
     max_bad_records: int
     status_port: int | None
     status_host: str
@@ -198,6 +201,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     services = service_options(r, index.type if index is not None else "")
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
     host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
+    dead_letters = dead_letter_options(r, source_class, base_path)
     told = refuse_or_tell(r)
     assert index is not None  # else that was a problem
     return Options(
@@ -225,7 +229,9 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         min_sync_interval_seconds=r.number("--min-sync-interval-seconds"),
         source_limit=_source_limit(r, source_class),
         kafka_batch_bytes=r.number("tagstream.kafka.max.batch.bytes"),
-        commit_on_errors=r.flag("--commit-on-errors"),
+        commit_on_errors=r.flag("--commit-on-errors") or dead_letters.enabled,
+        dead_letters=dead_letters,
+        replay_quarantine=r.flag("--replay-quarantine"),
         max_bad_records=r.number("--max-bad-records"),
         status_port=port,
         status_host=host or "127.0.0.1",
