@@ -96,7 +96,10 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/job": "table/* state/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
     "streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery streaming/services "
     "streaming/commit streaming/dead_letter streaming/status streaming/start",
-    "streaming/frame": "table/* bootstrap streaming/*",
+    "streaming/frame": "table/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
+    "streaming/start streaming/status streaming/job",
+    "streaming/tables": "table/* streaming streaming/options/* streaming/source/* streaming/start streaming/status "
+    "streaming/job streaming/frame",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",
     "admin/index": "table/* state/* bootstrap streaming/* admin",

@@ -52,12 +52,16 @@ class Run:
 
     def start(self) -> StreamingQuery:
         """Begin, and wait for the first query; raises what kept the run from one."""
-        self._thread.start()
+        self.begin()
         with self._changed:
             self._changed.wait_for(lambda: self._query is not None or self._ended)
         if self._query is None:
             raise self.failure or RuntimeError("the stream ended before its query began")
         return UpsertQuery(self)
+
+    def begin(self) -> None:
+        """Begin, and wait for nothing."""
+        self._thread.start()
 
     def started(self, query: StreamingQuery) -> None:
         """A query of this run has begun."""
