@@ -83,7 +83,7 @@ JOB_KEYS = (
         "hoodie.errortable.enable",
         Kind.BOOL,
         "Put bad records into a table or a topic of their own as well, once their batch is committed, and go on as with "
-        "`--commit-on-errors` (docs/operations.md, Bad records).",
+        "`--commit-on-errors` (docs/data.md, Dead letters).",
         default=False,
         section=_JOB,
     ),

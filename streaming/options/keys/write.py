@@ -129,7 +129,7 @@ TABLES_KEYS = (
         "--config-folder",
         Kind.PATH,
         "Several tables in one job, as HoodieMultiTableStreamer: the folder of the tables' own properties files "
-        "(docs/operations.md, Several tables).",
+        "(docs/tables.md).",
         default_note="one table",
         flag="--config-folder",
         section=_JOB,
