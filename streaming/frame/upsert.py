@@ -19,6 +19,7 @@ from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.typed.row_schema import rows_avro
+from tagstream.streaming.source.packed import ROWS_PER_BATCH
 from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
 from tagstream.streaming.status.watch import Watch
@@ -72,6 +73,7 @@ def _stream(run: Run, spark: SparkSession, df: DataFrame, options: Options, trig
     clock_ms = clock_from_env(os.environ)
     crash = CrashPlan.from_env(os.environ, os.getpgrp())
     own = spark.newSession()  # the settings that the state needs are not for the user's other work
+    own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH))
     table = open_table(options, clock_ms())
     with Watch(options, clock_ms) as watch:
         watch.table_opened(table)
