@@ -36,15 +36,18 @@ def rows_avro(schema: pa.Schema, delete_field: str, what: str) -> str:
 
 
 def in_table_types(rows: pa.Schema, table: pa.Schema) -> pa.Schema:
-    """``rows`` with the table's type wherever every value of a column fits it unchanged; the other columns as they are."""
-    return pa.schema(
-        [
-            field.with_type(table.field(field.name).type)
-            if field.name in table.names and fits(field.type, table.field(field.name).type)
-            else field
-            for field in rows
-        ]
-    )
+    """``rows`` with the table's type wherever every value of a column fits it unchanged, else with its own.
+
+    Whether a column may be null the table says, and new columns may: what Spark infers of that changes with the plan.
+    """
+    return pa.schema([_in_table(field, table) for field in rows])
+
+
+def _in_table(field: pa.Field, table: pa.Schema) -> pa.Field:
+    if field.name not in table.names:
+        return field.with_nullable(True)
+    own = table.field(field.name)
+    return own if fits(field.type, own.type) else field.with_nullable(own.nullable)
 
 
 def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
