@@ -42,7 +42,7 @@ from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.metadata.keep import MetadataKeeper
 from tagstream.streaming.metadata.prepare import drop_unkept, make_if_wanted
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.progress.monitor import Monitor
+from tagstream.streaming.progress.monitor import Display, Monitor
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.prune import prune_retired
@@ -139,7 +139,7 @@ def stream(
     spark: SparkSession,
     options: Options,
     table: HoodieTable,
-    progress: Progress,
+    progress: Display,
     stop: StopFlag,
     crash: CrashPlan,
     clock_ms: Callable[[], int],

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tagstream.bootstrap.report import BootstrapProgress
-from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.progress.report import BatchReport
 
 
@@ -25,10 +24,17 @@ class Watcher(Protocol):
         """How far the loading of the index is."""
 
 
+class Display(Watcher, Protocol):
+    """What shows a run to people (``streaming.progress.progress``, or the lines of a log)."""
+
+    def begin(self, batch_id: int) -> None:
+        """A batch has begun."""
+
+
 class Monitor:
     """``progress`` is the terminal or the log, ``watcher`` the status page and the metrics."""
 
-    def __init__(self, progress: Progress, watcher: Watcher) -> None:
+    def __init__(self, progress: Display, watcher: Watcher) -> None:
         self._progress = progress
         self._watcher = watcher
         self._lag: int | None = None

@@ -140,7 +140,7 @@ def _stream(
         made = open_table(options, clock_ms())
         watch.table_opened(made)
         crash = CrashPlan.from_env(env, os.getpgrp())
-        stream(own, options, made, LogLines(), run.stop, crash, clock_ms, watch)  # type: ignore[arg-type]
+        stream(own, options, made, LogLines(), run.stop, crash, clock_ms, watch)
 
 
 def own_session(spark: SparkSession) -> SparkSession:
