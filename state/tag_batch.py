@@ -77,6 +77,7 @@ class TagBatch:
     `absent` (records x columns of the row): values that were not sent, which the row keeps; `elsewhere`: the record's are in
     the row of another key, whose own key group is asked for it by `images`. None: all records hold all of their row.
     `partial`: None: a value that was not sent and that no row has makes its record bad.
+    `emptied`: the newest event that emptied the whole table: its ordering value, source, `pos_hi`, `pos_lo`.
     """
 
     skeys: OBJECTS
@@ -90,13 +91,14 @@ class TagBatch:
     elsewhere: npt.NDArray[np.bool_] | None = None
     images: Sequence[ImageWanted] = ()
     partial: PartialRows | None = None
+    emptied: tuple[Any, Any, int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.skeys)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> TagBatch:
         """The records that the mask has."""
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("images", "partial")}
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("images", "partial", "emptied")}
         cut: dict[str, Any] = {name: None if column is None else column[keep] for name, column in columns.items()}
         return replace(self, **cut)
 

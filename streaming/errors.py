@@ -17,6 +17,10 @@ class BadRecordsError(StreamError):
     """More bad records than ``--commit-on-errors`` and ``--max-bad-records`` allow; they are in the quarantine."""
 
 
+class DeadLetterError(StreamError):
+    """Bad records could not be put into their table or topic of their own; the quarantine has them."""
+
+
 class HeldRowError(StreamError):
     """A record lacks values that were not sent, and the row that had them is gone."""
 

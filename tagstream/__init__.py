@@ -4,4 +4,21 @@ The folders beside this one (`state/`, `table/`, ...) are linked here, so that a
 ``state``, in a checkout as in an installed wheel. CONTRIBUTING.md says why.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tagstream.streaming.frame.upsert import upsert
+
 __version__ = "0.1.0"
+__all__ = ["upsert"]
+
+
+def __getattr__(name: str) -> Any:
+    """``tagstream.upsert``, imported when it is asked for: most of the package needs no Spark."""
+    if name != "upsert":
+        raise AttributeError(f"module 'tagstream' has no attribute {name!r}")
+    from tagstream.streaming.frame.upsert import upsert
+
+    return upsert

@@ -66,11 +66,14 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/options/keys": "table/* index/* streaming/options/keys/services",
     "streaming/options": "table/* index/* streaming streaming/options/keys",
     "streaming/source/decode": "table/* state/* streaming",
-    "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode",
+    "streaming/source/decode/typed": "table/* state/* streaming streaming/source/decode",
+    "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode streaming/source/decode/typed",
     "streaming/source/decode/schemas": "table/* streaming streaming/source/decode streaming/source/decode/formats",
     "streaming/source/files": "table/* streaming",
     "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode "
-    "streaming/source/decode/formats streaming/source/decode/schemas streaming/source/files",
+    "streaming/source/decode/formats streaming/source/decode/schemas streaming/source/decode/typed streaming/source/files",
+    "streaming/source/transform": "table/* state/* streaming streaming/options streaming/source streaming/source/files "
+    "streaming/source/decode streaming/source/decode/typed",
     "streaming/page": "",
     "streaming/progress": "table/* bootstrap streaming streaming/options",
     "streaming/tag": "table/* state/* streaming streaming/source streaming/source/decode",
@@ -85,12 +88,19 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/services streaming/source "
     "streaming/source/decode "
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery",
+    "streaming/dead_letter": "table/* streaming streaming/options streaming/batch streaming/write",
     "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
     "streaming/source streaming/batch",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
-    "streaming/source/decode streaming/source/decode/formats streaming/source/decode/schemas streaming/batch "
-    "streaming/recovery",
-    "streaming/job": "table/* state/* index/* bootstrap streaming/*",
+    "streaming/source/decode streaming/source/decode/formats streaming/source/decode/schemas "
+    "streaming/source/decode/typed streaming/batch streaming/recovery",
+    "streaming/job": "table/* state/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
+    "streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery streaming/services "
+    "streaming/commit streaming/dead_letter streaming/status streaming/start",
+    "streaming/frame": "table/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
+    "streaming/start streaming/status streaming/job",
+    "streaming/tables": "table/* streaming streaming/options/* streaming/source/* streaming/start streaming/status "
+    "streaming/job streaming/frame",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",
     "admin/index": "table/* state/* bootstrap streaming/* admin",

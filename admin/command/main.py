@@ -29,7 +29,7 @@ def main(argv: Sequence[str], stdout: TextIO | None = None) -> int:
     if not argv:
         print(OVERVIEW)
         return 0
-    from tagstream.streaming.job.main import main as stream
+    from tagstream.streaming.tables.main import main as stream
 
     try:
         return stream(argv[1:] if argv[0] == "stream" else argv, "tagstream stream")

@@ -8,7 +8,6 @@ index covers exactly the table's commits, and a topic goes on at the offsets of 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from tagstream.admin.errors import AdminError
 from tagstream.admin.index.entries import entries_of
 from tagstream.admin.index.exchange import ExportInfo, read_info
+from tagstream.admin.index.going_on import newest_offsets, refuse_rows, starting_offsets_of
 from tagstream.admin.index.imported import imported_entries
 from tagstream.admin.index.index_files import existing_checkpoint, open_index
 from tagstream.admin.index.load import Carrier
@@ -154,6 +154,7 @@ def _at_rest(table: HoodieTable, timeline: Timeline, checkpoint: Storage) -> Com
             f"{where} has no commit of the query of checkpoint {checkpoint.root}{writers}. Name the checkpoint that wrote "
             "the table last"
         )
+    refuse_rows(newest, checkpoint)
     files = starting_offsets_of(newest) is None
     place = IndexPlace(root, layout, generation, RETAINED_BATCHES, files, newest.stream_id)
     step = next_step(place, table, timeline, state, taken)
@@ -202,7 +203,7 @@ class _NewCheckpoint:
         assert self.meta is not None
         covered = tuple(i.time for i in timeline.completed_writes)
         loaded = carrier.load(self.table.base_path, covered, partition_regex)
-        self.offsets = _offsets(self.table, timeline, self.meta.stream_id)
+        self.offsets = newest_offsets(self.table, timeline, self.meta.stream_id)
         write_takeover(self.files, Takeover(loaded.generation))
         return loaded
 
@@ -232,18 +233,3 @@ def _new_checkpoint(table: HoodieTable, url: str, by: str) -> Iterator[_NewCheck
         finally:
             if not new.whole:
                 clear_unfinished(files)
-
-
-def _offsets(table: HoodieTable, timeline: Timeline, stream_id: str) -> str | None:
-    """Where the newest commit of the stream ended, as Spark's starting offsets; None for files."""
-    for instant in reversed(timeline.completed_writes):
-        record = parse(timeline.metadata(table.storage, instant).extra)
-        if record is not None and record.stream_id == stream_id:
-            return starting_offsets_of(record)
-    return None
-
-
-def starting_offsets_of(record: CommitRecord) -> str | None:
-    """Where a commit ended, as Spark's starting offsets; None for files, of which a new query reads all again."""
-    offsets = record.end_offsets
-    return json.dumps(offsets) if all(isinstance(parts, dict) for parts in offsets.values()) else None

@@ -95,6 +95,7 @@ def _show(checkpoint: Storage, arguments: argparse.Namespace, out: Output) -> in
             Fact("offset", "offset", record.offset),
             Fact("reason", "reason", record.reason),
             Fact("replayed", "replayed to", replayed(checkpoint).get(record.ident)),
+            *(Fact(f"header {name}", f"header {name}", _text(value)) for name, value in record.headers),
         ]
     )
     raw = record.key if arguments.key else record.value

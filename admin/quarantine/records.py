@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ class BadRecord:
     reason: str
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def open_checkpoint(path: str) -> Storage:
@@ -75,5 +77,13 @@ def _root(checkpoint: Storage, number: int) -> Storage:
 def _record(ident: str, batch_id: int, left_out: bool, found: dict[str, Any]) -> BadRecord:
     source = found["path"] if "path" in found else f"{found['topic']} {found['partition']}"
     return BadRecord(
-        ident, batch_id, left_out, source, int(found["offset"]), found["reason"], found["key"], found["value"]
+        ident,
+        batch_id,
+        left_out,
+        source,
+        int(found["offset"]),
+        found["reason"],
+        found["key"],
+        found["value"],
+        tuple((name, None if value is None else b64decode(value)) for name, value in found.get("headers", ())),
     )

@@ -27,6 +27,7 @@ from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag import stats
 from tagstream.state.tag.choice import Choice, choose
 from tagstream.state.tag.decide import Decision, Known, Winners, check_batch, decide
+from tagstream.state.tag.emptied import with_deletes
 from tagstream.state.tag.standing import standing_of
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
 from tagstream.state.ttl import expired, minutes_of
@@ -45,7 +46,7 @@ def tag_key_group(
     at = standing_of(pointer, group_label, profile, layout)
     if profile.mode == "replay":
         return _replay(group_label, pointer, at, batch, profile, layout)
-    if len(batch) == 0 and not batch.images:
+    if len(batch) == 0 and not batch.images and batch.emptied is None:
         return _nothing(batch, layout, pointer)
     check_batch(batch)
     try:
@@ -64,6 +65,7 @@ def _process(
     with store:
         caught = catch_up(store, layout, label, at, meta, profile.epoch, profile.batch_id)
         new, meta = caught.at, caught.meta
+        batch, unseen = with_deletes(batch, store, layout)
         chosen = choose(batch, lambda wanted: _look_up(store, wanted, profile, layout))
         batch, names, winners, known = chosen.batch, chosen.names, chosen.winners, chosen.known
         located = _locate(store, label, chosen, profile, meta)
@@ -72,6 +74,8 @@ def _process(
         result = chosen.complete(result, located.old, located.places, lambda codes: places_of(codes, store.get, label))
         size = sum(f["size"] for f in store.live_files())
         counts = stats.count(len(batch), located.decision, meta if change is None else change.meta, size)
+        counts["records"] -= unseen
+        counts["unknown_deletes"] -= unseen
         counts |= {"caught_up": caught.changed, "twice": caught.twice}
         if change is not None:
             snapshot, deltas = new.snapshot, new.deltas

@@ -59,12 +59,12 @@ def digest(instants: Iterable[str]) -> str:
     return hashlib.sha256(",".join(sorted(instants)).encode()).hexdigest()[:32]
 
 
-def extra_metadata(record: CommitRecord, streamer_checkpoint: str) -> dict[str, str]:
-    """The keys that a commit of ours adds to its extra metadata."""
+def extra_metadata(record: CommitRecord, streamer_checkpoint: str | None) -> dict[str, str]:
+    """The keys that a commit of ours adds to its extra metadata; HoodieStreamer's only where it could go on there."""
     doc = {"version": COMMIT_VERSION, **record.__dict__}
     return {
         SINK_KEY: json.dumps({record.query_id: str(record.batch_id)}),
-        STREAMER_KEY: streamer_checkpoint,
+        **({} if streamer_checkpoint is None else {STREAMER_KEY: streamer_checkpoint}),
         COMMIT_KEY: json.dumps(doc, sort_keys=True),
     }
 

@@ -47,6 +47,20 @@ def newest_batch(root: Storage, log: str) -> int | None:
 
 def raw_offset(root: Storage, batch_id: int) -> Any | None:
     """The first source's offset after ``batch_id`` as Spark logged it; None for no such batch."""
+    lines = _logged(root, batch_id)
+    return None if lines is None or lines[0] == "-" else json.loads(lines[0])
+
+
+def source_offsets(root: Storage, batch_id: int) -> list[Any] | None:
+    """Every source's offset after ``batch_id``, null for a source that had given nothing yet; None for no such batch.
+
+    An offset of a kind that is no JSON is kept as text.
+    """
+    lines = _logged(root, batch_id)
+    return None if lines is None else [None if line == "-" else _json_or_text(line) for line in lines]
+
+
+def _logged(root: Storage, batch_id: int) -> list[str] | None:
     path = f"offsets/{batch_id}"
     try:
         lines = root.read(path).decode().splitlines()
@@ -56,11 +70,15 @@ def raw_offset(root: Storage, batch_id: int) -> Any | None:
         raise CheckpointError(
             f"{root.where(path)} has {len(lines)} lines, 3 expected; restore it or start with a new --checkpoint-dir"
         )
-    return None if lines[2] == "-" else json.loads(lines[2])
+    return lines[2:]
 
 
-def read_epoch(root: Storage, batch_id: int, *, files: bool) -> Epoch:
-    """Epoch of a batch that Spark has planned. ``files``: the source is a folder of files, not Kafka."""
+def read_epoch(root: Storage, batch_id: int, *, files: bool, rows: bool = False) -> Epoch:
+    """Epoch of a batch that Spark has planned. ``files``: the source is a folder of files, not Kafka. ``rows``: it is a
+    DataFrame; the offsets of its sources are kept as they are, as ``{"sources": [...]}``.
+    """
+    if rows:
+        return _opaque_epoch(root, batch_id)
     ident = query_id(root)
     after = raw_offset(root, batch_id)
     if ident is None or after is None:
@@ -72,6 +90,22 @@ def read_epoch(root: Storage, batch_id: int, *, files: bool) -> Epoch:
     last = int(after["logOffset"])
     seen = file_log(root, first + 1, last)
     return Epoch(ident, batch_id, {"log": first}, _newest_files(root, seen, last))
+
+
+def _opaque_epoch(root: Storage, batch_id: int) -> Epoch:
+    """The epoch with the sources' offsets as Spark logged them, whatever they are."""
+    ident, after = query_id(root), source_offsets(root, batch_id)
+    if ident is None or after is None:
+        raise CheckpointError(f"batch {batch_id} is not in {root.where('offsets')}, though Spark runs it")
+    before = source_offsets(root, batch_id - 1)
+    return Epoch(ident, batch_id, {"sources": before} if before else {}, {"sources": after})
+
+
+def _json_or_text(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
 
 
 def file_log(root: Storage, first: int, last: int) -> list[dict[str, Any]]:

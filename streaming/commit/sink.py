@@ -85,9 +85,12 @@ class BatchSink:
         on_report: Callable[[BatchReport], None],
         on_begin: Callable[[int], None] = lambda _: None,
         services: TableServices | None = None,
+        deliver: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._job = job
+        self._deliver = deliver
         self._services = services
+        self._of_rows = job.options.source_class == "frame"
         self._one_at_a_time = threading.Lock()
         self._on_begin = on_begin
         self._guard = TimelineGuard(job)
@@ -163,13 +166,14 @@ class BatchSink:
             raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
         started = time.monotonic()
         job.step("checking the timeline", batch_id)
-        epoch = read_epoch(job.root.files, batch_id, files=job.decode.files)
+        epoch = read_epoch(job.root.files, batch_id, files=job.decode.files, rows=self._of_rows)
         found = self._guard.before_batch(epoch)
         if found is not None:
             outcome, report = self._replay(rows, epoch, found)
         else:
             outcome, report = self._process(rows, epoch, started)
         self._groups |= outcome.groups
+        self._deliver(batch_id)
         if job.late_copies:  # before anything is archived
             sweep_copies(job.table)
             job.late_copies = False
@@ -252,7 +256,7 @@ class BatchSink:
             manifest=name,
             follows=self._guard.follows,
         )
-        extra = extra_metadata(record, streamer_checkpoint(epoch, files=job.decode.files))
+        extra = extra_metadata(record, None if self._of_rows else streamer_checkpoint(epoch, files=job.decode.files))
         metadata = CommitMetadata.build(
             outcome.statuses, extra, job.avro_json, job.options.op, replaced_groups(job, outcome.statuses)
         )

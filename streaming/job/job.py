@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -21,6 +21,7 @@ from tagstream.streaming.commit.partition_depth import find_depth
 from tagstream.streaming.commit.pull_start import start_index
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.dead_letter.delivery import Delivery
 from tagstream.streaming.errors import SchemaChangedError, StopRequested
 from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.job.failure import explain, note_batch, own_errors
@@ -42,7 +43,7 @@ from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.metadata.keep import MetadataKeeper
 from tagstream.streaming.metadata.prepare import drop_partition_stats, drop_unkept, make_if_wanted
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.progress.monitor import Monitor
+from tagstream.streaming.progress.monitor import Display, Monitor
 from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.prune import prune_retired
@@ -54,7 +55,9 @@ from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.topic import topic_offsets
-from tagstream.streaming.start.preflight import check_query, check_stream, look
+from tagstream.streaming.source.transform.stage import with_transformed_schema
+from tagstream.streaming.source.typed_records import Frame
+from tagstream.streaming.start.preflight import Ready, SparkNeeds, check_query, check_stream, look, look_before_spark
 from tagstream.streaming.start.schema_match import stream_schema
 from tagstream.streaming.start.table_match import open_or_create
 from tagstream.streaming.status.watch import Watch
@@ -80,19 +83,18 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
             LOG.warning(warning)
         LOG.info("options:\n  %s", "\n  ".join(options.describe(given_only=not options.log_all_options)))
         needs = spark_needs(options, env)
-        ready = look(options, env, clock_ms(), needs)
-        check_stream(ready.table, options.index.type)
-        for warning in ready.warnings:
-            LOG.warning(warning)
-        jars = needed_jars(needs, env)
-        if not ready.new:
-            watch.table_opened(ready.table)  # the age of its last commit is known while Spark starts
-        watch.status.step("starting Spark")
-        if options.records.registry_user_info:  # its workers inherit it, so that it is in no plan
-            env[USER_INFO_ENV] = options.records.registry_user_info
-        spark = start_session(
-            f"tagstream {ready.table.config.name}", jars=jars, conf=session_conf(options, env), env=env
-        )
+        if options.transformers:  # what comes out of them, and so the table's schema, only Spark can tell
+            look_before_spark(options, env, needs)
+            spark = _session(options, options.target_table or "stream", needs, env, watch)
+            try:
+                options = with_transformed_schema(spark, options)
+                ready = _looked_at(options, env, clock_ms(), needs, watch)
+            except BaseException:
+                end_session(spark)
+                raise
+        else:
+            ready = _looked_at(options, env, clock_ms(), needs, watch)
+            spark = _session(options, ready.table.config.name, needs, env, watch)
         stop = StopFlag()
         stop.install()
         try:
@@ -107,6 +109,26 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
             end_session(spark)
 
 
+def _looked_at(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeeds, watch: Watch) -> Ready:
+    ready = look(options, env, now_ms, needs)
+    check_stream(ready.table, options.index.type)
+    for warning in ready.warnings:
+        LOG.warning(warning)
+    if not ready.new:
+        watch.table_opened(ready.table)  # the age of its last commit is known while Spark starts
+    return ready
+
+
+def _session(
+    options: Options, name: str, needs: SparkNeeds, env: MutableMapping[str, str], watch: Watch
+) -> SparkSession:
+    jars = needed_jars(needs, env)
+    watch.status.step("starting Spark")
+    if options.records.registry_user_info:  # its workers inherit it, so that it is in no plan
+        env[USER_INFO_ENV] = options.records.registry_user_info
+    return start_session(f"tagstream {name}", jars=jars, conf=session_conf(options, env), env=env)
+
+
 def open_table(options: Options, now_ms: int) -> HoodieTable:
     """The table the options name, made if there is none. What can't be written is refused by name, but nothing changed."""
     check_table(open_storage(options.checkpoint_dir), options.target_base_path)  # before a table is made
@@ -119,13 +141,17 @@ def stream(
     spark: SparkSession,
     options: Options,
     table: HoodieTable,
-    progress: Progress,
+    progress: Display,
     stop: StopFlag,
     crash: CrashPlan,
     clock_ms: Callable[[], int],
     watch: Watch,
+    frame: Frame | None = None,
 ) -> JobContext:
-    """Run the stream on an existing session, as the one writer of the table; returns the context it ran with."""
+    """Run the stream on an existing session, as the one writer of the table; returns the context it ran with.
+
+    ``frame``: the DataFrame that is its source.
+    """
     lease = LeaseKeeper(table.storage, clock_ms)
     monitor = Monitor(progress, watch)
     try:
@@ -162,10 +188,11 @@ def stream(
             find_depth(job)
             start_index(job, spark)
             services = TableServices(job, spark)
-            sink = BatchSink(job, monitor.on_report, progress.begin, services)
+            letters = Delivery.open(job, spark)
+            sink = BatchSink(job, monitor.on_report, progress.begin, services, letters.after_batch)
             files = SourceFiles.open(spark, job)
             watch.ready(spark)
-            query = start_query(spark, job, sink, files)
+            query = start_query(spark, job, sink, files, frame)
             if files is not None:
                 files.start(lambda: (sink.begun, sink.running))  # noqa: B023
             try:
@@ -305,7 +332,7 @@ def inserts_to_base_files(options: Options, table: HoodieTable) -> bool:
 def _as_first_spelled(options: Options, stream_id: str) -> Options:
     """The source folder by the path it was first read by: by another, through a link, Spark would take its files for new."""
     first = PurePosixPath(stream_id)
-    named = options.streaming_checkpoint_identifier is not None or options.source_class == "kafka"
+    named = options.streaming_checkpoint_identifier is not None or options.source_class != "dfs"
     if named or not first.is_absolute() or first == PurePosixPath(options.stream_id):
         return options
     return replace(options, dfs_root=str(first))

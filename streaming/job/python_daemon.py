@@ -16,6 +16,7 @@ PRELOADED = (
     "pandas",
     "pyarrow.parquet",
     "tagstream.bootstrap.tasks",
+    "tagstream.streaming.source.transform.stage",
     "tagstream.streaming.tag.tag",
     "tagstream.streaming.write.write",
 )

@@ -21,6 +21,8 @@ from tagstream.streaming.job.schema_changes import schema_notes
 from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.progress.monitor import Monitor
 from tagstream.streaming.source.source import PartitionDepth, keyed_records, raw_records
+from tagstream.streaming.source.transform.stage import transformation, transformed_records
+from tagstream.streaming.source.typed_records import Frame, keyed_rows, settings_of
 from tagstream.streaming.tag.located import LOCATED_SQL
 from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function, read_profile
 from tagstream.table.storage.storage import Storage
@@ -30,23 +32,43 @@ JVM_GONE = (Py4JNetworkError, ConnectionError)
 
 
 def start_query(
-    spark: SparkSession, job: JobContext, sink: BatchSink, files: SourceFiles | None = None
+    spark: SparkSession,
+    job: JobContext,
+    sink: BatchSink,
+    files: SourceFiles | None = None,
+    frame: Frame | None = None,
 ) -> StreamingQuery:
     """Build the plan (source, keys, stateful tag) and start it; the sink is called with every batch.
 
     With a pull-type index the plan ends with the keys, and the sink tags them. ``files``: the source is a folder whose
-    files are planned by this job.
+    files are planned by this job. ``frame``: the source is a DataFrame.
     """
+    if frame is not None:
+        with settings_of(spark, frame.rows.sparkSession):
+            query = _start_plan(keyed_rows(frame.rows, job.decode, job.meta.labels, _depth(job)), job, sink, frame)
+        frame.started(query)
+        return query
     plans = None if files is None else files.folder
     raw = raw_records(spark, job.options, job.starting_offsets, _reached(job), plans, headers=job.decode.reads_headers)
-    depth: PartitionDepth = job.partition_depth
-    if depth is None and job.decode.depth_is_open:
-        depth = DepthOfBatch(job.profiles, job.run, job.run_owner)
-    spec_of_files = None if files is None else files.spec
-    notes = schema_notes(job) if job.decode.evolution is not None else None
-    keyed = keyed_records(raw, job.decode, job.meta.labels, depth, spec_of_files, notes)
+    spec = None if files is None else files.spec
+    if job.options.transformers:
+        made = transformation(job.options, job.decode)
+        keyed = transformed_records(raw, made, job.decode, job.meta.labels, _depth(job), spec)
+    else:
+        notes = schema_notes(job) if job.decode.evolution is not None else None
+        keyed = keyed_records(raw, job.decode, job.meta.labels, _depth(job), spec, notes)
+    return _start_plan(keyed, job, sink)
+
+
+def _depth(job: JobContext) -> PartitionDepth:
+    if job.partition_depth is None and job.decode.depth_is_open:
+        return DepthOfBatch(job.profiles, job.run, job.run_owner)
+    return job.partition_depth
+
+
+def _start_plan(keyed: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | None = None) -> StreamingQuery:
     if job.index is not None:
-        return _start(keyed, job, sink)
+        return _start(keyed, job, sink, frame)
     spec = TagSpec(
         layout=job.layout,
         profiles=job.profiles,
@@ -63,7 +85,7 @@ def start_query(
     located = keyed.groupBy("kg").applyInPandasWithState(
         tag, LOCATED_SQL, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )
-    return _start(located, job, sink)
+    return _start(located, job, sink, frame)
 
 
 @dataclass(frozen=True)
@@ -93,10 +115,14 @@ def _reached(job: JobContext) -> dict[int, int]:
     return {int(p): at for parts in (known or {}).values() for p, at in parts.items() if at >= 0}
 
 
-def _start(rows: DataFrame, job: JobContext, sink: BatchSink) -> StreamingQuery:
+def _start(rows: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | None) -> StreamingQuery:
     writer = rows.writeStream.foreachBatch(sink).outputMode("append")
-    writer = writer.queryName(job.table.config.name).option("checkpointLocation", job.root.files.root)
-    if job.options.continuous:
+    writer = writer.option("checkpointLocation", job.root.files.root)
+    if frame is None:  # in a session of the user's there may be tables of the same name
+        writer = writer.queryName(job.table.config.name)
+    if frame is not None:
+        writer = writer.trigger(**frame.trigger)  # type: ignore[arg-type]
+    elif job.options.continuous:
         writer = writer.trigger(processingTime=f"{job.options.min_sync_interval_seconds} seconds")
     else:
         writer = writer.trigger(availableNow=True)

@@ -6,7 +6,7 @@ import os
 from itertools import combinations
 from pathlib import PurePosixPath
 
-from tagstream.streaming.options.resolve import Problem, Resolved
+from tagstream.streaming.options.resolve import Problem, Resolved, shown
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.time_partition import NAMES, PREFIX, TimePartition
 from tagstream.table.meta_client.table_config import split_kinds
@@ -19,6 +19,7 @@ _ORDERING, _MODE = "hoodie.table.ordering.fields", "hoodie.write.record.merge.mo
 _TOPIC = "hoodie.streamer.source.kafka.topic"
 _ROOT = "hoodie.streamer.source.dfs.root"
 _TABLE_NAME = "hoodie.table.name"
+_OF_RECORDS = ("Source", "Formats", "Records", "Transformations")  # sections of the key table
 
 
 def required(r: Resolved, name: str) -> str:
@@ -167,6 +168,20 @@ def check_source(r: Resolved, source_class: str) -> None:
     topic = r.opt_text(_TOPIC)
     if source_class == "kafka" and topic is not None and "," in topic:
         r.problems.append(Problem(f"{r.said(_TOPIC)}: one topic is read by one job", r.entries[_TOPIC]))
+
+
+def check_frame(r: Resolved) -> None:
+    """A DataFrame is the source: no key may name another one, or say how text is read."""
+    for name in (*r.entries, *r.kafka):
+        key = r.registry.find(name)
+        if name in r.kafka or (key is not None and key.section in _OF_RECORDS and name != "tagstream.delete.field"):
+            entry = r.kafka.get(name) or r.entries[name]
+            r.problems.append(
+                Problem(f"{shown(entry)}: the source is a DataFrame, whose rows are read by Spark; remove it", entry)
+            )
+    for name in ("--bootstrap-only", "--dry-run"):
+        if r.flag(name):
+            r.problems.append(Problem(f"{r.said(name)}: a flag of the command line; it has no meaning for a DataFrame"))
 
 
 def check_bootstrap_only(r: Resolved) -> None:

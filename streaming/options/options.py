@@ -11,6 +11,7 @@ from tagstream.streaming.options.brought import refuse_or_tell
 from tagstream.streaming.options.checks import (
     check_apart,
     check_bootstrap_only,
+    check_frame,
     check_source,
     check_table_name,
     folder,
@@ -20,6 +21,7 @@ from tagstream.streaming.options.checks import (
     partition_times,
     required,
 )
+from tagstream.streaming.options.dead_letter_options import DeadLetterOptions, dead_letter_options
 from tagstream.streaming.options.index_options import INDEX_CHOICE, index_options, index_warnings, relevant
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
@@ -28,6 +30,7 @@ from tagstream.streaming.options.record_options import RecordOptions, record_opt
 from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.streaming.options.schema_options import SchemaOptions, schema_options
 from tagstream.streaming.options.service_options import ServiceOptions, service_options
+from tagstream.streaming.options.transformer_options import TransformerOption, transformer_options
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.time_partition import TimePartition
@@ -42,7 +45,8 @@ class Options:
 
     Sizes are bytes, intervals seconds, TTL days. ``explicit`` holds the names of the keys that the user gave (the rest
     are defaults, or are taken from an existing table by ``streaming.job.table_match``). ``kafka_options`` are ready for
-    Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself.
+    Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself. ``frame_schema``: the
+    Avro schema of typed rows: of the DataFrame that is the source, or of what transformers make of records.
     """
 
     target_base_path: str
@@ -71,6 +75,8 @@ class Options:
     source_limit: int
     kafka_batch_bytes: int
     commit_on_errors: bool
+    dead_letters: DeadLetterOptions
+    replay_quarantine: bool
     max_bad_records: int
     status_port: int | None
     status_host: str
@@ -92,6 +98,8 @@ class Options:
     dfs_root: str | None
     changed_files: Literal["fail", "again", "ignore"]
     schema_file: str | None
+    frame_schema: str | None
+    transformers: tuple[TransformerOption, ...]
     decode_rules: Mapping[str, bool]
     records: RecordOptions
     schema: SchemaOptions
@@ -139,7 +147,8 @@ class Options:
     @property
     def stream_id(self) -> str:
         """Name of this stream in the table's commits; empty with ``--bootstrap-only`` where nothing tells it yet."""
-        return self.streaming_checkpoint_identifier or self.kafka_topic or self.dfs_root or ""
+        named = self.streaming_checkpoint_identifier or self.kafka_topic or self.dfs_root
+        return named or ("dataframe" if self.source_class == "frame" else "")
 
     def is_set(self, key: str) -> bool:
         """True when the user gave ``key`` (canonical name) himself."""
@@ -159,8 +168,11 @@ class Options:
         return [*(f"{name} = {value}  ({origin})" for name, value, origin in told), *more]
 
 
-def build_options(entries: Sequence[Entry]) -> Options:
-    """Check ``entries`` and make the options; ConfigError says which key, value and origin is wrong, and what to do."""
+def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> Options:
+    """Check ``entries`` and make the options; ConfigError says which key, value and origin is wrong, and what to do.
+
+    ``frame_schema``: the source is a DataFrame, with this Avro schema.
+    """
     r = resolve(REGISTRY, entries)
     base_path = required(r, "hoodie.base.path")
     checkpoint = required(r, "--checkpoint-dir")
@@ -170,15 +182,19 @@ def build_options(entries: Sequence[Entry]) -> Options:
     )
     ordering = ordering_field(r)
     source_class = "dfs" if r.text("--source-class") == "JsonDFSSource" else "kafka"
+    source_class = source_class if frame_schema is None else "frame"
     dfs_root = folder(r.opt_text("hoodie.streamer.source.dfs.root"))
     bootstrap_only = r.flag("--bootstrap-only")
-    check_apart(r, base_path, checkpoint, None if bootstrap_only or source_class == "kafka" else dfs_root)
+    check_apart(r, base_path, checkpoint, dfs_root if source_class == "dfs" and not bootstrap_only else None)
     check_table_name(r)
     if bootstrap_only:
         check_bootstrap_only(r)
-    else:
+    elif frame_schema is None:
         check_source(r, source_class)
-    records = record_options(r, ordering)
+    else:
+        check_frame(r)
+    records = record_options(r, ordering, typed=frame_schema is not None)
+    transformers = transformer_options(r, records.format)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     time_fields, times = partition_times(r, generator, partitions)
     partitions = split_kinds(partitions)[0]
@@ -188,6 +204,7 @@ def build_options(entries: Sequence[Entry]) -> Options:
     services = service_options(r, index.type if index is not None else "")
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
     host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
+    dead_letters = dead_letter_options(r, source_class, base_path)
     told = refuse_or_tell(r)
     assert index is not None  # else that was a problem
     return Options(
@@ -215,7 +232,9 @@ def build_options(entries: Sequence[Entry]) -> Options:
         min_sync_interval_seconds=r.number("--min-sync-interval-seconds"),
         source_limit=_source_limit(r, source_class),
         kafka_batch_bytes=r.number("tagstream.kafka.max.batch.bytes"),
-        commit_on_errors=r.flag("--commit-on-errors"),
+        commit_on_errors=r.flag("--commit-on-errors") or dead_letters.enabled,
+        dead_letters=dead_letters,
+        replay_quarantine=r.flag("--replay-quarantine"),
         max_bad_records=r.number("--max-bad-records"),
         status_port=port,
         status_host=host or "127.0.0.1",
@@ -236,6 +255,8 @@ def build_options(entries: Sequence[Entry]) -> Options:
         dfs_root=dfs_root,
         changed_files=cast('Literal["fail", "again", "ignore"]', r.text("tagstream.source.dfs.changed.files")),
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
+        frame_schema=frame_schema,
+        transformers=transformers,
         decode_rules={
             "round_numbers": r.text("tagstream.decode.numbers") == "round",
             "truncate_times": r.text("tagstream.decode.times") == "truncate",

@@ -10,9 +10,10 @@ from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.errors import ConfigError
 
 Format = Literal[
-    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json"
+    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json", "rows"
 ]  # fmt: skip
 _FORMAT, _BYTES, _ORDER = "tagstream.source.format", "tagstream.decode.bytes", "tagstream.debezium.order"
+_TRUNCATE = "tagstream.debezium.truncate"
 _MODE, _CLASS = "hoodie.write.record.merge.mode", "--source-class"
 _PROVIDER_URL, _URL = "hoodie.streamer.schemaprovider.registry.url", "schema.registry.url"
 _FILE = "hoodie.streamer.schemaprovider.source.schema.file"
@@ -30,12 +31,13 @@ _NOWHERE: _Place = (None, None, None)
 @dataclass(frozen=True)
 class RecordOptions:
     """``debezium_order``: what orders the events of a table without an ordering field. ``registry_url``: without name and
-    password, which ``registry_user_info`` has; ``registry_subject``: of the schema of values.
+    password, which ``registry_user_info`` has; ``registry_subject``: of the schema of values. ``delete_field``: the column
+    of typed rows that marks deletes.
     """
 
     format: Format
     debezium_order: Literal["lsn", "binlog", "arrival"]
-    truncate: Literal["fail", "ignore"]
+    truncate: Literal["fail", "delete", "ignore"]
     placeholder: str
     bytes_as: Literal["base64", "hex", "raw"]
     null_if_lost: bool
@@ -43,11 +45,12 @@ class RecordOptions:
     registry_subject: str
     registry_ca_file: str | None
     registry_user_info: str | None = field(repr=False)
+    delete_field: str
 
 
-def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
-    """The options; what contradicts is noted in ``r``."""
-    name, order = _format(r)
+def record_options(r: Resolved, ordering: str | None, *, typed: bool = False) -> RecordOptions:
+    """The options; what contradicts is noted in ``r``. ``typed``: records are rows with their types, of a DataFrame."""
+    name, order = ("rows", "arrival") if typed else _format(r)
     if ordering is None and r.opt_text(_MODE) == "COMMIT_TIME_ORDERING":
         order = "arrival"
     url, subject, user_info = r.attempt(lambda: _registry(r), _NOWHERE, _URL, _PROVIDER_URL)
@@ -62,7 +65,7 @@ def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
     return RecordOptions(
         format=cast("Format", name),
         debezium_order=cast("Literal['lsn', 'binlog', 'arrival']", order),
-        truncate=cast("Literal['fail', 'ignore']", r.text("tagstream.debezium.truncate")),
+        truncate=_truncate(r, ordering, order),
         placeholder=r.text("tagstream.debezium.unavailable.value"),
         bytes_as=_bytes_as(r, name),
         null_if_lost=r.text("tagstream.debezium.unavailable.lost") == "null",
@@ -70,6 +73,7 @@ def record_options(r: Resolved, ordering: str | None) -> RecordOptions:
         registry_subject=subject or f"{r.opt_text(_TOPIC) or ''}-value",
         registry_ca_file=r.opt_text("tagstream.schema.registry.ca.file"),
         registry_user_info=r.opt_text(_USER) or user_info,
+        delete_field=r.text("tagstream.delete.field"),
     )
 
 
@@ -82,6 +86,23 @@ def _format(r: Resolved) -> tuple[str, str]:
             r.problems.append(Problem(text, r.entries[_FORMAT]))
         name = by_class
     return name, r.opt_text(_ORDER) or order_by_class or ("arrival" if name == "avro" else "lsn")
+
+
+def _truncate(r: Resolved, ordering: str | None, order: str) -> Literal["fail", "delete", "ignore"]:
+    """What a TRUNCATE does; to delete what was there needs its place in the order of all rows' events."""
+    told = r.text(_TRUNCATE)
+    if told == "delete":
+        why = None
+        if ordering is not None:
+            why = f"a TRUNCATE has no value of the ordering field {ordering}, and so no place among its rows' events"
+        elif order == "arrival":
+            why = "a TRUNCATE comes in another partition than rows do, and arrival says nothing of which was first"
+        elif r.text("hoodie.index.type") != "STATE" or r.opt_text("hoodie.index.class") is not None:
+            why = "only the state index keeps the order of events that is in no column"
+        if why is not None:
+            cure = "order by source.lsn or the binlog, without an ordering field, with the state index"
+            r.problems.append(Problem(f"{r.said(_TRUNCATE)}: {why}; {cure}", r.entries.get(_TRUNCATE)))
+    return cast("Literal['fail', 'delete', 'ignore']", told)
 
 
 def _bytes_as(r: Resolved, name: str) -> Literal["base64", "hex", "raw"]:

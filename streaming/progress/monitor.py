@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tagstream.bootstrap.report import BootstrapProgress
-from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.progress.report import BatchReport
 
 
@@ -25,10 +24,17 @@ class Watcher(Protocol):
         """How far the loading of the index is."""
 
 
+class Display(Watcher, Protocol):
+    """What shows a run to people (``streaming.progress.progress``, or the lines of a log)."""
+
+    def begin(self, batch_id: int) -> None:
+        """A batch has begun."""
+
+
 class Monitor:
     """``progress`` is the terminal or the log, ``watcher`` the status page and the metrics."""
 
-    def __init__(self, progress: Progress, watcher: Watcher) -> None:
+    def __init__(self, progress: Display, watcher: Watcher) -> None:
         self._progress = progress
         self._watcher = watcher
         self._lag: int | None = None
@@ -67,4 +73,7 @@ def source_lag(source: Any) -> int | None:
 def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
     if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
         return None
-    return {(topic, part): int(offset) for topic, parts in value.items() for part, offset in parts.items()}
+    try:
+        return {(topic, part): int(offset) for topic, parts in value.items() for part, offset in parts.items()}
+    except (TypeError, ValueError):  # of another source than Kafka
+        return None

@@ -59,6 +59,7 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             job.meta.stream_id,
             pull=job.index is not None,
             resuming=read_resume(job.checkpoint) is not None,
+            rows=job.options.source_class == "frame",
         )
         new = state.query_id is None or state.planned is None
         if rebuild is not None and job.index is None:
@@ -96,6 +97,13 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
         raise IndexCoverageError(
             f"{step.why}, and index.bootstrap.enabled=false: rows that the index does not know would be written a second "
             "time. Set it to true, or start with the checkpoint that wrote the table"
+        )
+    if step.kind in ("retire", "reread") and job.options.source_class == "frame":
+        why = step.why.partition(". What those commits")[0].partition(". They are read")[0]
+        raise IndexCoverageError(
+            f"{why}. The source is a DataFrame, and only the code that made it can read from an earlier place: start it "
+            "with a new checkpoint. The index is then loaded from the table, and the stream begins where the options of its "
+            "readers say; what the table has already is late or the same"
         )
     if step.kind == "reread":
         write_resume(job.checkpoint, step.since)

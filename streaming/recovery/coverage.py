@@ -49,6 +49,7 @@ class IndexPlace:
 
     ``root``: of the query. ``files``: the source is a folder of files, not Kafka. ``pull``: the keys are looked up in the
     table, and so no commit is ever caught up with. ``resuming``: a new query is to read again what others took away.
+    ``rows``: the source is a DataFrame.
     """
 
     root: Storage
@@ -59,6 +60,7 @@ class IndexPlace:
     stream_id: str = ""
     pull: bool = False
     resuming: bool = False
+    rows: bool = False
 
     @property
     def manifests(self) -> Storage:
@@ -211,7 +213,7 @@ def _is_own(index: IndexPlace, record: CommitRecord, time: str, state: Checkpoin
         return manifest.instant == time
     if manifest is None or manifest.instant != time or raw_offset(index.root, record.batch_id) is None:
         return False
-    return record.same_batch(read_epoch(index.root, record.batch_id, files=index.files))
+    return record.same_batch(read_epoch(index.root, record.batch_id, files=index.files, rows=index.rows))
 
 
 def _finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, int]:

@@ -87,6 +87,14 @@ def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -
     None, too, where no commit tells, with a warning. Spark wants every partition of the topic named: those that the commit
     does not know are read from their beginning. SourceError when the topic does not go as far as it was read.
     """
+    if job.options.source_class == "frame":
+        LOG.warning(
+            "checkpoint %s is new, and table %s has commits: the stream begins where the readers of its DataFrame say; what "
+            "the table has already is late or the same",
+            job.checkpoint.root,
+            job.table.base_path,
+        )
+        return None
     if job.options.source_class != "kafka" or job.options.bootstrap_only:
         return None
     topic = job.options.kafka_topic

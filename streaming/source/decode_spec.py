@@ -13,6 +13,7 @@ from tagstream.state.layout import OrderingKind
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.state.tag_batch import PartialRows
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.decode.events import RecordFormat
 from tagstream.streaming.source.decode.facts import avro_facts
 from tagstream.streaming.source.decode.formats.make import PLAIN, FormatRules, TableFacts, make_format
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
@@ -66,12 +67,12 @@ class DecodeSpec:
         A complex key of one field is ``value`` or ``field:value``, by the version that wrote the table: its rows tell.
         """
         config = table.config
-        files = options.source_class == "dfs"
+        files, rows = options.source_class == "dfs", options.source_class == "frame"
         reads = format_rules(options, ordered=config.ordering_field is not None)
-        if files and config.ordering_field is None and reads.ordering_kind == "none":
+        if (files or rows) and config.ordering_field is None and reads.ordering_kind == "none":
             raise ConfigError(
-                "files have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is "
-                "the newer event)"
+                f"{'files' if files else 'rows of a DataFrame'} have no order among each other: give "
+                "hoodie.table.ordering.fields (the field whose greater value is the newer event)"
             )
         spec = cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
         if _lacks_kinds(config) and not options.is_set("hoodie.datasource.write.partitionpath.field"):
@@ -203,6 +204,11 @@ def _lacks_kinds(config: TableConfig) -> bool:
 @lru_cache(maxsize=2)
 def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
     """The decoder of a spec; a worker process keeps it from batch to batch."""
+    return decoder_of(spec)
+
+
+def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> KeyDecoder:
+    """A decoder of a spec, made anew; ``record_format``: another one than the spec's."""
     facts, generator = avro_facts(spec.defaults_json), spec.key_generator_rules
     watch = None if spec.evolution is None else SchemaWatch(spec.schema, spec.evolution)
     table = TableFacts(
@@ -225,7 +231,13 @@ def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
         rules=spec.rules,
         merge_on_read=spec.merge_on_read,
         refuse_collisions=spec.refuse_collisions,
-        record_format=make_format(spec.format, table),
+        record_format=record_format or make_format(spec.format, table),
         watch=watch,
         partial=spec.partial,
     )
+
+
+def source_spec(spec: DecodeSpec, avro_json: str, options: Options) -> DecodeSpec:
+    """The spec of records before a transformation: their own schema and format; ``spec``: of the table."""
+    told = format_rules(replace(options, frame_schema=None), ordered=spec.ordering_field is not None)
+    return replace(spec, avro_json=avro_json, defaults_json=avro_json, format=told)

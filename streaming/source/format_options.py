@@ -21,9 +21,10 @@ def format_rules(options: Options, *, ordered: bool) -> FormatRules:
     if avro:
         check_reader()
     return FormatRules(
-        name=told.format,
+        name="rows" if options.frame_schema is not None else told.format,
         debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
         bytes_as=told.bytes_as,
+        delete_field=told.delete_field,
         null_if_lost=told.null_if_lost,
         registry=RegistryPlace(told.registry_url, told.registry_ca_file) if avro and told.registry_url else None,
     )

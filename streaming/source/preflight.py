@@ -17,6 +17,8 @@ def check_source(options: Options) -> None:
     if options.source_class == "kafka":
         _check_brokers(options.kafka_options["kafka.bootstrap.servers"])
         return
+    if options.source_class == "frame":
+        return
     root = options.dfs_root or ""
     if "://" in root:
         return

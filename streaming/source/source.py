@@ -13,7 +13,7 @@ from tagstream.state.key_group import state_key_groups
 from tagstream.state.tag_batch import FLAG_NO_ORDERING
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.events import Noticed
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED, HEADERS
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.packed import empty_rows, pack, split
@@ -38,7 +38,8 @@ def raw_records(
     *,
     headers: bool = False,
 ) -> DataFrame:
-    """Streaming frame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo`` and, for files, ``block_start``.
+    """Streaming frame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo``; for files ``block_start``, for Kafka
+    ``headers``.
 
     ``starting_offsets``: Spark's, for a new query; ``reached``: offset by Kafka partition where the stream goes on.
     ``plans``: the folder of the plans (``streaming.source.files.plan``) that are read in place of the files themselves.
@@ -61,14 +62,14 @@ def _kafka(
         .option("startingOffsets", starting_offsets or options.starting_offsets)
         .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
         .option("maxOffsetsPerTrigger", limit)
+        .option("includeHeaders", "true")  # a bad record is kept with them
     )
     if options.min_partitions:
         reader = reader.option("minPartitions", options.min_partitions)
-    if headers:
-        reader = reader.option("includeHeaders", "true")
     return reader.load().select(
         "key",
         "value",
+        "headers",
         *([F.expr(_OLD_KEY).alias("old_key")] if headers else []),
         F.lit(None).cast("string").alias("src"),
         F.col("partition").cast("long").alias("pos_hi"),
@@ -153,10 +154,8 @@ def make_key_function(
         if notes is not None:
             notes.raise_again()
         depth = partition_depth() if callable(partition_depth) else partition_depth
-        for rows in in_blocks(_records(batches, spec, files)):
-            given = (*RAW_COLUMNS, OLD_KEY) if OLD_KEY in rows.column_names else RAW_COLUMNS
-            columns = {name: rows.column(name).combine_chunks() for name in given}
-            keyed = decoder.keys(pa.RecordBatch.from_pydict(columns), depth)
+        for raw in raw_batches(batches, spec, files):
+            keyed = decoder.keys(raw, depth)
             noticed += [] if decoder.watch is None or notes is None else decoder.watch.take()
             if not noticed:  # else the batch is done again
                 yield pack_by_group(pa.Table.from_batches([keyed]), labels)
@@ -164,6 +163,15 @@ def make_key_function(
             notes.leave(noticed)
 
     return keys
+
+
+def raw_batches(
+    batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None
+) -> Iterator[pa.RecordBatch]:
+    """The raw records of a task with their positions, in blocks that are worth a step over columns."""
+    for rows in in_blocks(_records(batches, spec, files)):
+        given = [*RAW_COLUMNS, *(name for name in (OLD_KEY, HEADERS) if name in rows.column_names)]
+        yield pa.RecordBatch.from_pydict({name: rows.column(name).combine_chunks() for name in given})
 
 
 def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None) -> Iterator[pa.RecordBatch]:
@@ -199,6 +207,7 @@ def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     """Keyed records as ``kg`` and ``rows``."""
+    emptied = keyed.filter(pa.array((keyed.column("flags").to_numpy() & FLAG_EMPTIED) != 0))
     keyed = _with_images(keyed)
     bad = (keyed.column("flags").to_numpy() & (FLAG_BAD | FLAG_SKIPPED)) != 0
     groups = state_key_groups(keyed.column("skey").to_pylist(), len(labels)).astype(np.int64)
@@ -207,6 +216,10 @@ def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     for group, mine in split(keyed, groups):
         for value in pack(mine):
             packed += [(labels[group], value), *[(labels[group], None)] * empty_rows(value)]
+    if emptied.num_rows:  # the whole table's: every key group is told
+        i = emptied.schema.get_field_index("flags")
+        told = emptied.set_column(i, "flags", pa.array(np.full(emptied.num_rows, FLAG_EMPTIED, np.int8)))
+        packed += [(label, value) for value in pack(told) for label in labels]
     return pa.RecordBatch.from_arrays(
         [pa.array([label for label, _ in packed], pa.int32()), pa.array([value for _, value in packed], pa.binary())],
         names=["kg", "rows"],

@@ -69,15 +69,7 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
 
     That a stream can't write the table for what it is, :func:`stream_problem` tells.
     """
-    if needs.java:
-        check_java(env)
-    check_master(needs.master)
-    if not options.bootstrap_only:
-        check_source(options)
-        if needs.connector:
-            check_connector(env=env)
-    if needs.s3a:
-        check_s3a(env=env)
+    look_before_spark(options, env, needs)
     checkpoint = open_storage(options.checkpoint_dir)
     _check_writable("--checkpoint-dir", checkpoint)
     taken_over = check_table(checkpoint, options.target_base_path)
@@ -94,6 +86,19 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     _check_checkpoint(options, checkpoint, decode)
     return Ready(table, planned.new, planned.changes, taken_over, _schema_warnings(avro_to_arrow(avro_json)))
+
+
+def look_before_spark(options: Options, env: Mapping[str, str], needs: SparkNeeds) -> None:
+    """What Spark needs to start, and the source."""
+    if needs.java:
+        check_java(env)
+    check_master(needs.master)
+    if not options.bootstrap_only:
+        check_source(options)
+        if needs.connector:
+            check_connector(env=env)
+    if needs.s3a:
+        check_s3a(env=env)
 
 
 def check_stream(table: HoodieTable, index: str) -> None:

@@ -15,6 +15,7 @@ from tagstream.streaming.source.decode.formats.envelope import STREAMER_COLUMNS
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV, RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.formats.schema_names import renamed, table_schema
 from tagstream.streaming.source.decode.schemas.row_schema import row_schema
+from tagstream.streaming.source.decode.typed.row_schema import in_table_types
 from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedTableError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -44,6 +45,11 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
     else:
         schema, given = read_schema_file(options, () if own is None else tuple(own.names))
         check_fields(schema, table.config, options)
+        if own is not None and options.frame_schema is not None:
+            mark = options.records.delete_field
+            if mark in own.names and mark not in schema.names:  # it marks deletes, and this table keeps it
+                schema = schema.append(own.field(mark))
+            schema = in_table_types(schema, own)
         if own is not None:
             schema = evolve(own, schema, given_rules(options, table.config), given_name(options)).schema
     if not options.bootstrap_only:
@@ -125,12 +131,15 @@ def columns_left_null(options: Options, avro_text: str) -> tuple[str, ...]:
 
 
 def has_given_schema(options: Options) -> bool:
-    """Whether a schema is given beside the table's own: by a file, or by the registry of a format in Avro."""
-    return options.schema_file is not None or options.records.registry_url is not None
+    """Whether a schema is given beside the table's own: by a file, a DataFrame, or the registry of a format in Avro."""
+    given = options.schema_file or options.frame_schema or options.records.registry_url
+    return given is not None
 
 
 def given_name(options: Options) -> str:
     """What the given schema is called in messages."""
+    if options.frame_schema is not None:
+        return "the DataFrame" if options.source_class == "frame" else "the transformed records"
     return options.schema_file or f"the registry's subject {options.records.registry_subject}"
 
 
@@ -142,7 +151,7 @@ def read_schema_file(options: Options, columns: Sequence[str] = ()) -> tuple[pa.
     name = given_name(options)
     try:
         text = _given_text(options)
-        if options.records.format != "json":
+        if options.records.format not in ("json", "rows"):
             text = table_schema(text)
         text = renamed(text, columns)
         schema = avro_to_arrow(text)
@@ -157,6 +166,8 @@ def read_schema_file(options: Options, columns: Sequence[str] = ()) -> tuple[pa.
 
 
 def _given_text(options: Options) -> str:
+    if options.frame_schema is not None:
+        return options.frame_schema
     if options.schema_file is not None:
         return Path(options.schema_file.removeprefix("file://")).read_text(encoding="utf-8")
     records = options.records

@@ -177,7 +177,7 @@ def _about(options: Options) -> About:
         checkpoint=options.checkpoint_dir,
         table_type=options.table_type,
         index=options.index.type,
-        source="kafka" if options.source_class == "kafka" else "files",
+        source={"kafka": "kafka", "dfs": "files", "frame": "DataFrame"}[options.source_class],
         version=ours,
         spark=pyspark.__version__,
         python=platform.python_version(),

@@ -59,7 +59,8 @@ def located_table(schema: pa.Schema, length: int, columns: dict[str, Any]) -> pa
 def bad_records(label: int, bad: pa.Table, schema: pa.Schema) -> pa.Table:
     """Keyed records that were found bad, on their way to the quarantine."""
     n = bad.num_rows
-    places = zip(*(bad.column(name).to_pylist() for name in ("src", "pos_hi", "pos_lo", "reason")), strict=True)
+    names = [name for name in ("src", "pos_hi", "pos_lo", "reason", "headers") if name in bad.column_names]
+    places = zip(*(bad.column(name).to_pylist() for name in names), strict=True)
     columns = {
         "dest_part": pa.repeat(pa.scalar(""), n),
         "dest_file": pa.repeat(pa.scalar(f"#{label}"), n),

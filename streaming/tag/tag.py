@@ -8,7 +8,7 @@ status per key group that carries its delta's name and its counts to the driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +22,7 @@ from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.tag.completed import completed, images_of, lacking, refused
 from tagstream.streaming.tag.located import (
@@ -137,6 +137,7 @@ def tag_records(
     """(located records, the bad ones among them, and the result) of the keyed records of one key group."""
     good, bad, skipped = sorted_out(records)
     batch = tag_batch(good, layout.ordering, images_of(records, layout.ordering), partial)
+    batch = replace(batch, emptied=emptied_of(records, layout.ordering))
     result = tag_key_group(label, pointer, batch, profile, layout)
     result.stats["skipped"] = skipped
     rows = completed(located(result, good, layout.ordering), good, result)
@@ -147,11 +148,21 @@ def tag_records(
 def sorted_out(rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
     """Keyed records (``KeyDecoder.keys``): those to be tagged, the bad ones, and how many say nothing of a row."""
     flags = rows.column("flags").to_numpy()
-    aside = (flags & (FLAG_BAD | FLAG_SKIPPED | FLAG_IMAGE)) != 0
+    aside = (flags & (FLAG_BAD | FLAG_SKIPPED | FLAG_IMAGE | FLAG_EMPTIED)) != 0
     if not aside.any():
         return rows, rows.slice(0, 0), 0
     bad = (flags & FLAG_BAD) != 0
     return rows.filter(pa.array(~aside)), rows.filter(pa.array(bad)), int(((flags & FLAG_SKIPPED) != 0).sum())
+
+
+def emptied_of(rows: pa.Table, ordering: OrderingKind) -> tuple[Any, Any, int, int] | None:
+    """The newest of the events that emptied the table (``TagBatch.emptied``); None where there is none."""
+    found = rows.filter(pa.array((rows.column("flags").to_numpy() & FLAG_EMPTIED) != 0))
+    if ordering == "none" or not found.num_rows:
+        return None
+    events = found.select(["ord", "src", "pos_hi", "pos_lo"]).to_pylist()  # a handful
+    newest = max(events, key=lambda event: event["ord"])
+    return newest["ord"], newest["src"], newest["pos_hi"], newest["pos_lo"]
 
 
 def tag_batch(

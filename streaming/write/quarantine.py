@@ -2,7 +2,8 @@
 
 One JSON object a line under ``<quarantine>/batch=<id>/part-<n>.jsonl``: ``topic, partition, offset`` (Kafka) or ``path,
 offset`` (files, bytes from its start), ``reason``, ``key_base64`` and ``value_base64`` (null where the record had
-none). The bytes are the record's own, so that a mended copy can be sent again.
+none), and of messages with headers ``headers``: pairs of name and value in
+base64. The bytes are the record's own, so that a mended copy can be sent again.
 """
 
 from __future__ import annotations

@@ -210,7 +210,9 @@ def _bad_rows(bad: pa.Table, topic: str) -> list[dict[str, Any]]:
     for note, key, value in zip(
         bad["note"].to_pylist(), bad["skey"].to_pylist(), bad["value"].to_pylist(), strict=True
     ):
-        source, high, low, reason = json.loads(note)
+        source, high, low, reason, *headers = json.loads(note)
         place = {"path": source, "offset": low} if source else {"topic": topic, "partition": high, "offset": low}
+        if headers and headers[0] is not None:
+            place["headers"] = json.loads(headers[0])
         out.append({**place, "reason": reason, "key": key, "value": value})
     return out

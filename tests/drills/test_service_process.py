@@ -66,7 +66,7 @@ def ends(process: Process) -> None:
 def compactions(job: KafkaJob) -> int:
     """The newest completed compaction's instant, as a number; 0 where there is none."""
     timeline = HoodieTable.open(str(job.table)).timeline()
-    return max((int(i.time) for i in timeline.completed if i.action == COMMIT), default=0)
+    return max((int(i.time) for i in timeline.instants if i.is_completed and i.action == COMMIT), default=0)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -20,6 +20,7 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
+from tagstream.streaming.source.transform.stage import with_transformed_schema
 from tagstream.streaming.status.watch import Watch
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
@@ -134,6 +135,8 @@ class StreamCase:
         """
         options = load_options(self.arguments(*more))
         check_source(options)
+        if options.transformers:
+            options = with_transformed_schema(self.spark, options)
         reports = Reports(on_batch)
         table = open_table(options, now_ms())
         crash = CrashPlan() if at is None else Steps(at)

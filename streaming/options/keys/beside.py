@@ -10,9 +10,7 @@ _LOG_COMPACTION = "log compaction: logs are compacted into base files"
 _SYNC = "registering the table in a catalogue: run Hudi's sync tool beside the job"
 _METADATA = "a setting of Hudi's metadata table that this job has no use for"
 _METRICS = "Hudi's metrics reporters: this job's metrics are served by --status-port"
-_ERROR_TABLE = (
-    "Hudi's error table: bad records go to the checkpoint's quarantine; --commit-on-errors goes on after them"
-)
+_ERROR_TABLE = "a setting of Hudi's error table that this job has no use for"
 
 
 def _beside(name: str, reason: str, *harmless: str, aliases: tuple[str, ...] = (), flag: bool = False) -> ConfigKey:

@@ -73,12 +73,10 @@ FORMAT_KEYS = (
         "tagstream.debezium.truncate",
         Kind.CHOICE,
         "What a TRUNCATE of the source's table does, which connectors send only when told to: the event is bad and ends the "
-        "job (`fail`), or the table keeps its rows (`ignore`).",
+        "job (`fail`), all rows from before it in the order are deleted (`delete`; needs the order of the source's log, no "
+        "ordering field, and the state index), or the table keeps its rows (`ignore`).",
         default="fail",
-        values={"FAIL": "fail", "IGNORE": "ignore"},
-        refused_values={
-            "DELETE": "this version does not empty the table; use fail or ignore",
-        },
+        values={"FAIL": "fail", "DELETE": "delete", "IGNORE": "ignore"},
         section=_FORMATS,
     ),
     ConfigKey(

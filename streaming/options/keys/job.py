@@ -71,6 +71,54 @@ JOB_KEYS = (
         section=_JOB,
     ),
     ConfigKey(
+        "--replay-quarantine",
+        Kind.BOOL,
+        "Send the bad records of batches that are done to the topic they came from again, before the first batch: when what "
+        "was wrong with them is mended. Each is sent once. For files: `tagstream quarantine replay`.",
+        default=False,
+        flag="--replay-quarantine",
+        section=_JOB,
+    ),
+    ConfigKey(
+        "hoodie.errortable.enable",
+        Kind.BOOL,
+        "Put bad records into a table or a topic of their own as well, once their batch is committed, and go on as with "
+        "`--commit-on-errors` (docs/data.md, Dead letters).",
+        default=False,
+        section=_JOB,
+    ),
+    ConfigKey(
+        "hoodie.errortable.base.path",
+        Kind.PATH,
+        "Folder of the error table, which is made when the first bad record comes.",
+        default_note="none",
+        section=_JOB,
+    ),
+    ConfigKey(
+        "hoodie.errortable.target.table.name",
+        Kind.STRING,
+        "Name of the error table.",
+        default_note="the table's with `_errors` behind it",
+        section=_JOB,
+    ),
+    ConfigKey(
+        "hoodie.errortable.write.failure.strategy",
+        Kind.CHOICE,
+        "What happens when bad records are not taken: the job ends and the next start delivers them (`ROLLBACK_COMMIT`; the "
+        "batch itself stays), or it goes on and tries after the next batch (`LOG_ERROR`).",
+        default="ROLLBACK_COMMIT",
+        values={"ROLLBACK_COMMIT": "ROLLBACK_COMMIT", "LOG_ERROR": "LOG_ERROR"},
+        section=_JOB,
+    ),
+    ConfigKey(
+        "tagstream.errortable.topic",
+        Kind.STRING,
+        "Kafka topic for bad records, on the source's broker: key, value and headers as they came, and headers "
+        "`tagstream.*` that say where from and what was wrong.",
+        default_note="none",
+        section=_JOB,
+    ),
+    ConfigKey(
         "--max-bad-records",
         Kind.INT,
         "Bad records a run may quarantine before it fails. Without effect with `--commit-on-errors`.",

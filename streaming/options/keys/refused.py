@@ -124,11 +124,6 @@ REFUSED_KEYS = (
     ),
     unsupported("--filter-dupes", _OPERATION, "false", flag="--filter-dupes"),
     unsupported(
-        "--transformer-class",
-        "this version transforms nothing; let the producer do it, and remove it",
-        flag="--transformer-class",
-    ),
-    unsupported(
         "--initial-checkpoint-provider",
         "the position in the source is kept in --checkpoint-dir; remove it",
         flag="--initial-checkpoint-provider",
@@ -148,7 +143,10 @@ REFUSED_FAMILIES = (
         "hoodie.partition.ttl.",
         "no partition is taken out for its age; let Hudi's own TTL service do it beside the job, and remove it here",
     ),
-    Family("hoodie.streamer.transformer.", "this version transforms nothing; let the producer do it, and remove it"),
+    Family(
+        "hoodie.streamer.transformer.",
+        "no transformer that is named reads this key (docs/transformations.md); remove it",
+    ),
     Family(
         REGISTRY_FAMILY,
         "no schema registry is asked; save the subject's schema to a file and name it with "

@@ -18,20 +18,22 @@ from tagstream.streaming.options.keys.refused import REFUSED_FAMILIES, REFUSED_K
 from tagstream.streaming.options.keys.services.cleaning import ARCHIVING_KEYS, CLEANING_KEYS
 from tagstream.streaming.options.keys.services.clustering import CLUSTERING_KEYS
 from tagstream.streaming.options.keys.services.compaction import COMPACTION_KEYS
-from tagstream.streaming.options.keys.source import SOURCE_KEYS
+from tagstream.streaming.options.keys.source import SOURCE_KEYS, TRANSFORM_KEYS
 from tagstream.streaming.options.keys.table import TABLE_KEYS
-from tagstream.streaming.options.keys.write import WRITE_KEYS
+from tagstream.streaming.options.keys.write import TABLES_KEYS, WRITE_KEYS
 from tagstream.table.config import Registry
 
 REGISTRY = Registry(
     (
         *JOB_KEYS,
+        *TABLES_KEYS,
         *TABLE_KEYS,
         *PARTITION_TIME_KEYS,
         *SOURCE_KEYS,
         *FORMAT_KEYS,
         *SCHEMA_KEYS,
         *DECODE_KEYS,
+        *TRANSFORM_KEYS,
         *INDEX_KEYS,
         *PULL_KEYS,
         *HBASE_KEYS,

@@ -1,10 +1,10 @@
-"""Keys of the job's source: Kafka or files, and the schema of the records."""
+"""Keys of the job's source: Kafka or files, the schema of the records, and their transformation."""
 
 from __future__ import annotations
 
 from tagstream.table.config import ConfigKey, Kind
 
-_SOURCE = "Source"
+_SOURCE, _TRANSFORMATIONS = "Source", "Transformations"
 
 _NO_SOURCE = "this version reads Kafka (JsonKafkaSource, AvroKafkaSource, Debezium's) and files of JSON (JsonDFSSource)"
 
@@ -132,6 +132,14 @@ SOURCE_KEYS = (
         section=_SOURCE,
     ),
     ConfigKey(
+        "tagstream.delete.field",
+        Kind.STRING,
+        "Boolean column of typed rows (`tagstream.upsert`) whose true rows are deletes. It is not written to "
+        "the table.",
+        default="_hoodie_is_deleted",
+        section=_SOURCE,
+    ),
+    ConfigKey(
         "hoodie.streamer.schemaprovider.source.schema.file",
         Kind.PATH,
         "Avro schema (JSON) of the records.",
@@ -162,5 +170,40 @@ SOURCE_KEYS = (
                 "RowBasedSchemaProvider",
             )
         },
+    ),
+)
+
+TRANSFORM_KEYS = (
+    ConfigKey(
+        "hoodie.streamer.transformer.class",
+        Kind.LIST,
+        "Transformers that records go through, one after the other: SqlQueryBasedTransformer, SqlFileBasedTransformer, "
+        "FlatteningTransformer, IdentityTransformer; each may have an id, `ID:CLASS`, and then keys of its own "
+        "(`hoodie.streamer.transformer.sql.ID`). They work on each record for itself (docs/transformations.md).",
+        default=(),
+        flag="--transformer-class",
+        section=_TRANSFORMATIONS,
+    ),
+    ConfigKey(
+        "hoodie.streamer.transformer.sql",
+        Kind.STRING,
+        "The query of SqlQueryBasedTransformer; `<SRC>` is the table of the records.",
+        default_note="none",
+        section=_TRANSFORMATIONS,
+    ),
+    ConfigKey(
+        "hoodie.streamer.transformer.sql.file",
+        Kind.PATH,
+        "File with the statements of SqlFileBasedTransformer, with a semicolon between two; the last one gives the rows.",
+        default_note="none",
+        section=_TRANSFORMATIONS,
+    ),
+    ConfigKey(
+        "tagstream.transformer",
+        Kind.STRING,
+        "A Python function that takes a DataFrame and gives one, as `module:function`; it comes after the transformer "
+        "classes. The module must be found by the job's Python.",
+        default_note="none",
+        section=_TRANSFORMATIONS,
     ),
 )

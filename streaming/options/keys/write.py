@@ -121,3 +121,35 @@ WRITE_KEYS = (
         aliases=("hoodie.bloom.filter.dynamic.max.entries",),
     ),
 )
+
+_JOB = "Job"
+
+TABLES_KEYS = (
+    ConfigKey(
+        "--config-folder",
+        Kind.PATH,
+        "Several tables in one job, as HoodieMultiTableStreamer: the folder of the tables' own properties files "
+        "(docs/tables.md).",
+        default_note="one table",
+        flag="--config-folder",
+        section=_JOB,
+    ),
+    ConfigKey(
+        "--base-path-prefix",
+        Kind.PATH,
+        "Several tables in one job: a table lies at `PREFIX/DATABASE/TABLE`.",
+        default_note="one table",
+        flag="--base-path-prefix",
+        section=_JOB,
+    ),
+    ConfigKey(
+        "hoodie.streamer.ingestion.tablesToBeIngested",
+        Kind.LIST,
+        "Several tables in one job: their names, `DATABASE.TABLE`. "
+        "`hoodie.streamer.ingestion.DATABASE.TABLE.configFile` names the file of one that is not "
+        "`DATABASE_TABLE_config.properties` in the config folder, `hoodie.streamer.ingestion.targetBasePath`"
+        " in it its place.",
+        default=(),
+        section=_JOB,
+    ),
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,7 +24,9 @@ class Events:
     ``unordered``: upserts that may come without an ordering value. ``absent``: which columns of the row were not sent, as
     bits (``columns.pack_absent``); null: all were. ``old_keys``: record keys of the rows that hold what was not sent, where
     that is not the row of the event's own key. ``keeps_place``: upserts whose partition was not sent: the row stays where
-    it is, and a new row goes where ``rows`` puts it.
+    it is, and a new row goes where ``rows`` puts it. ``lines``: the bytes of bad records (where the mask is), of a format
+    whose records have no ``value``. ``emptied``: of the skipped events those that emptied the whole table, by their
+    ordering.
     """
 
     batch: pa.RecordBatch
@@ -39,6 +41,8 @@ class Events:
     absent: pa.Array | None = None
     old_keys: pa.Array | None = None
     keeps_place: Mask | None = None
+    lines: Callable[[Mask], pa.Array] | None = None
+    emptied: Mask | None = None
 
 
 @dataclass(frozen=True)

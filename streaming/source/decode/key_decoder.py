@@ -5,6 +5,8 @@ After the tag step no record may be dropped, so everything that makes one bad is
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Mapping
 
 import numpy as np
@@ -27,7 +29,10 @@ from tagstream.table.keys.partition_path import DEFAULT_PARTITION
 
 FLAG_BAD = 8
 FLAG_SKIPPED = 16  # says nothing of a row: counted in the tag step, and left there
+FLAG_EMPTIED = 64  # every row from before the ordering value is gone: told to all key groups, skipped itself
 FLAG_IMAGE = 32  # no record: asks for the row of its key as it was before the ordering value
+
+HEADERS = "headers"
 
 Mask = npt.NDArray[np.bool_]
 
@@ -91,8 +96,9 @@ class KeyDecoder:
         was sent, 8 bad, 16 skipped), ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all
         nullable; of no use where bad), ``value`` (the bytes of a bad record, and of one that lacks columns, else null),
         ``reason`` (why bad, else null); of a format whose records may lack columns also ``absent`` and ``old``
-        (``Events.absent``; the state's key of the row that holds them). ``partition_depth``: of the table's partitions,
-        where it is known; a path of another one is bad.
+        (``Events.absent``; the state's key of the row that holds them); of messages with headers ``headers``, as JSON
+        (``header_texts``), where ``value`` is. ``partition_depth``: of the table's partitions, where it is known; a path
+        of another one is bad.
         """
         events = self._format.read(batch)
         batch, rows, deleted = events.batch, events.rows, events.deleted
@@ -115,6 +121,8 @@ class KeyDecoder:
         bad = ~nulls_of(reason)
         flags = deleted * FLAG_DELETE + no_order * FLAG_NO_ORDERING + (no_part | stays) * FLAG_NO_PARTITION
         flags = np.where(events.skipped, FLAG_SKIPPED, flags)
+        if events.emptied is not None:
+            flags = np.where(events.emptied, FLAG_SKIPPED | FLAG_EMPTIED, flags)
         aside = bad | events.skipped
         skey = state_keys(keys, parts, global_index=self._global)
         if aside.any():
@@ -128,13 +136,16 @@ class KeyDecoder:
             "pos_hi": batch.column("pos_hi"),
             "pos_lo": batch.column("pos_lo"),
             "row": _struct(rows.select(self._names)),
-            "value": only_where(bad, batch.column("value")),
+            "value": only_where(bad, batch.column("value")) if events.lines is None else events.lines(bad),
             "reason": reason,
         }
         if self._format.may_lack:
             columns |= self._held_elsewhere(events, ~aside)
             # a record whose values turn out to be nowhere is bad, too
-            columns["value"] = only_where(bad | ~nulls_of(columns["absent"]), batch.column("value"))
+            bad = bad | ~nulls_of(columns["absent"])
+            columns["value"] = only_where(bad, batch.column("value"))
+        if HEADERS in batch.schema.names:
+            columns[HEADERS] = header_texts(batch.column(HEADERS), bad)
         return pa.RecordBatch.from_pydict(columns)
 
     def _no_partition(self, rows: pa.Table, parts: pa.Array, deleted: Mask, by_key: Mask) -> Mask:
@@ -212,6 +223,18 @@ def with_delete_mark(schema: pa.Schema) -> pa.Schema:
     if not pa.types.is_boolean(schema.field(DELETED).type):
         raise ConfigError(f"field {DELETED} is {schema.field(DELETED).type}; it marks deletes and must be boolean")
     return schema
+
+
+def header_texts(headers: pa.Array, wanted: Mask) -> pa.Array:
+    """Headers of Kafka messages as JSON where the mask is, ``[[name, base64 of the value or null], ...]``; null for none.
+
+    A loop: only bad records' are wanted.
+    """
+    texts: list[str | None] = [None] * len(headers)
+    for i in np.flatnonzero(wanted & ~nulls_of(headers)).tolist():
+        told = [[h["key"], None if h["value"] is None else b64encode(h["value"]).decode()] for h in headers[i].as_py()]
+        texts[i] = json.dumps(told)
+    return pa.array(texts, pa.string())
 
 
 def type_at(schema: pa.Schema, name: str) -> pa.DataType:

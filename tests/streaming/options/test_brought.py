@@ -156,7 +156,7 @@ def test_old_spellings_are_treated_like_the_new(tmp_path: Path, spelling: str) -
         (["hoodie.write.concurrency.mode=optimistic_concurrency_control"], False),
         (["hoodie.write.lock.provider=x.Y"], True),
         (["hoodie.partition.ttl.inline=true"], False),
-        (["hoodie.streamer.transformer.sql=select 1"], False),
+        (["hoodie.streamer.transformer.sql=select 1"], True),
         (["hoodie.datasource.write.drop.partition.columns=true"], False),
     ],
 )  # fmt: skip

@@ -63,7 +63,21 @@ def test_what_orders_events() -> None:
         ),
         (["tagstream.source.format=json", "tagstream.decode.bytes=hex"], "JsonKafkaSource", "only formats of Debezium"),
         (["tagstream.source.format=debezium-json", "tagstream.decode.bytes=utf-8"], "JsonKafkaSource", "base64 or hex"),
-        (["tagstream.debezium.truncate=delete"], "JsonKafkaSource", "does not empty the table"),
+        (
+            ["tagstream.debezium.truncate=delete", "hoodie.table.ordering.fields=ts"],
+            "JsonKafkaSource",
+            "no value of the ordering field ts",
+        ),
+        (
+            ["tagstream.debezium.truncate=delete", "tagstream.debezium.order=arrival"],
+            "JsonKafkaSource",
+            "arrival says nothing of which was first",
+        ),
+        (
+            ["tagstream.debezium.truncate=delete", "hoodie.index.type=SIMPLE"],
+            "JsonKafkaSource",
+            "only the state index keeps the order",
+        ),
         (["tagstream.source.format=debezum-json"], "JsonKafkaSource", "did you mean"),
     ],
 )

@@ -37,7 +37,7 @@ class DebeziumRules:
     """``order``: what orders the events where the table has no ordering field. ``truncate``: what a TRUNCATE does."""
 
     order: Order = "lsn"
-    truncate: Literal["fail", "ignore"] = "fail"
+    truncate: Literal["fail", "delete", "ignore"] = "fail"
     placeholder: str = placeholder.DEFAULT
 
 
@@ -81,31 +81,37 @@ class DebeziumEvents:
         op = pc.if_else(pa.array(tombstone), pa.scalar("d"), flat(body.column(OP)))
         reason = only_where(~tombstone, reason)
         upsert, delete = _is(op, "c", "r", "u"), _is(op, "d")
-        skipped, why = self._no_rows(op, upsert | delete)
+        truncate = _is(op, "t")
+        skipped, why = self._no_rows(op, upsert | delete, truncate)
         reason = pc.coalesce(reason, why)
         skipped |= self._after_its_delete(batch, tombstone, delete & ~tombstone)
         rows = self._with_keys(body, batch, delete & ~skipped)
         reason = pc.coalesce(reason, self._key_faults(batch, upsert | delete, rows, delete & ~skipped))
         reason = pc.coalesce(reason, self._nulls(rows, upsert))
-        ordering, unordered, why = self._order(body, tombstone, upsert | delete)
+        emptied = truncate if self._rules.truncate == "delete" else None
+        ordering, unordered, why = self._order(body, tombstone, upsert | delete | (truncate & (emptied is not None)))
         reason = pc.coalesce(reason, why)
         lacking, old_keys, why = self._lacking(rows, batch, upsert)
         reason = pc.coalesce(reason, why)
         skipped &= nulls_of(reason)
-        return Events(batch, rows, reason, delete, delete, skipped, None, ordering, unordered, lacking, old_keys)
+        if emptied is not None:
+            emptied = emptied & skipped
+        return Events(
+            batch, rows, reason, delete, delete, skipped, None, ordering, unordered, lacking, old_keys, emptied=emptied
+        )
 
-    def _no_rows(self, op: pa.Array, of_row: Mask) -> tuple[Mask, pa.Array]:
+    def _no_rows(self, op: pa.Array, of_row: Mask, truncate: Mask) -> tuple[Mask, pa.Array]:
         """(events that are of no row, why others are bad)."""
-        truncate, message = _is(op, "t"), _is(op, "m")
+        message = _is(op, "m")
         known = of_row | truncate | message
         reason = text_where(~known, "no Debezium event: its op is none of c, r, u, d, t, m (is it another format?)")
         if self._rules.truncate == "fail":
             text = (
                 "the table was emptied at its source (TRUNCATE), where tagstream.debezium.truncate=fail stops: empty this "
-                "table, too, or go on with its rows by tagstream.debezium.truncate=ignore"
+                "table, too (delete), or go on with its rows (ignore)"
             )
             reason = pc.coalesce(reason, text_where(truncate, text))
-        return message | (truncate if self._rules.truncate == "ignore" else np.zeros(len(op), np.bool_)), reason
+        return message | (truncate if self._rules.truncate != "fail" else np.zeros(len(op), np.bool_)), reason
 
     @staticmethod
     def _after_its_delete(batch: pa.RecordBatch, tombstone: Mask, delete: Mask) -> Mask:

@@ -21,24 +21,30 @@ from tagstream.streaming.source.decode.formats.enveloped import EnvelopedJson
 from tagstream.streaming.source.decode.formats.maxwell import MaxwellJson
 from tagstream.streaming.source.decode.formats.registry import RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.formats.schema_names import column_encodings
+from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
+from tagstream.streaming.source.decode.typed.typed_rows import TypedRows
 from tagstream.table.keys.keys import KeyGenerator
 
 FormatName = Literal[
-    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json"
+    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json", "rows"
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class FormatRules:
-    """Which format, and how it is read; a small value that goes to every task. ``bytes_as``: bytes in a text."""
+    """Which format, and how it is read; a small value that goes to every task. ``bytes_as``: bytes in a text.
+
+    ``delete_field``: the column of typed rows (``rows``) that marks deletes.
+    """
 
     name: FormatName = "json"
     debezium: DebeziumRules = field(default_factory=DebeziumRules)
     bytes_as: BytesAs = "base64"
     null_if_lost: bool = False
     registry: RegistryPlace | None = None
+    delete_field: str = DELETED
 
     @property
     def ordering_kind(self) -> OrderingKind:
@@ -73,6 +79,8 @@ def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
     """The decoder of a format; None for plain JSON, which needs no other."""
     if rules.name == "json":
         return None
+    if rules.name == "rows":
+        return TypedRows(table.schema, rules.delete_field)
     if rules.name == "maxwell-json":
         return MaxwellJson(table.schema, table.facts, table.rules, table.generator)
     if rules.name == "canal-json":

@@ -1,0 +1,139 @@
+"""The error table: a copy-on-write Hudi table with a row for each bad record, keyed by where it was found.
+
+Each batch that has bad records is one commit of one file, which names the batch: what a process has done that died before it
+noted so is found on the timeline, and not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tagstream.streaming.dead_letter.letters import Letter
+from tagstream.streaming.errors import DeadLetterError
+from tagstream.table.errors import LeaseLostError, TableNotFoundError
+from tagstream.table.file_group.names import new_file_id, next_instant, write_token
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, KEYGEN_PACKAGE, MergeMode, TableConfig
+from tagstream.table.schema.schema import RECORD_KEY, arrow_to_avro, avro_json, avro_to_arrow
+from tagstream.table.services.rollback import rollback
+from tagstream.table.storage.opening import open_storage
+from tagstream.table.timeline import lease as leases
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.lease import LeaseOwner
+from tagstream.table.write import commit as protocol
+from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.write_context import WriteContext
+from tagstream.table.write.write_rows import IS_INSERT
+
+BATCH_KEY = "tagstream.deadletter"
+LEASE_MS = 60_000
+LETTER_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("target_table", pa.string()),
+        pa.field("source", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("reason", pa.string()),
+        pa.field("record_key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.string()),
+        pa.field("found_at", pa.timestamp("ms", tz="UTC")),
+    ]
+)
+_NO_DELETES = pa.table({RECORD_KEY: pa.array([], pa.string()), "_ordering": pa.array([], pa.int64())})
+
+
+@dataclass(frozen=True)
+class ErrorTable:
+    """``path`` and ``name`` of the table, which is made when the first letter comes; ``version``: its table version.
+    ``target``: the table that the records were meant for. ``clock_ms``: epoch milliseconds."""
+
+    path: str
+    name: str
+    version: int
+    target: str
+    clock_ms: Callable[[], int]
+
+    def take(self, letters: list[Letter], batch: str) -> None:
+        """One commit with all of them; nothing where the table has this batch. DeadLetterError while another writes."""
+        table = self._opened()
+        owner = LeaseOwner.this_process(f"dead letters of {self.target}")
+        try:
+            lease = leases.acquire(table.storage, owner, self.clock_ms(), LEASE_MS)
+        except LeaseLostError as e:
+            raise DeadLetterError(f"error table {self.path}: {e}") from e
+        try:
+            self._commit(table, letters, batch)
+        finally:
+            leases.release(table.storage, lease)
+
+    def _opened(self) -> HoodieTable:
+        storage = open_storage(self.path)
+        try:
+            return HoodieTable.open(storage)
+        except TableNotFoundError:
+            pass
+        written = avro_json(arrow_to_avro(LETTER_SCHEMA, self.name))
+        config = TableConfig(
+            name=self.name,
+            table_type=COPY_ON_WRITE,
+            version=self.version,
+            record_key_fields=("id",),
+            key_generator=f"{KEYGEN_PACKAGE}NonpartitionedKeyGenerator",
+            merge_mode=MergeMode.COMMIT_TIME,
+            create_schema=written,
+        )
+        return HoodieTable.create(storage, config, self.clock_ms())
+
+    def _commit(self, table: HoodieTable, letters: list[Letter], batch: str) -> None:
+        timeline = table.timeline()
+        for instant in reversed(timeline.completed_writes):
+            if timeline.metadata(table.storage, instant).extra.get(BATCH_KEY) == batch:
+                return
+        for pending in timeline.pending_writes:  # of a process that died: who holds the lease is the one writer
+            rollback(table, pending.time, self._instant(table))
+        timeline = table.timeline()
+        instant, written = self._instant(table), avro_json(arrow_to_avro(LETTER_SCHEMA, self.name))
+        protocol.request(table, instant, "commit")
+        protocol.inflight(table, instant, "commit")
+        context = WriteContext(
+            instant=instant,
+            action="commit",
+            task_partition=0,
+            write_token=write_token(0, 0, 0),
+            schema=avro_to_arrow(written),
+            avro_json=written,
+            as_of=timeline.newest_completed,
+            timeline=timeline,
+        )
+        rows = self._rows(letters, batch)
+        statuses = write_file_group(table, context, "", new_file_id(batch, instant), None, rows, _NO_DELETES)
+        protocol.publish_files(table, instant, statuses)
+        metadata = CommitMetadata.build(statuses, {BATCH_KEY: batch}, written, "INSERT")
+        protocol.complete(table, instant, "commit", metadata, clock_ms=self.clock_ms)
+
+    def _instant(self, table: HoodieTable) -> str:
+        return next_instant(self.clock_ms(), table.timeline().newest, table.config.timezone_utc)
+
+    def _rows(self, letters: list[Letter], batch: str) -> pa.Table:
+        ids = pa.array([f"{batch}.{letter.ident}" for letter in letters], pa.string())
+        now = self.clock_ms()
+        columns = {
+            "id": ids,
+            "target_table": [self.target] * len(letters),
+            "source": [letter.source for letter in letters],
+            "partition": [letter.partition for letter in letters],
+            "offset": [letter.offset for letter in letters],
+            "reason": [letter.reason for letter in letters],
+            "record_key": [letter.key for letter in letters],
+            "value": [letter.value for letter in letters],
+            "headers": [letter.headers_json for letter in letters],
+            "found_at": [now] * len(letters),
+        }
+        rows = pa.table({f.name: pa.array(columns[f.name], f.type) for f in LETTER_SCHEMA}, schema=LETTER_SCHEMA)
+        rows = rows.append_column(RECORD_KEY, ids)
+        return rows.append_column(IS_INSERT, pa.array([True] * len(letters)))

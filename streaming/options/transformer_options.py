@@ -1,0 +1,126 @@
+"""Which transformations records go through: HoodieStreamer's transformer classes, and a Python function of the user's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tagstream.streaming.options.resolve import Problem, Resolved, shown
+from tagstream.table.config import Entry
+from tagstream.table.errors import ConfigError
+
+CLASS, FUNCTION = "hoodie.streamer.transformer.class", "tagstream.transformer"
+SQL, SQL_FILE = "hoodie.streamer.transformer.sql", "hoodie.streamer.transformer.sql.file"
+_PACKAGE = "org.apache.hudi.utilities.transform."
+_KINDS: dict[str, Literal["sql", "flatten", "identity"]] = {
+    "SqlQueryBasedTransformer": "sql",
+    "SqlFileBasedTransformer": "sql",
+    "FlatteningTransformer": "flatten",
+    "IdentityTransformer": "identity",
+}
+_FORMATS = ("json",)
+_SOURCE_SCHEMA = "hoodie.streamer.schemaprovider.source.schema.file"
+
+
+@dataclass(frozen=True)
+class TransformerOption:
+    """One step of the chain. ``text``: of ``sql`` the statements, of ``python`` module and function; ``where``: its name."""
+
+    kind: Literal["sql", "flatten", "identity", "python"]
+    text: str
+    where: str
+
+
+def transformer_options(r: Resolved, record_format: str) -> tuple[TransformerOption, ...]:
+    """The chain in its order, the Python function last; what is wrong is noted in ``r``. Keys with an id behind them
+    (``hoodie.streamer.transformer.sql.ID``) are taken out of what this version does not act on.
+    """
+    named = r.texts(CLASS)
+    ids = {name.partition(":")[0].strip() for name in named if ":" in name}
+    of_id = _take_suffixed(r, ids)
+    chain = r.attempt(lambda: _chain(r, named, of_id), (), CLASS, SQL, SQL_FILE)
+    function = r.opt_text(FUNCTION)
+    if function is not None:
+        if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", function):
+            r.problems.append(Problem(f"{r.said(FUNCTION)}: give module:function", r.entries[FUNCTION]))
+        chain = (*chain, TransformerOption("python", function, FUNCTION))
+    if chain:
+        _check_fit(r, chain, record_format)
+    else:
+        for name in (SQL, SQL_FILE):
+            if name in r.entries:
+                r.warnings.append(f"{r.said(name)}: without effect, no {CLASS} names a transformer that reads it")
+    return chain
+
+
+def _check_fit(r: Resolved, chain: tuple[TransformerOption, ...], record_format: str) -> None:
+    where = chain[0].where
+    if record_format not in _FORMATS:
+        r.problems.append(
+            Problem(
+                f"{where}: records of {record_format} are not transformed: their deletes, their order and values that were "
+                "not sent are no columns. Transform rows of plain JSON, or make a DataFrame of your own (tagstream.upsert)"
+            )
+        )
+    if r.opt_text(_SOURCE_SCHEMA) is None:
+        r.problems.append(
+            Problem(f"{_SOURCE_SCHEMA} is missing; transformations ({where}) need the schema of the records")
+        )
+    for flag in ("--dry-run", "--bootstrap-only"):
+        if r.flag(flag):
+            text = f"{flag} starts no Spark for transformations ({where}), and the table's schema is what comes out of them"
+            r.problems.append(Problem(f"{text}; take them out of this call"))
+
+
+def _take_suffixed(r: Resolved, ids: set[str]) -> dict[str, Entry]:
+    """Entries of keys with an id of a transformer behind them, by their whole names."""
+    wanted = {f"{name}.{ident}" for name in (SQL, SQL_FILE) for ident in ids}
+    found = {entry.key.replace("hoodie.deltastreamer.", "hoodie.streamer."): entry for _, entry in r.brought}
+    r.brought = [
+        (key, entry)
+        for key, entry in r.brought
+        if entry.key.replace("hoodie.deltastreamer.", "hoodie.streamer.") not in wanted
+    ]
+    return {name: entry for name, entry in found.items() if name in wanted}
+
+
+def _chain(r: Resolved, named: tuple[str, ...], of_id: dict[str, Entry]) -> tuple[TransformerOption, ...]:
+    if len({":" in name for name in named}) > 1:
+        raise ConfigError(f"{r.said(CLASS)}: either all transformers have an id (id:class) or none")
+    seen: set[str] = set()
+    out = []
+    for name in named:
+        ident, _, given = name.rpartition(":")
+        ident, given = ident.strip(), given.strip()
+        if ":" in ident or (":" in name and not ident) or (ident and ident in seen):
+            raise ConfigError(f"{r.said(CLASS)}: {name!r}: one id a transformer, each another one, as id:class")
+        seen.add(ident)
+        kind = _KINDS.get(given.removeprefix(_PACKAGE))
+        if kind is None:
+            raise ConfigError(
+                f"{r.said(CLASS)}: {given} is a class of Java that this program does not have; it has {', '.join(_KINDS)}. "
+                f"Write it as a Python function, and name it with {FUNCTION}=module:function"
+            )
+        where = f"{given.removeprefix(_PACKAGE)}{f' {ident}' if ident else ''}"
+        text = _sql(r, where, ident, of_id, from_file="File" in given) if kind == "sql" else ""
+        out.append(TransformerOption(kind, text, where))
+    return tuple(out)
+
+
+def _sql(r: Resolved, where: str, ident: str, of_id: dict[str, Entry], *, from_file: bool) -> str:
+    key = SQL_FILE if from_file else SQL
+    own = of_id.get(f"{key}.{ident}")
+    text = own.value if own is not None else r.opt_text(key)
+    if not text:
+        raise ConfigError(f"{where}: {key}{f'.{ident}' if ident else ''} is missing; it says the SQL")
+    if from_file:
+        said = shown(own) if own is not None else r.said(key)
+        try:
+            text = Path(text.removeprefix("file://")).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as e:
+            raise ConfigError(f"{said}: {e}; correct the path") from e
+    if "<SRC>" not in text:
+        raise ConfigError(f"{where}: the SQL does not name <SRC>, the table of the records: {text.strip()[:200]}")
+    return text

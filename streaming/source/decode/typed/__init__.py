@@ -1,0 +1,1 @@
+"""Rows that come with their types: no text is parsed."""

@@ -1,0 +1,1 @@
+"""Transformations of records by Spark, between decoding and the keys."""

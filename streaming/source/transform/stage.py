@@ -1,0 +1,186 @@
+"""Records on their way through a transformation: decoded to typed rows before it, given their keys behind it.
+
+What no transformation can take goes around it, from the same records: bad ones, Kafka tombstones (a key and nothing else).
+So the source is read twice in a batch; its offsets are those of one source, for both readings are of one relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.options.transformer_options import TransformerOption
+from tagstream.streaming.source.decode.events import Events, Mask, RecordFormat
+from tagstream.streaming.source.decode.facts import avro_facts
+from tagstream.streaming.source.decode.key_decoder import KeyDecoder, type_at, with_delete_mark
+from tagstream.streaming.source.decode.plain_json import PlainJson
+from tagstream.streaming.source.decode.typed.required import may_lack_all
+from tagstream.streaming.source.decode.typed.row_schema import rows_avro
+from tagstream.streaming.source.decode.typed.spark_types import as_spark_has_it, spark_schema
+from tagstream.streaming.source.decode.typed.typed_rows import RECORD, RECORD_TYPE
+from tagstream.streaming.source.decode_spec import DecodeSpec, decoder_of, source_spec
+from tagstream.streaming.source.files.read import FilesSpec
+from tagstream.streaming.source.source import PartitionDepth, pack_by_group, raw_batches
+from tagstream.streaming.source.transform.chain import apply_chain
+from tagstream.streaming.source.transform.stateless import check_stateless
+from tagstream.streaming.source.typed_records import keyed_rows
+from tagstream.table.errors import ConfigError, UnsupportedTableError
+from tagstream.table.schema.schema import avro_to_arrow
+
+
+@dataclass(frozen=True)
+class Transformation:
+    """``chain``: its steps. ``source``: how records are read before it (``decode_spec.source_spec``)."""
+
+    chain: tuple[TransformerOption, ...]
+    source: DecodeSpec
+
+
+def transformation(options: Options, spec: DecodeSpec) -> Transformation:
+    """The transformation that the options name; ``spec``: of the table."""
+    return Transformation(options.transformers, source_spec(spec, source_schema(options), options))
+
+
+def source_schema(options: Options) -> str:
+    """The Avro schema of the records before the transformation; ConfigError when it can't be used."""
+    name = options.schema_file or ""
+    try:
+        text = Path(name.removeprefix("file://")).read_text(encoding="utf-8")
+        with_delete_mark(avro_to_arrow(text))
+    except (OSError, ValueError, UnsupportedTableError) as e:
+        raise ConfigError(f"schema file {name}: {e}; correct hoodie.streamer.schemaprovider.source.schema.file") from e
+    return text
+
+
+def with_transformed_schema(spark: SparkSession, options: Options) -> Options:
+    """The options with the schema of what comes out of the transformation, by a look at it without records."""
+    mark = options.records.delete_field
+    columns = records_schema(source_schema(options))
+    rows = apply_chain(spark.createDataFrame([], columns), options.transformers, mark)
+    given = to_arrow_schema(rows.schema, timezone="UTC")
+    told = pa.schema([field for field in given if field.name != RECORD])
+    return replace(options, frame_schema=rows_avro(told, mark, "the transformed records"))
+
+
+def records_schema(avro_json: str) -> StructType:
+    """Columns of the records that a transformation is given, as Spark has them."""
+    columns = spark_schema(avro_to_arrow(avro_json)).append(pa.field(RECORD, RECORD_TYPE))
+    schema: StructType = from_arrow_schema(columns)
+    return schema
+
+
+def transformed_records(
+    raw: DataFrame,
+    made: Transformation,
+    spec: DecodeSpec,
+    labels: tuple[int, ...],
+    partition_depth: PartitionDepth,
+    files: FilesSpec | None,
+) -> DataFrame:
+    """The records transformed and packed by key group, as ``streaming.source.source.keyed_records`` gives them.
+
+    ``spec``: of the table. ConfigError for a transformation that cannot be.
+    """
+    decoded = raw.mapInArrow(make_row_stage(made.source, spec, files), records_schema(made.source.avro_json))
+    rows = apply_chain(decoded, made.chain, spec.format.delete_field)
+    check_stateless(rows, ", ".join(step.where for step in made.chain))
+    around = raw.mapInArrow(make_around(made.source, spec, labels, partition_depth, files), "kg int, rows binary")
+    return keyed_rows(rows, spec, labels, partition_depth).unionAll(around)
+
+
+def make_row_stage(
+    source: DecodeSpec, spec: DecodeSpec, files: FilesSpec | None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The ``mapInArrow`` function that decodes records to typed rows, without those that go around the transformation."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = _source_format(source, spec)
+        names = source.schema.names
+        for raw in raw_batches(batches, source, files):
+            events = decoder.read(raw)
+            good = pa.array(~_around(events))
+            place = [events.batch.column(name) for name in ("src", "pos_hi", "pos_lo")]
+            record = pa.StructArray.from_arrays([*place, pa.array(events.deleted)], fields=list(RECORD_TYPE))
+            columns = [as_spark_has_it(events.rows.column(name)) for name in names]
+            made = pa.Table.from_arrays([*columns, record], names=[*names, RECORD]).filter(good)
+            yield from made.combine_chunks().to_batches(max_chunksize=1024)
+
+    return rows
+
+
+def make_around(
+    source: DecodeSpec,
+    spec: DecodeSpec,
+    labels: tuple[int, ...],
+    partition_depth: PartitionDepth,
+    files: FilesSpec | None,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The ``mapInArrow`` function that gives the other records, with no values but their keys."""
+
+    def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = _around_decoder(source, spec)
+        depth = partition_depth() if callable(partition_depth) else partition_depth
+        for raw in raw_batches(batches, source, files):
+            keyed = decoder.keys(raw, depth)
+            if keyed.num_rows:
+                yield pack_by_group(pa.Table.from_batches([keyed]), labels)
+
+    return keys
+
+
+def _around(events: Events) -> Mask:
+    return ~events.reason.is_null().to_numpy(zero_copy_only=False) | events.by_key | events.skipped
+
+
+class _Around:
+    """A format whose events are those of another one that no transformation takes, with the table's columns, all null."""
+
+    may_lack = False
+
+    def __init__(self, source: RecordFormat, table: pa.Schema) -> None:
+        self._source = source
+        self._columns = pa.schema([pa.field(field.name, may_lack_all(field.type)) for field in table])
+
+    def read(self, batch: pa.RecordBatch) -> Events:
+        events = self._source.read(batch)
+        mask = _around(events)
+        kept = pa.array(mask)
+        rows = [pa.nulls(int(np.count_nonzero(mask)), field.type) for field in self._columns]
+        return Events(
+            events.batch.filter(kept),
+            pa.Table.from_arrays(rows, schema=self._columns),
+            events.reason.filter(kept),
+            events.deleted[mask],
+            events.by_key[mask],
+            events.skipped[mask],
+            None if events.keys is None else events.keys.filter(kept),
+        )
+
+
+@lru_cache(maxsize=2)
+def _source_format(source: DecodeSpec, spec: DecodeSpec) -> RecordFormat:
+    """The decoder of plain JSON in the records' own schema; a tombstone names the key of the table's row."""
+    generator = spec.key_generator_rules
+    return PlainJson(
+        with_delete_mark(source.schema),
+        avro_facts(source.avro_json),
+        source.rules,
+        key_fields=generator.record_key_fields,
+        key_types=[type_at(spec.schema, name) for name in generator.record_key_fields],
+        names_partition=not spec.global_index and bool(generator.partition_fields),
+        refuse_collisions=spec.refuse_collisions,
+    )
+
+
+@lru_cache(maxsize=2)
+def _around_decoder(source: DecodeSpec, spec: DecodeSpec) -> KeyDecoder:
+    return decoder_of(spec, _Around(_source_format(source, spec), spec.schema))

@@ -1,0 +1,83 @@
+"""A DataFrame of the user's own as the source: its rows go to Python as Arrow, with their types, and get their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tagstream.streaming.source.decode.typed.typed_rows import with_row
+from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
+from tagstream.streaming.source.packed import ROWS_PER_BATCH
+from tagstream.streaming.source.source import PartitionDepth, in_blocks, pack_by_group
+
+_SETTINGS = (
+    "spark.sql.shuffle.partitions",
+    "spark.sql.adaptive.enabled",
+    "spark.sql.streaming.checkpointFileManagerClass",
+)
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """``rows``: the streaming DataFrame. ``trigger``: Spark's, as the arguments of ``DataStreamWriter.trigger``.
+
+    ``started`` is called with every query that begins; the job begins another one when other writers were at work.
+    """
+
+    rows: DataFrame
+    trigger: Mapping[str, str | bool]
+    started: Callable[[StreamingQuery], None]
+
+
+def keyed_rows(
+    rows: DataFrame, spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
+) -> DataFrame:
+    """The rows packed by key group, as ``streaming.source.source.keyed_records`` gives records."""
+    return rows.mapInArrow(make_row_function(spec, labels, partition_depth), "kg int, rows binary")
+
+
+def make_row_function(
+    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The ``mapInArrow`` function that makes keys of typed rows."""
+
+    def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = cached_decoder(spec)
+        depth = partition_depth() if callable(partition_depth) else partition_depth
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        first = 0
+        for block in in_blocks(batches):
+            for batch in block.combine_chunks().to_batches():
+                raw = with_row(batch, first, task, spec.format.delete_field)
+                first += batch.num_rows
+                yield pack_by_group(pa.Table.from_batches([decoder.keys(raw, depth)]), labels)
+
+    return keys
+
+
+@contextmanager
+def settings_of(own: SparkSession, user: SparkSession) -> Iterator[None]:
+    """Give the user's session the settings that the state needs while a query is started, which takes a copy of them."""
+    wanted = {name: own.conf.get(name, None) for name in _SETTINGS} | {_ARROW_ROWS: str(ROWS_PER_BATCH)}
+    before = {name: user.conf.get(name, None) for name in wanted}
+    try:
+        _set(user, wanted)
+        yield
+    finally:
+        _set(user, before)
+
+
+def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    for name, value in settings.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)

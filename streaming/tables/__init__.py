@@ -1,0 +1,1 @@
+"""Several tables in one job, as HoodieMultiTableStreamer has them."""

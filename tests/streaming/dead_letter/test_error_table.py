@@ -1,0 +1,83 @@
+"""The error table by itself: one commit a batch, each once, also when a process died in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tagstream.streaming.dead_letter.letters import Letter, letters_of
+from tagstream.streaming.dead_letter.table import ErrorTable
+from tagstream.streaming.errors import DeadLetterError
+from tagstream.streaming.write.quarantine import write_quarantine
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.validate import validate
+from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.timeline import lease as leases
+from tagstream.table.timeline.lease import LeaseOwner
+from tagstream.table.write import commit as protocol
+from tests.support.hudi_rs import read_table
+from tests.support.table_version import timeline_of
+
+NOW = 1_767_225_600_000
+RECORDS = [
+    {"topic": "t", "partition": 1, "offset": 7, "reason": "not JSON", "key": b"k", "value": b"\xff",
+     "headers": [["h", "AQ=="]]},
+    {"path": "/in/a.json", "offset": 0, "reason": "no key", "key": None, "value": None},
+]  # fmt: skip
+
+
+def letters(folder: Path, batch: int = 3) -> list[Letter]:
+    quarantine = PosixStorage(str(folder / "quarantine"))
+    write_quarantine(quarantine, batch, 0, RECORDS)
+    return list(letters_of(quarantine, batch))
+
+
+def error_table(folder: Path, version: int = 6) -> ErrorTable:
+    return ErrorTable(str(folder / "errors"), "bad", version, "orders", lambda: NOW)
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_each_batch_is_there_once(tmp_path: Path, version: int) -> None:
+    table = error_table(tmp_path, version)
+    table.take(letters(tmp_path), "q.3")
+    table.take(letters(tmp_path), "q.3")
+    table.take(letters(tmp_path, 4), "q.4")
+    found = read_table(tmp_path / "errors", meta_columns=False).sort_by("id").to_pylist()
+    assert [row["id"] for row in found] == ["q.3.3.0.1", "q.3.3.0.2", "q.4.4.0.1", "q.4.4.0.2"]
+    first, second = found[:2]
+    assert {name: first[name] for name in first if name not in ("id", "found_at")} == {
+        "target_table": "orders", "source": "t", "partition": 1, "offset": 7, "reason": "not JSON", "record_key": b"k",
+        "value": b"\xff", "headers": '[["h", "AQ=="]]',
+    }  # fmt: skip
+    assert (second["source"], second["partition"], second["record_key"], second["value"]) == (
+        "/in/a.json",
+        None,
+        None,
+        None,
+    )
+    assert first["found_at"].timestamp() * 1000 == NOW
+    assert validate(HoodieTable.open(str(tmp_path / "errors"))) == []
+
+
+def test_what_a_dead_process_left_is_taken_back(tmp_path: Path) -> None:
+    table = error_table(tmp_path)
+    table.take(letters(tmp_path), "q.3")
+    opened = HoodieTable.open(str(tmp_path / "errors"))
+    protocol.request(opened, "20260201000000000", "commit")
+    protocol.inflight(opened, "20260201000000000", "commit")
+    table.take(letters(tmp_path, 4), "q.4")
+    assert not list(timeline_of(tmp_path / "errors").glob("20260201000000000.*inflight"))
+    assert read_table(tmp_path / "errors").num_rows == 4
+
+
+def test_another_writer_is_told_by_name(tmp_path: Path) -> None:
+    table = error_table(tmp_path)
+    table.take(letters(tmp_path), "q.3")
+    other = replace(LeaseOwner.this_process("somebody"), host="elsewhere", boot_id="another", pid=1)
+    held = leases.acquire(PosixStorage(str(tmp_path / "errors")), other, NOW, 3_600_000)
+    with pytest.raises(DeadLetterError, match="error table .*elsewhere"):
+        table.take(letters(tmp_path, 4), "q.4")
+    leases.release(PosixStorage(str(tmp_path / "errors")), held)
+    table.take(letters(tmp_path, 4), "q.4")
