@@ -98,7 +98,9 @@ class TagBatch:
 
     def only(self, keep: npt.NDArray[np.bool_]) -> TagBatch:
         """The records that the mask has."""
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("images", "partial", "emptied")}
+        columns = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("images", "partial", "emptied")
+        }
         cut: dict[str, Any] = {name: None if column is None else column[keep] for name, column in columns.items()}
         return replace(self, **cut)
 

@@ -91,8 +91,8 @@ class ErrorTable:
 
     def _commit(self, table: HoodieTable, letters: list[Letter], batch: str) -> None:
         timeline = table.timeline()
-        for instant in reversed(timeline.completed_writes):
-            if timeline.metadata(table.storage, instant).extra.get(BATCH_KEY) == batch:
+        for done in reversed(timeline.completed_writes):
+            if timeline.metadata(table.storage, done).extra.get(BATCH_KEY) == batch:
                 return
         for pending in timeline.pending_writes:  # of a process that died: who holds the lease is the one writer
             rollback(table, pending.time, self._instant(table))

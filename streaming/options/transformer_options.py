@@ -40,7 +40,8 @@ def transformer_options(r: Resolved, record_format: str) -> tuple[TransformerOpt
     named = r.texts(CLASS)
     ids = {name.partition(":")[0].strip() for name in named if ":" in name}
     of_id = _take_suffixed(r, ids)
-    chain = r.attempt(lambda: _chain(r, named, of_id), (), CLASS, SQL, SQL_FILE)
+    none: tuple[TransformerOption, ...] = ()
+    chain = r.attempt(lambda: _chain(r, named, of_id), none, CLASS, SQL, SQL_FILE)
     function = r.opt_text(FUNCTION)
     if function is not None:
         if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", function):

@@ -5,6 +5,8 @@ These are told as bits: bit i of the bytes (most significant first) is column i 
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Mapping
 
 import numpy as np
@@ -71,3 +73,15 @@ def unpack_absent(absent: pa.Array, columns: int) -> npt.NDArray[np.bool_]:
     filled = pc.fill_null(absent, bytes(width)).cast(pa.binary(width))
     data = np.frombuffer(filled.buffers()[1], np.uint8, len(filled) * width, filled.offset * width)
     return np.unpackbits(data.reshape(-1, width), axis=1, count=columns).astype(np.bool_)
+
+
+def header_texts(headers: pa.Array, wanted: Mask) -> pa.Array:
+    """Headers of Kafka messages as JSON where the mask is, ``[[name, base64 of the value or null], ...]``; null for none.
+
+    A loop: only bad records' are wanted.
+    """
+    texts: list[str | None] = [None] * len(headers)
+    for i in np.flatnonzero(wanted & ~nulls_of(headers)).tolist():
+        told = [[h["key"], None if h["value"] is None else b64encode(h["value"]).decode()] for h in headers[i].as_py()]
+        texts[i] = json.dumps(told)
+    return pa.array(texts, pa.string())

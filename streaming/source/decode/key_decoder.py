@@ -5,8 +5,6 @@ After the tag step no record may be dropped, so everything that makes one bad is
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,7 +14,7 @@ import pyarrow.compute as pc
 
 from tagstream.state.ordering import encode_ordering, ordering_kind
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
-from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of, only_where, text_where
+from tagstream.streaming.source.decode.columns import flat, header_texts, mask_of, nulls_of, only_where, text_where
 from tagstream.streaming.source.decode.events import Events, RecordFormat, Watch
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.plain_json import DELETED, PlainJson
@@ -223,18 +221,6 @@ def with_delete_mark(schema: pa.Schema) -> pa.Schema:
     if not pa.types.is_boolean(schema.field(DELETED).type):
         raise ConfigError(f"field {DELETED} is {schema.field(DELETED).type}; it marks deletes and must be boolean")
     return schema
-
-
-def header_texts(headers: pa.Array, wanted: Mask) -> pa.Array:
-    """Headers of Kafka messages as JSON where the mask is, ``[[name, base64 of the value or null], ...]``; null for none.
-
-    A loop: only bad records' are wanted.
-    """
-    texts: list[str | None] = [None] * len(headers)
-    for i in np.flatnonzero(wanted & ~nulls_of(headers)).tolist():
-        told = [[h["key"], None if h["value"] is None else b64encode(h["value"]).decode()] for h in headers[i].as_py()]
-        texts[i] = json.dumps(told)
-    return pa.array(texts, pa.string())
 
 
 def type_at(schema: pa.Schema, name: str) -> pa.DataType:

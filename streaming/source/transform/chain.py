@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -74,9 +74,9 @@ def _queried(rows: DataFrame, text: str) -> DataFrame:
     return more if more.columns == [RECORD, *plain.columns] else plain
 
 
-def _flat(schema: StructType, path: tuple[str, ...] = ()) -> list[object]:
+def _flat(schema: StructType, path: tuple[str, ...] = ()) -> list[Column]:
     """Columns of all fields that are no structs, named by their path: ``a.b`` becomes ``a_b``. Arrays and maps stay."""
-    out: list[object] = []
+    out: list[Column] = []
     for field in schema.fields:
         inside = (*path, field.name)
         if isinstance(field.dataType, StructType) and inside != (RECORD,):

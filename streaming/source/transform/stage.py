@@ -138,7 +138,8 @@ def make_around(
 
 
 def _around(events: Events) -> Mask:
-    return ~events.reason.is_null().to_numpy(zero_copy_only=False) | events.by_key | events.skipped
+    bad: Mask = ~events.reason.is_null().to_numpy(zero_copy_only=False)
+    return bad | events.by_key | events.skipped
 
 
 class _Around:
