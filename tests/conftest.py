@@ -76,6 +76,14 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBrok
 
 
 @pytest.fixture
+def items_topic(kafka_broker: KafkaBroker) -> Iterator[str]:
+    """The topic of the captured ``shop.items``, empty, with two partitions: records and registry know it by this name."""
+    kafka_broker.create_topic("shop.items", partitions=2)
+    yield "shop.items"
+    kafka_broker.delete_topic("shop.items")
+
+
+@pytest.fixture
 def own_kafka_broker(tmp_path: Path) -> Iterator[KafkaBroker]:
     """A running plaintext broker of the test's own, to stop and kill."""
     from tests.support.kafka_broker import KafkaBroker

@@ -64,11 +64,10 @@ def test_orders_from_a_broker_at_each_phase(tmp_path: Path, spark: SparkSession,
 
 
 def test_avro_whose_schema_changes_in_mid_stream(
-    tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
+    tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, items_topic: str
 ) -> None:
     """The table has its last schema from the start; records of nine schemas are read into it."""
-    topic = "shop.items"
-    kafka_broker.create_topic(topic, partitions=2)
+    topic = items_topic
     send(kafka_broker, topic, cdc.messages("avro", topic))
     kept = json.loads(cdc.file("registry.json"))
     with schema_registry.running(schema_registry.Registry(kept["schemas"], kept["subjects"])) as registry:
