@@ -115,8 +115,12 @@ def bootstrap_index(
 
 
 def check_ordering(table: HoodieTable, layout: StateLayout, ordering_type: pa.DataType | None) -> None:
-    """The stream must order as the table does; BootstrapError otherwise."""
-    if ordering_kind(ordering_type) != layout.ordering:
+    """The stream must order as the table does; BootstrapError otherwise.
+
+    Where the table has no ordering field its source may order events (a log's position): rows of the table then have no
+    ordering value that is known.
+    """
+    if ordering_kind(ordering_type) != layout.ordering and (ordering_type is not None or layout.ordering == "bytes"):
         raise ValueError(f"ordering values of type {ordering_type} are not kept as {layout.ordering!r}")
     if (ordering_type is None) != (table.config.ordering_field is None):
         raise BootstrapError(

@@ -11,6 +11,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tagstream.streaming.source.decode.key_decoder import HEADERS
 from tagstream.streaming.source.decode.typed.typed_rows import with_row
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
@@ -37,14 +38,22 @@ class Frame:
 
 
 def keyed_rows(
-    rows: DataFrame, spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
+    rows: DataFrame,
+    spec: DecodeSpec,
+    labels: tuple[int, ...],
+    partition_depth: PartitionDepth,
+    *,
+    headers: bool = False,
 ) -> DataFrame:
-    """The rows packed by key group, as ``streaming.source.source.keyed_records`` gives records."""
-    return rows.mapInArrow(make_row_function(spec, labels, partition_depth), "kg int, rows binary")
+    """The rows packed by key group, as ``streaming.source.source.keyed_records`` gives records.
+
+    ``headers``: with the column of headers, all null, as records of Kafka have it that come beside them.
+    """
+    return rows.mapInArrow(make_row_function(spec, labels, partition_depth, headers=headers), "kg int, rows binary")
 
 
 def make_row_function(
-    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth
+    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth, *, headers: bool = False
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The ``mapInArrow`` function that makes keys of typed rows."""
 
@@ -58,7 +67,10 @@ def make_row_function(
             for batch in block.combine_chunks().to_batches():
                 raw = with_row(batch, first, task, spec.format.delete_field)
                 first += batch.num_rows
-                yield pack_by_group(pa.Table.from_batches([decoder.keys(raw, depth)]), labels)
+                keyed = pa.Table.from_batches([decoder.keys(raw, depth)])
+                if headers:
+                    keyed = keyed.append_column(HEADERS, pa.nulls(keyed.num_rows, pa.string()))
+                yield pack_by_group(keyed, labels)
 
     return keys
 

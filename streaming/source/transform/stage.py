@@ -94,7 +94,7 @@ def transformed_records(
     rows = apply_chain(decoded, made.chain, spec.format.delete_field)
     check_stateless(rows, ", ".join(step.where for step in made.chain))
     around = raw.mapInArrow(make_around(made.source, spec, labels, partition_depth, files), "kg int, rows binary")
-    return keyed_rows(rows, spec, labels, partition_depth).unionAll(around)
+    return keyed_rows(rows, spec, labels, partition_depth, headers=not made.source.files).unionAll(around)
 
 
 def make_row_stage(
