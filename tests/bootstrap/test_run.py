@@ -358,3 +358,17 @@ def test_a_damaged_start_stops_the_run_that_goes_on(written: Writer, tmp_path: P
     damaged.write_bytes(damaged.read_bytes()[:-3])
     with pytest.raises(StateError, match=damaged.name):
         load(table, layout)
+
+
+def test_a_table_without_ordering_field_of_a_stream_that_its_source_orders(tmp_path: Path) -> None:
+    """By positions of a log, which no row has: the index knows the places, and of no row an ordering value."""
+    writer = Writer.create(tmp_path, COPY_ON_WRITE, groups=2)
+    writer.write([row(i, f"p{i % 2}", 1) for i in range(20)])
+    table = writer.table.reload()
+    table = replace(table, config=replace(table.config, ordering_fields=()))
+    layout = replace(make_layout(tmp_path, table), ordering="int64")
+    assert load(table, layout).live == 20
+    assert live(layout) == rows_of(writer)
+    assert {entry.ordering for entry in content(layout).values()} == {None}
+    with pytest.raises(ValueError, match="'bytes'"):
+        load(table, replace(layout, ordering="bytes"), 2)
