@@ -11,6 +11,7 @@ import decimal
 import io
 import json
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ _BROKEN: Final = (
 )  # fmt: skip
 # Numbers stay numbers; a decimal is the one logical type whose plain form would lose its scale.
 _DECIMAL: Final = "decimal"
+_DECIMAL_ORDINAL: Final = 10  # the value type of a decimal in table version 9
 
 
 def decode(values: list[bytes], avro_json: str, where: str) -> list[Record]:
@@ -101,11 +103,17 @@ def _merged_stats(old: Record, new: Record) -> Record:
         name: old[name] + new[name] if old[name] is not None and new[name] is not None else None
         for name in ("valueCount", "nullCount", "totalSize", "totalUncompressedSize")
     }
-    ends = {name: _end(old[name], new[name], pick) for name, pick in (("minValue", min), ("maxValue", max))}
+    order = _signed if (new.get("valueType") or {}).get("typeOrdinal") == _DECIMAL_ORDINAL else None
+    ends = {name: _end(old[name], new[name], pick, order) for name, pick in (("minValue", min), ("maxValue", max))}
     return {**new, **counts, **ends}
 
 
-def _end(old: Any, new: Any, pick: Any) -> Any:
+def _signed(value: Any) -> int:
+    """A decimal of table version 9 is the bytes of its unscaled number, in two's complement."""
+    return int.from_bytes(value, "big", signed=True)
+
+
+def _end(old: Any, new: Any, pick: Any, order: Callable[[Any], Any] | None = None) -> Any:
     """The lesser or greater of two wrapped values. None, which is "unknown", where they do not compare.
 
     Of a column that was widened in between the wrapper is the wider one; floats count as readers widen them, by their
@@ -117,7 +125,7 @@ def _end(old: Any, new: Any, pick: Any) -> Any:
         old, new = _wide(old), _wide(new)
     if old[0] != new[0]:
         return None
-    return (new[0], {"value": pick(old[1]["value"], new[1]["value"])})
+    return (new[0], {"value": pick(old[1]["value"], new[1]["value"], key=order)})
 
 
 def _wide(end: Any) -> Any:

@@ -14,6 +14,8 @@ from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_b
 from tagstream.table.file_group.log.writer import rollback_block, write_log_file
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import update_properties
+from tagstream.table.metadata.encode.column_ranges import ColumnRange
+from tagstream.table.metadata.encode.file_records import stats_record
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, FILES_PARTITION, MetadataTable
 from tagstream.table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id, xxhash64
 from tagstream.table.metadata.records import COLUMN_STATS, merged
@@ -215,3 +217,13 @@ def test_statistics_merge() -> None:
     assert unknown[COLUMN_STATS]["minValue"] is None
     assert merged(stats(1, 5), stats(1, 5, isDeleted=True)) is None
     assert merged(None, stats(1, 5)) == stats(1, 5)
+
+
+@pytest.mark.parametrize("values", [(-5, 300), (300, -5), (-1, -40_000), (127, 128), (0, -128)])
+def test_ends_of_decimals_are_numbers_and_not_bytes(values: tuple[int, int]) -> None:
+    """Table version 9 has the bytes of the unscaled number; its own record of a file has them from our encoder."""
+    first, second = (stats_record("p", "f", "c", ColumnRange("decimal(10,2)", v, v, 1, 0, 1, 1), 9)[1] for v in values)
+    both = merged(first, second)
+    assert both is not None
+    ends = [both[COLUMN_STATS][name][1]["value"] for name in ("minValue", "maxValue")]
+    assert [int.from_bytes(end, "big", signed=True) for end in ends] == [min(values), max(values)]
