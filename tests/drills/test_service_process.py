@@ -57,6 +57,12 @@ def dies(process: Process, point: str) -> None:
     assert process.log.with_suffix(".note").read_text() == f"{point}@*\n"
 
 
+def complete_plans(job: KafkaJob, version: str, name: str) -> None:
+    """On version 6 hudi-rs passes over logs that came between a compaction's plan and its commit: it reads after that."""
+    if version == "6":
+        ends(services(job, name, "--once"))
+
+
 def ends(process: Process) -> None:
     """Wait until the process has done what there is to do."""
     with process:
@@ -102,6 +108,7 @@ def test_beside_a_stream_that_only_plans(name: str, new_drill: NewDrill, new_job
                     assert stream.wait(TAKEN_UP_S) == -9, stream.output()[-4000:]
                     assert process.returncode is None, process.output()[-4000:]
             drill.injected += 1
+            complete_plans(job, version, f"after the job's death at {point}")
             drill.compare(job)
         end(job, drill)
 
@@ -120,8 +127,7 @@ def test_while_no_job_runs(name: str, new_drill: NewDrill, new_job: NewJob) -> N
             with services(job, point, "--once", crash=f"{point}@*") as process:
                 dies(process, point)
             drill.injected += 1
-            if version == "6":  # hudi-rs passes over logs that came between a plan and its commit there
-                ends(services(job, f"after {point}", "--once"))
+            complete_plans(job, version, f"after {point}")
             drill.compare(job)
         end(job, drill)
 
