@@ -12,7 +12,7 @@ DOOR = "table/storage/"
 # Who else does, with which calls, and why that is no file of a table or a checkpoint.
 LOCAL: dict[str, tuple[str, str]] = {
     "state/store/scratch.py": (
-        "open os.listdir os.makedirs os.path.exists os.path.getsize os.path.isdir os.unlink shutil tempfile",
+        "open os.listdir os.makedirs os.path.exists os.path.getsize os.path.isdir os.replace os.unlink shutil tempfile",
         "scratch files on the executor's own disk",
     ),
     "state/local_folder.py": (

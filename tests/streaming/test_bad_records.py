@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,6 +107,7 @@ def test_a_damaged_delta_stops_the_job_with_its_name_and_what_to_do(tmp_path: Pa
     write_event_file(case.source, 1, GOOD.decode().replace('"ts":1', '"ts":2') + "\n", modified=1_600_000_001)
     (delta,) = (case.checkpoint / "tagstream" / "index" / "deltas").glob("*/*")
     delta.write_bytes(b"damaged")
+    shutil.rmtree(case.folder / "local")  # which has a copy of the newest delta
     # By default the index would be loaded from the table again.
     with pytest.raises(IndexCoverageError) as caught:
         replace(case, conf={"index.bootstrap.enabled": "false"}).run()
