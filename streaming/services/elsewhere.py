@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.table.services.compaction.elsewhere import look, pending_plans
-from tagstream.table.services.compaction.execute import begin_compaction, complete_compaction
+from tagstream.table.services.compaction.execute import base_files_of, begin_compaction, complete_compaction
+from tagstream.table.services.compaction.operations import read_operations
 from tagstream.table.timeline.write_status import WriteStatus
 
 _LOOK_MS = 2_000
@@ -40,6 +41,11 @@ class CompactionsElsewhere:
         for instant in pending_plans(table):
             found = look(table, instant, now_ms)
             if found.begun and found.statuses is not None:
+                if (
+                    instant not in self._began
+                ):  # a job before this one may have died while it gave the files their names
+                    job.lease.check()
+                    table.storage.delete_many(base_files_of(table, instant, read_operations(table, instant)))
                 reach("compaction_files")
                 complete_compaction(table, instant, found.statuses, job.clock_ms, job.lease.check, reach)
                 began = self._began.pop(instant, now_ms)

@@ -19,6 +19,7 @@ from tagstream.table.services.compaction.execute import begin_compaction
 from tagstream.table.services.compaction.options import CompactionOptions
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.services.sweep import sweep
+from tagstream.table.write.commit import publish_files
 from tests.admin.running import run_json
 from tests.table.services.compaction.compacting import (
     ALL,
@@ -219,3 +220,22 @@ def test_a_plan_of_hudi_is_left_to_hudi(tmp_path: Path) -> None:
     assert one_round(table, OPTIONS, now_ms, nothing) == 0
     assert not table.storage.exists(f".hoodie/.temp/{plans(table)[0].time}/tagstream.worker")
     lease.release()
+
+
+@pytest.mark.table_versions(6, 9)
+def test_a_job_that_died_while_it_gave_the_files_their_names(version: int, writer: Writer, job: Job) -> None:
+    """The next one completes the plan at once: nothing is done again but the giving of names."""
+    before, (plan,) = rows(writer.table), plans(writer.table)
+    do(writer)
+    job.turn()
+    assert do(writer) == 1
+    found = look(writer.table, plan.time, now_ms()).statuses
+    assert found
+    publish_files(writer.table, plan.time, found)  # and the process is killed here
+    elsewhere = CompactionsElsewhere(job)  # type: ignore[arg-type]
+    (done,) = elsewhere.turn(nothing)
+    assert done.instant == plan.time
+    assert plans(writer.table) == []
+    assert rows(writer.table) == before
+    writer.now_ms = now_ms()
+    sound(writer)
