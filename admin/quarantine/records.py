@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -85,5 +84,5 @@ def _record(ident: str, batch_id: int, left_out: bool, found: dict[str, Any]) ->
         found["reason"],
         found["key"],
         found["value"],
-        tuple((name, None if value is None else b64decode(value)) for name, value in found.get("headers", ())),
+        found.get("headers", ()),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from tagstream.table.storage.storage import Storage
 @dataclass(frozen=True)
 class Letter:
     """One bad record. ``ident``: ``<batch>.<part>.<line>`` of the query's quarantine; ``source``: topic or path;
-    ``partition`` of the topic, None for files. ``headers``: name and base64 of the value, as the quarantine has them.
+    ``partition`` of the topic, None for files. ``headers``: names and values.
     """
 
     ident: str
@@ -24,12 +25,12 @@ class Letter:
     reason: str
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, str | None], ...]
+    headers: tuple[tuple[str, bytes | None], ...]
 
     @property
     def headers_json(self) -> str:
-        """The headers as JSON."""
-        return json.dumps([list(pair) for pair in self.headers])
+        """The headers as JSON, their values in base64."""
+        return json.dumps([[name, None if v is None else b64encode(v).decode()] for name, v in self.headers])
 
 
 class Taker(Protocol):
@@ -54,5 +55,5 @@ def _letter(ident: str, found: dict[str, Any]) -> Letter:
         reason=found["reason"],
         key=found["key"],
         value=found["value"],
-        headers=tuple((name, value) for name, value in found.get("headers", ())),
+        headers=found.get("headers", ()),
     )

@@ -7,7 +7,6 @@ dies between sending and its mark sends a batch again at the next start, which c
 from __future__ import annotations
 
 import logging
-from base64 import b64decode
 from contextlib import suppress
 
 from pyspark.sql import SparkSession
@@ -15,7 +14,7 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import newest_batch
 from tagstream.streaming.dead_letter.letters import letters_of
-from tagstream.streaming.dead_letter.topic import ROWS
+from tagstream.streaming.dead_letter.topic import send
 from tagstream.streaming.write.quarantine import quarantined_batches
 
 LOG = logging.getLogger("tagstream")
@@ -32,13 +31,12 @@ def resend(job: JobContext, spark: SparkSession) -> int:
         if batch > done or str(batch) in marks:
             continue
         rows = [
-            (letter.key, letter.value, [(name, None if v is None else b64decode(v)) for name, v in letter.headers])
+            (letter.key, letter.value, letter.headers)
             for letter in letters_of(job.quarantine, batch)
             if letter.source == job.options.kafka_topic
         ]
         if rows:
-            writer = spark.createDataFrame(rows, ROWS).write.format("kafka").options(**job.options.kafka_options)
-            writer.option("topic", job.options.kafka_topic).option("includeHeaders", "true").save()
+            send(spark, rows, job.options.kafka_topic, job.options.kafka_options)
         with suppress(FileExistsError):
             job.quarantine.write_new(f"{RESENT}/{batch}", b"")
         sent += len(rows)

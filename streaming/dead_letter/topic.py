@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -11,7 +10,19 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.dead_letter.letters import Letter
 
 PREFIX = "tagstream."
-ROWS = "key binary, value binary, headers array<struct<key: string, value: binary>>"
+_ROWS = "key binary, value binary, headers array<struct<key: string, value: binary>>"
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+def send(
+    spark: SparkSession,
+    rows: Sequence[tuple[bytes | None, bytes | None, Headers]],
+    topic: str,
+    kafka_options: Mapping[str, str],
+) -> None:
+    """Send records (key, value, headers) to a topic through Spark's connector; the broker has them when it returns."""
+    writer = spark.createDataFrame(rows, _ROWS).write.format("kafka").options(**kafka_options)
+    writer.option("topic", topic).option("includeHeaders", "true").save()
 
 
 @dataclass(frozen=True)
@@ -27,12 +38,9 @@ class DeadLetterTopic:
     def take(self, letters: list[Letter], batch: str) -> None:
         """Send all of them, and wait until the broker has them."""
         rows = [(letter.key, letter.value, self._headers(letter, batch)) for letter in letters]
-        frame = self.spark.createDataFrame(rows, ROWS)
-        writer = frame.write.format("kafka").options(**self.kafka_options).option("topic", self.topic)
-        writer.option("includeHeaders", "true").save()
+        send(self.spark, rows, self.topic, self.kafka_options)
 
     def _headers(self, letter: Letter, batch: str) -> list[tuple[str, bytes | None]]:
-        own = [(name, None if value is None else b64decode(value)) for name, value in letter.headers]
         told = {
             "id": f"{batch}.{letter.ident}",
             "table": self.target,
@@ -41,4 +49,7 @@ class DeadLetterTopic:
             "offset": letter.offset,
             "reason": letter.reason,
         }
-        return [*own, *((PREFIX + name, str(value).encode()) for name, value in told.items() if value is not None)]
+        return [
+            *letter.headers,
+            *((PREFIX + name, str(value).encode()) for name, value in told.items() if value is not None),
+        ]

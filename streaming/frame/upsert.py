@@ -18,7 +18,7 @@ from tagstream.streaming.job.session import PROJECT
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.source.decode.plain_json import DELETED
-from tagstream.streaming.source.decode.typed.row_schema import rows_avro
+from tagstream.streaming.source.decode.typed.typed_schema import rows_avro
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
 from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look

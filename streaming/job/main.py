@@ -28,7 +28,7 @@ def main(argv: Sequence[str], program: str = PROGRAM) -> int:
     try:
         options = load_options(argv, program)
     except ConfigError as e:
-        return _fail(str(e), 2)
+        return fail(str(e), 2)
     try:
         take_store_settings(options, os.environ)
         if options.dry_run:
@@ -37,16 +37,16 @@ def main(argv: Sequence[str], program: str = PROGRAM) -> int:
         run = run_bootstrap if options.bootstrap_only else run_job
         run(options, env=os.environ, clock_ms=clock_from_env(os.environ))
     except ConfigError as e:
-        return _fail(str(e), 2)
+        return fail(str(e), 2)
     except TagstreamError as e:
-        return _fail(str(e), 1)
+        return fail(str(e), 1)
     except Exception as e:
         if os.environ.get("TAGSTREAM_TRACE"):
             raise
         told = explain(e, options)
         if told.detail:
             print(told.detail, file=sys.stderr)
-        return _fail(told.line, 1)
+        return fail(told.line, 1)
     return 0
 
 
@@ -60,6 +60,7 @@ def version_line() -> str:
     return f"tagstream {tagstream.__version__} (pyspark {pyspark.__version__}, Python {platform.python_version()})"
 
 
-def _fail(text: str, code: int) -> int:
+def fail(text: str, code: int) -> int:
+    """Say why the command ends, in one line; the exit code."""
     print(f"tagstream: error: {text}", file=sys.stderr)
     return code

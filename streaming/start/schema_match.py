@@ -15,7 +15,7 @@ from tagstream.streaming.source.decode.formats.envelope import STREAMER_COLUMNS
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV, RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.formats.schema_names import renamed, table_schema
 from tagstream.streaming.source.decode.schemas.row_schema import row_schema
-from tagstream.streaming.source.decode.typed.row_schema import in_table_types
+from tagstream.streaming.source.decode.typed.typed_schema import in_table_types
 from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedTableError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable

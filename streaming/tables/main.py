@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
 from tagstream.streaming.clock import clock_from_env
+from tagstream.streaming.job.main import fail
 from tagstream.streaming.job.main import main as one_table
 from tagstream.streaming.job.session import take_store_settings
 from tagstream.streaming.options.cli import PROGRAM
@@ -25,14 +25,9 @@ def main(argv: Sequence[str], program: str = PROGRAM) -> int:
             take_store_settings(table.options, os.environ)
         run_tables(tables, os.environ, clock_from_env(os.environ))
     except ConfigError as e:
-        return _fail(str(e), 2)
+        return fail(str(e), 2)
     except Exception as e:
         if os.environ.get("TAGSTREAM_TRACE"):
             raise
-        return _fail(str(e) or type(e).__name__, 1)
+        return fail(str(e) or type(e).__name__, 1)
     return 0
-
-
-def _fail(text: str, code: int) -> int:
-    print(f"tagstream: error: {text}", file=sys.stderr)
-    return code

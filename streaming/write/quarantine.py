@@ -38,7 +38,8 @@ def write_quarantine(quarantine: Storage, batch_id: int, part: int, records: Ite
 
 
 def read_quarantine(quarantine: Storage, batch_id: int) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """(part, line from 1 on, record) of one batch's bad records; ``key`` and ``value`` are bytes or None again."""
+    """(part, line from 1 on, record) of one batch's bad records; ``key``, ``value`` and the values of ``headers``, where
+    there are any, are bytes or None again."""
     folder = batch_folder(batch_id)
     for name in quarantine.names(folder):
         part = name.removeprefix("part-").removesuffix(".jsonl")
@@ -47,9 +48,14 @@ def read_quarantine(quarantine: Storage, batch_id: int) -> Iterator[tuple[int, i
         for number, text in enumerate(quarantine.read(f"{folder}/{name}").splitlines(), 1):
             record = json.loads(text)
             for field in ("key", "value"):
-                raw = record.pop(f"{field}_base64")
-                record[field] = None if raw is None else base64.b64decode(raw)
+                record[field] = _decoded(record.pop(f"{field}_base64"))
+            if "headers" in record:
+                record["headers"] = tuple((header, _decoded(value)) for header, value in record["headers"])
             yield int(part), number, record
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
 
 
 def quarantined_batches(quarantine: Storage) -> list[int]:

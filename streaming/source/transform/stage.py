@@ -24,9 +24,9 @@ from tagstream.streaming.source.decode.facts import avro_facts
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder, type_at, with_delete_mark
 from tagstream.streaming.source.decode.plain_json import PlainJson
 from tagstream.streaming.source.decode.typed.required import may_lack_all
-from tagstream.streaming.source.decode.typed.row_schema import rows_avro
 from tagstream.streaming.source.decode.typed.spark_types import as_spark_has_it, spark_schema
 from tagstream.streaming.source.decode.typed.typed_rows import RECORD, RECORD_TYPE
+from tagstream.streaming.source.decode.typed.typed_schema import rows_avro
 from tagstream.streaming.source.decode_spec import DecodeSpec, decoder_of, source_spec
 from tagstream.streaming.source.files.read import FilesSpec
 from tagstream.streaming.source.source import PartitionDepth, pack_by_group, raw_batches

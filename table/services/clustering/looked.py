@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.clustering.groups import plan_path
+from tagstream.table.services.clustering.groups import pending_action
 from tagstream.table.services.clustering.options import ClusteringOptions, PartitionFilter
-from tagstream.table.services.compaction.candidates import taken_before
-from tagstream.table.timeline.avro_timeline import read_record
+from tagstream.table.services.compaction.candidates import newest_told, taken_before
 from tagstream.table.timeline.instant import CLUSTERING, REPLACE_COMMIT
 from tagstream.table.timeline.timeline import Timeline
 
@@ -71,20 +70,12 @@ def partitions_to_look_at(
 
 def _told(table: HoodieTable, timeline: Timeline) -> Looked | None:
     """What the newest plan says that says anything."""
-    for instant in reversed(timeline.instants):
-        if instant.action not in (CLUSTERING, REPLACE_COMMIT):
-            continue
-        rel = plan_path(table, instant.time)
-        try:
-            data = table.storage.read(rel)
-        except FileNotFoundError:
-            continue
-        record = read_record(data, table.storage.where(rel)) if data else {}
-        told = (record.get("extraMetadata") or {}).get(_LOOKED)
-        if told:
-            found = json.loads(told)
-            return Looked(found["since"], found["options"], frozenset(found["left"]))
-    return None
+    plans = (i for i in timeline.instants if i.action in (CLUSTERING, REPLACE_COMMIT))
+    told = newest_told(table, plans, pending_action(table), _LOOKED)
+    if told is None:
+        return None
+    found = json.loads(told)
+    return Looked(found["since"], found["options"], frozenset(found["left"]))
 
 
 def _digest(options: ClusteringOptions) -> str:

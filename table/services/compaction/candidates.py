@@ -54,16 +54,26 @@ def _log_compactions(table: HoodieTable, timeline: Timeline) -> Iterable[FileGro
 
 def _taken_before(table: HoodieTable, timeline: Timeline) -> str | None:
     """What the newest plan says that took all logs."""
-    for instant in reversed(timeline.instants):
-        if instant.action == COMPACTION or (instant.action == COMMIT and instant.is_completed):
-            rel = f"{table.config.timeline_folder}/{requested_name(Instant(instant.time, COMPACTION, instant.state))}"
-            try:
-                plan = read_record(table.storage.read(rel), table.storage.where(rel))
-            except FileNotFoundError:
-                continue
-            told = (plan.get("extraMetadata") or {}).get(TAKEN_BEFORE)
-            if told:
-                return str(told)
+    plans = (i for i in timeline.instants if i.action == COMPACTION or (i.action == COMMIT and i.is_completed))
+    return newest_told(table, plans, COMPACTION, TAKEN_BEFORE)
+
+
+def newest_told(table: HoodieTable, instants: Iterable[Instant], action: str, key: str) -> str | None:
+    """What the newest of these actions' plans says under a key of its extra metadata, among those that say anything.
+
+    ``instants``: oldest first; ``action``: what their plans' requested files are called. Actions without a plan are passed
+    over.
+    """
+    for instant in reversed(tuple(instants)):
+        rel = f"{table.config.timeline_folder}/{requested_name(Instant(instant.time, action, instant.state))}"
+        try:
+            data = table.storage.read(rel)
+        except FileNotFoundError:
+            continue
+        plan = read_record(data, table.storage.where(rel)) if data else {}
+        told = (plan.get("extraMetadata") or {}).get(key)
+        if told:
+            return str(told)
     return None
 
 

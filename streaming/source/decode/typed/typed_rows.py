@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tagstream.streaming.source.decode.columns import Mask, mask_of
 from tagstream.streaming.source.decode.events import Events
 from tagstream.streaming.source.decode.typed.required import may_lack_all, missing_values
-from tagstream.streaming.source.decode.typed.row_schema import fits
+from tagstream.streaming.source.decode.typed.typed_schema import fits
 from tagstream.table.errors import ConfigError
 from tagstream.table.schema.schema import storage_schema
 

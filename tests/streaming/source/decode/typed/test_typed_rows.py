@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, KeyDecoder
-from tagstream.streaming.source.decode.typed.row_schema import fits, in_table_types, rows_avro
 from tagstream.streaming.source.decode.typed.typed_rows import TypedRows, with_row
+from tagstream.streaming.source.decode.typed.typed_schema import fits, in_table_types, rows_avro
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.schema.schema import avro_to_arrow

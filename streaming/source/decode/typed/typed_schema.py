@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 
 from tagstream.table.errors import ConfigError, UnsupportedTableError
-from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow, user_schema
+from tagstream.table.schema.schema import arrow_to_avro, avro_json, user_schema
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NARROWER = {pa.int32(): (pa.int64(), pa.float64()), pa.float32(): (pa.float64(),)}
@@ -66,11 +66,6 @@ def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
     if t.is_map(kind) and t.is_map(wanted):
         return fits(kind.key_type, wanted.key_type) and fits(kind.item_type, wanted.item_type)
     return False
-
-
-def given_schema(text: str) -> pa.Schema:
-    """The columns of :func:`rows_avro`."""
-    return avro_to_arrow(text)
 
 
 def _check_names(field: pa.Field, what: str, path: str) -> None:
