@@ -23,8 +23,8 @@ from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.services.compaction.claim import may_take_up
-from tagstream.table.services.compaction.elsewhere import hand_in, look, offer, pending_plans
-from tagstream.table.services.compaction.execute import compact, compaction_tasks, complete_compaction
+from tagstream.table.services.compaction.elsewhere import complete_after_another, hand_in, look, offer, pending_plans
+from tagstream.table.services.compaction.execute import compact, compaction_tasks
 from tagstream.table.services.compaction.options import CompactionOptions
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.services.compaction.task import CompactionTask
@@ -66,96 +66,92 @@ def one_round(
     """
     table = table.reload()
     lease = LeaseKeeper(table.storage, clock_ms)
+    here = _Round(table, options, clock_ms, say, reach)
     try:
         lease.acquire(f"{table.base_path} (services)")
     except LeaseLostError:
-        return _beside_a_job(table, options, clock_ms, say, reach)
+        return here.beside_a_job()
     try:
-        return _alone(table, options, clock_ms, lease.check, say, reach)
+        return here.alone(lease.check)
     finally:
         lease.release()
 
 
-def _beside_a_job(
-    table: HoodieTable, options: ProcessOptions, clock_ms: Callable[[], int], say: Say, reach: Reach
-) -> int:
-    """Carry out the first plan that is free, once the job has begun it."""
-    for instant in pending_plans(table):
-        found = look(table, instant, clock_ms())
-        own = found.worker == options.worker
-        if found.statuses is not None or not (own or found.is_free):
-            continue
-        offer(table, instant, options.worker)
-        reach("worker_offered")
-        if not found.begun:
-            continue  # the job begins it between two batches
-        with _signs_of_life(table, instant, options.worker):
-            tasks = compaction_tasks(table, instant, clock_ms() // 1000 % _RUNS, options.compaction)
-            statuses = list(_carry_out(tasks, options.processes))
-        reach("worker_staged")
-        if hand_in(table, instant, options.worker, statuses):
-            reach("worker_handed_in")
-            say(f"compaction {instant}: {len(statuses):,} base files are written; the job completes it")
-            return 1
-        say(f"compaction {instant}: another process was first")
-    return 0
+@dataclass(frozen=True)
+class _Round:
+    table: HoodieTable
+    options: ProcessOptions
+    clock_ms: Callable[[], int]
+    say: Say
+    reach: Reach
 
-
-def _alone(
-    table: HoodieTable,
-    options: ProcessOptions,
-    clock_ms: Callable[[], int],
-    check: Callable[[], None],
-    say: Say,
-    reach: Reach,
-) -> int:
-    if table.timeline().pending_writes:  # of a job that died: its next start takes them back
+    def beside_a_job(self) -> int:
+        """Carry out the first plan that is free, once the job has begun it."""
+        table, options = self.table, self.options
+        for instant in pending_plans(table):
+            found = look(table, instant, self.clock_ms())
+            own = found.worker == options.worker
+            if found.statuses is not None or not (own or found.is_free):
+                continue
+            offer(table, instant, options.worker)
+            self.reach("worker_offered")
+            if not found.begun:
+                continue  # the job begins it between two batches
+            with _signs_of_life(table, instant, options.worker):
+                tasks = compaction_tasks(table, instant, self.clock_ms() // 1000 % _RUNS, options.compaction)
+                statuses = list(_carry_out(tasks, options.processes))
+            self.reach("worker_staged")
+            if hand_in(table, instant, options.worker, statuses):
+                self.reach("worker_handed_in")
+                self.say(f"compaction {instant}: {len(statuses):,} base files are written; the job completes it")
+                return 1
+            self.say(f"compaction {instant}: another process was first")
         return 0
-    done = 0
-    if table.config.is_merge_on_read and options.compacts:
-        done += _compact(table, options, clock_ms, check, say, reach)
-    if options.clean is not None:
-        cleaned = clean(table, options.clean, clock_ms, check, steps_of("clean", reach))
-        if cleaned is not None and cleaned.instants:
-            say(f"clean {cleaned.instants[-1]}: {len(cleaned.deleted):,} files deleted")
-            done += 1
-    if options.archive is not None:
-        archived = archive_table(table, options.archive, options.clean or CleanOptions(), clock_ms, check, reach)
-        if archived is not None:
-            say(f"archived {len(archived.instants):,} actions")
-            done += 1
-    return done
 
+    def alone(self, check: Callable[[], None]) -> int:
+        """All services that are due; ``check``: the lease's."""
+        table, options = self.table, self.options
+        if table.timeline().pending_writes:  # of a job that died: its next start takes them back
+            return 0
+        done = 0
+        if table.config.is_merge_on_read and options.compacts:
+            done += self._compact(check)
+        if options.clean is not None:
+            cleaned = clean(table, options.clean, self.clock_ms, check, steps_of("clean", self.reach))
+            if cleaned is not None and cleaned.instants:
+                self.say(f"clean {cleaned.instants[-1]}: {len(cleaned.deleted):,} files deleted")
+                done += 1
+        if options.archive is not None:
+            cleaning = options.clean or CleanOptions()
+            archived = archive_table(table, options.archive, cleaning, self.clock_ms, check, self.reach)
+            if archived is not None:
+                self.say(f"archived {len(archived.instants):,} actions")
+                done += 1
+        return done
 
-def _compact(
-    table: HoodieTable,
-    options: ProcessOptions,
-    clock_ms: Callable[[], int],
-    check: Callable[[], None],
-    say: Say,
-    reach: Reach,
-) -> int:
-    now_ms, reach = clock_ms(), steps_of("compaction", reach)
-    pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
-    todo = [time for time in pending if may_take_up(table, time, now_ms)]
-    if not pending:
-        planned = schedule_compaction(table, options.compaction, clock_ms, check, reach=reach)
-        todo = [] if planned is None else [planned]
-    for instant in todo:
-        found = look(table, instant, now_ms)
-        if found.begun and found.statuses is not None:  # handed in, and the job has ended since
-            try:
-                complete_compaction(table, instant, found.statuses, clock_ms, check, reach)
-            except InstantConflictError:
-                compact(table, instant, clock_ms, check, reach, options=options.compaction)
-        else:
+    def _compact(self, check: Callable[[], None]) -> int:
+        table, options, clock_ms = self.table, self.options, self.clock_ms
+        now_ms, reach = clock_ms(), steps_of("compaction", self.reach)
+        pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
+        todo = [time for time in pending if may_take_up(table, time, now_ms)]
+        if not pending:
+            planned = schedule_compaction(table, options.compaction, clock_ms, check, reach=reach)
+            todo = [] if planned is None else [planned]
+        for instant in todo:
+            found = look(table, instant, now_ms)
+            if found.begun and found.statuses is not None:  # handed in, and the job has ended since
+                try:
+                    complete_after_another(table, instant, found.statuses, clock_ms, check, reach)
+                except InstantConflictError:
+                    compact(table, instant, clock_ms, check, reach, options=options.compaction)
+            else:
 
-            def execute(tasks: Sequence[CompactionTask]) -> Iterator[WriteStatus]:
-                return _carry_out(tasks, options.processes)
+                def execute(tasks: Sequence[CompactionTask]) -> Iterator[WriteStatus]:
+                    return _carry_out(tasks, options.processes)
 
-            compact(table, instant, clock_ms, check, reach, execute=execute, options=options.compaction)
-        say(f"compaction {instant} is completed")
-    return len(todo)
+                compact(table, instant, clock_ms, check, reach, execute=execute, options=options.compaction)
+            self.say(f"compaction {instant} is completed")
+        return len(todo)
 
 
 def _carry_out(tasks: Sequence[CompactionTask], processes: int) -> Iterator[WriteStatus]:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.table.services.compaction.elsewhere import look, pending_plans
-from tagstream.table.services.compaction.execute import base_files_of, begin_compaction, complete_compaction
-from tagstream.table.services.compaction.operations import read_operations
+from tagstream.table.services.compaction.elsewhere import complete_after_another, look, pending_plans
+from tagstream.table.services.compaction.execute import begin_compaction, complete_compaction
 from tagstream.table.timeline.write_status import WriteStatus
 
 _LOOK_MS = 2_000
@@ -41,13 +40,9 @@ class CompactionsElsewhere:
         for instant in pending_plans(table):
             found = look(table, instant, now_ms)
             if found.begun and found.statuses is not None:
-                if (
-                    instant not in self._began
-                ):  # a job before this one may have died while it gave the files their names
-                    job.lease.check()
-                    table.storage.delete_many(base_files_of(table, instant, read_operations(table, instant)))
                 reach("compaction_files")
-                complete_compaction(table, instant, found.statuses, job.clock_ms, job.lease.check, reach)
+                complete = complete_compaction if instant in self._began else complete_after_another
+                complete(table, instant, found.statuses, job.clock_ms, job.lease.check, reach)
                 began = self._began.pop(instant, now_ms)
                 done.append(Compacted(instant, found.statuses, (job.clock_ms() - began) / 1000))
             elif not found.begun and found.worker is not None:

@@ -15,12 +15,14 @@ Each may be killed at any step. A writer that finds a result after a new start c
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.compaction.claim import is_planned_here
+from tagstream.table.services.compaction.execute import base_files_of, complete_compaction
+from tagstream.table.services.compaction.operations import read_operations
 from tagstream.table.storage.create import create
 from tagstream.table.timeline.instant import COMPACTION, Instant, State
 from tagstream.table.timeline.write_status import WriteStatus
@@ -87,6 +89,21 @@ def hand_in(table: HoodieTable, instant: str, worker: str, statuses: Sequence[Wr
         return False
     data = json.dumps({"worker": worker, "statuses": [status.to_json() for status in statuses]}).encode()
     return create(table.storage, f"{marker_folder(instant)}/{_RESULT}", data)
+
+
+def complete_after_another(
+    table: HoodieTable,
+    instant: str,
+    statuses: Sequence[WriteStatus],
+    clock_ms: Callable[[], int],
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
+) -> Instant:
+    """As ``complete_compaction``, for a plan that another holder of the lease has begun: it may have died while it gave the
+    files their names, and they are given anew."""
+    check()
+    table.storage.delete_many(base_files_of(table, instant, read_operations(table, instant)))
+    return complete_compaction(table, instant, statuses, clock_ms, check, reach)
 
 
 def _statuses(table: HoodieTable, data: bytes, instant: str) -> tuple[WriteStatus, ...]:

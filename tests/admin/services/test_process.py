@@ -15,7 +15,7 @@ from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.services.elsewhere import Compacted, CompactionsElsewhere
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.compaction.elsewhere import STALE_MS, hand_in, look, offer
-from tagstream.table.services.compaction.execute import begin_compaction
+from tagstream.table.services.compaction.execute import begin_compaction, complete_compaction
 from tagstream.table.services.compaction.options import CompactionOptions
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.services.sweep import sweep
@@ -202,7 +202,7 @@ def test_a_job_that_does_it_itself_after_all(writer: Writer, job: Job) -> None:
     stale = [task.run() for task in tasks]
     begin_compaction(writer.table, plan.time, now_ms)
     statuses = [task.run() for task in process.compaction_tasks(writer.table, plan.time, 2)]
-    process.complete_compaction(writer.table, plan.time, statuses, now_ms)
+    complete_compaction(writer.table, plan.time, statuses, now_ms)
     assert not hand_in(writer.table, plan.time, "one", stale)
     offer(writer.table, plan.time, "one")  # a sign of life that came late
     sweep(writer.table)
