@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tagstream.streaming.dead_letter import table as table_module
 from tagstream.streaming.dead_letter.letters import Letter, letters_of
 from tagstream.streaming.dead_letter.table import ErrorTable
 from tagstream.streaming.errors import DeadLetterError
@@ -81,3 +83,45 @@ def test_another_writer_is_told_by_name(tmp_path: Path) -> None:
         table.take(letters(tmp_path, 4), "q.4")
     leases.release(PosixStorage(str(tmp_path / "errors")), held)
     table.take(letters(tmp_path, 4), "q.4")
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_many_batches_stay_few_files_and_commits(tmp_path: Path, version: int) -> None:
+    clock = iter(range(NOW, NOW + 10**9, 1_000))
+    table = ErrorTable(str(tmp_path / "errors"), "bad", version, "orders", lambda: next(clock))
+    for batch in range(60):
+        table.take(letters(tmp_path, batch), f"q.{batch}")
+    found = read_table(tmp_path / "errors", meta_columns=False)
+    assert sorted(found["id"].to_pylist()) == sorted(f"q.{b}.{b}.0.{n}" for b in range(60) for n in (1, 2))
+    assert len(list((tmp_path / "errors").glob("*.parquet"))) <= 15
+    opened = HoodieTable.open(str(tmp_path / "errors"))
+    assert len(opened.timeline().completed_writes) <= 31
+    assert validate(opened) == []
+
+
+def test_a_batch_is_asked_for_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error_table(tmp_path).take(letters(tmp_path), "q.3")
+    looks: list[str] = []
+    monkeypatch.setattr(table_module, "_has", lambda _, batch: bool(looks.append(batch)))
+    table = error_table(tmp_path)
+    for batch in (4, 5, 5, 6):
+        table.take(letters(tmp_path, batch), f"q.{batch}")
+    assert looks == ["q.4"]
+    assert read_table(tmp_path / "errors").num_rows == 8
+
+
+def test_after_a_failure_the_commits_are_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = error_table(tmp_path)
+    table.take(letters(tmp_path), "q.3")
+    real = protocol.complete
+
+    def complete(*args: Any, **kwargs: Any) -> None:
+        real(*args, **kwargs)
+        raise OSError("the answer is lost")
+
+    monkeypatch.setattr(protocol, "complete", complete)
+    with pytest.raises(OSError, match="the answer is lost"):
+        table.take(letters(tmp_path, 4), "q.4")
+    monkeypatch.undo()
+    table.take(letters(tmp_path, 4), "q.4")
+    assert read_table(tmp_path / "errors").num_rows == 4
