@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tagstream.table.store_settings import keep_settings
+from tests.support.class_archive import use_class_archive
 from tests.support.kafka_listeners import LISTENERS
 from tests.support.table_version import using
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:  # a test run that needs neither pays for neither
     from tests.support.s3_server import S3Server
 
 _numbers = count()
+
+
+def pytest_configure() -> None:
+    """Before the first JVM: what makes it start quickly."""
+    use_class_archive()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the drills: a broker for all, a JVM that starts quickly, the report."""
+"""Fixtures of the drills: a broker for all, the report."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ from rich.console import Console
 
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.report import Drill, table_of, total_faults, write_json
-from tests.drills.stream_job import DEADLINE_S
-from tests.support.events import Mix, generate
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.process import session_members, wait_for
 
 DRILLS = pytest.StashKey[list[Drill]]()
 BEGAN = pytest.StashKey[float]()
 PROPERTY = "drill"
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 NewDrill = Callable[[str, str, int], Drill]
 NewJob = Callable[..., KafkaJob]
@@ -75,7 +71,7 @@ def new_drill(request: pytest.FixtureRequest) -> Iterator[NewDrill]:
 
 
 @pytest.fixture
-def new_job(tmp_path: Path, drill_broker: KafkaBroker, quick_jvm: str, request: pytest.FixtureRequest) -> NewJob:
+def new_job(tmp_path: Path, drill_broker: KafkaBroker, request: pytest.FixtureRequest) -> NewJob:
     """``new_job(table type, per_batch)``: a job on a topic and in folders of its own."""
     count = 0
 
@@ -84,7 +80,7 @@ def new_job(tmp_path: Path, drill_broker: KafkaBroker, quick_jvm: str, request: 
         count += 1
         folder = tmp_path / f"job-{count}"
         topic = f"{tmp_path.name}-{count}".replace("_", "-")
-        return KafkaJob(folder, table_type, broker, topic, per_batch, java=quick_jvm, **more)  # type: ignore[arg-type]
+        return KafkaJob(folder, table_type, broker, topic, per_batch, **more)  # type: ignore[arg-type]
 
     return make
 
@@ -94,30 +90,6 @@ def drill_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBrok
     """A running broker. Drills share it: use a topic of your own."""
     with KafkaBroker(tmp_path_factory.mktemp("drills") / "broker") as broker:
         yield broker
-
-
-@pytest.fixture(scope="session")
-def quick_jvm(
-    drill_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> str:
-    """Options for a driver that is started often: few compilers and collectors, and classes from an archive.
-
-    The archive is made by a run of its own, so only where many starts are to come.
-    """
-    if "not drill" in request.config.getoption("markexpr"):
-        return QUICK
-    folder = tmp_path_factory.mktemp("archive")
-    archive = folder / "classes.jsa"
-    job = KafkaJob(
-        folder, "MERGE_ON_READ", drill_broker, "archive", 100, java=f"{QUICK} -XX:ArchiveClassesAtExit={archive}"
-    )
-    job.produce(generate(200, Mix(keys=50), seed=1))
-    with job.start() as process:
-        assert process.wait(DEADLINE_S) == 0, process.output()[-4000:]
-        # The JVM writes the archive when its driver has gone.
-        wait_for(lambda: not session_members(process.pid), DEADLINE_S, "the archive")
-    assert archive.exists()
-    return f"{QUICK} -XX:SharedArchiveFile={archive}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -31,19 +31,17 @@ from tests.support.table_version import timeline_of
 
 PROJECT = ROOT
 PROGRAM = (sys.executable, PROJECT / "run_stream.py")
-LOG4J = f"-Dlog4j2.configurationFile=file:{PROJECT / 'conf' / 'log4j2.properties'}"
 DEADLINE_S = 240
 
 
 @dataclass
 class Job:
-    """A stream's folders, its process and its commits; a subclass says what it reads. ``java``: options of the driver."""
+    """A stream's folders, its process and its commits; a subclass says what it reads."""
 
     folder: Path
     table_type: str
     conf: dict[str, str] = field(default_factory=dict, kw_only=True)
     env: dict[str, str] = field(default_factory=dict, kw_only=True)
-    java: str = field(default="", kw_only=True)
     runs: int = field(default=0, kw_only=True)
 
     @property
@@ -89,8 +87,6 @@ class Job:
             "spark.local.dir": str(self.folder / "spark"),
             **self.conf,
         }
-        if self.java:
-            conf["spark.driver.extraJavaOptions"] = f"{LOG4J} {self.java}"
         out = [*flags, "--target-base-path", str(self.table), "--target-table", "drill"]
         out += ["--table-type", self.table_type, "--checkpoint-dir", str(self.checkpoint), *more]
         for key, value in conf.items():

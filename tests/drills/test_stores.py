@@ -17,7 +17,6 @@ from tests.support.http_proxy import LOSE, PASS, REFUSE, RESET, HttpProxy, Reque
 from tests.support.s3_server import S3Server
 
 pytestmark = [pytest.mark.drill, pytest.mark.s3]
-JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CHUNKS = chunks_of(list(generate(400, Mix(keys=90, deletes=0.1), seed=17)), 80)
 WRITES = ("PUT", "PUT_IF", "COPY", "DELETE", "DELETE_MANY", "PART_PUT", "PART_POST")
 
@@ -63,7 +62,7 @@ def test_a_stream_through_a_bad_network(
     tmp_path: Path,
 ) -> None:
     reach = {"settings": s3_server.settings(proxy.url), "reader": s3_server.reader}
-    job = StoreJob(tmp_path / "job", table_type, CHUNKS, url=s3_folder, java=JAVA, **reach)
+    job = StoreJob(tmp_path / "job", table_type, CHUNKS, url=s3_folder, **reach)
     job.write_input()
     wrong = [0]
     rule = fault()

@@ -16,7 +16,6 @@ from tests.support.http_proxy import HttpProxy
 from tests.support.s3_server import SECRET, S3Server
 
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
-JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 KEY_GROUPS = 8  # four for each of two partitions
 CHUNKS = chunks_of(list(ev.generate(300, ev.Mix(keys=80, deletes=0.1), seed=5)), 60)
 
@@ -25,14 +24,14 @@ CHUNKS = chunks_of(list(ev.generate(300, ev.Mix(keys=80, deletes=0.1), seed=5)),
 def s3_job(s3_folder: str, s3_server: S3Server, tmp_path: Path, request: pytest.FixtureRequest) -> StoreJob:
     """A job on an S3 server; hudi-rs reads its table from there."""
     reach = {"settings": s3_server.settings(), "reader": s3_server.reader}
-    return StoreJob(tmp_path / "job", request.param, CHUNKS, url=s3_folder, java=JAVA, **reach)
+    return StoreJob(tmp_path / "job", request.param, CHUNKS, url=s3_folder, **reach)
 
 
 @pytest.fixture
 def hdfs_job(hdfs_folder: str, hdfs_server: HdfsServer, tmp_path: Path, request: pytest.FixtureRequest) -> StoreJob:
     """A job on HDFS, which hudi-rs does not read: it reads a copy."""
     settings = hdfs_server.settings()
-    return StoreJob(tmp_path / "job", request.param, CHUNKS, url=hdfs_folder, settings=settings, java=JAVA)
+    return StoreJob(tmp_path / "job", request.param, CHUNKS, url=hdfs_folder, settings=settings)
 
 
 @pytest.mark.s3

@@ -10,13 +10,13 @@ from types import TracebackType
 import pyspark
 
 from tagstream.streaming.source.connector import PROJECT
+from tests.support.class_archive import QUICK
 from tests.support.kafka_broker import free_ports
 from tests.support.process import Process
 from tests.support.spark_processes import executors, python_processes
 
 START_SECONDS = 120.0
 _SPARK_HOME = Path(pyspark.__file__).parent
-_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 class Cluster:
@@ -48,7 +48,7 @@ class Cluster:
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
             "spark.cores.max": str(self._count),
-            "spark.executor.extraJavaOptions": _QUICK,
+            "spark.executor.extraJavaOptions": QUICK,
         }
 
     def executors(self, worker: int) -> list[int]:
@@ -88,7 +88,7 @@ class Cluster:
             "SPARK_HOME": str(_SPARK_HOME),
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+            "SPARK_DAEMON_JAVA_OPTS": QUICK,
             "SPARK_LOCAL_DIRS": str(self.folder / "local" / host),
         }
         if self._installed:
