@@ -1,47 +1,93 @@
-"""The tables that the writers continue: made once by real Hudi on Spark from a workload's existing rows, then copied."""
+"""The tables that the writers continue: made once from a workload's existing rows, then copied.
+
+Hudi's are made by real Hudi on Spark, those of another format by the peer itself.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.inputs.event_rows import json_lines
 from bench.inputs.workload import Workload
 from bench.peers import home
-from bench.writers.case import HUDI_SPARK, Writer
+from bench.writers.case import DELTA_RS, HUDI_SPARK, Writer
+from bench.writers.command import command, environment
 from bench.writers.process import run_process
-from bench.writers.run import HUDI, TABLE_NAME, TABLE_VERSION, command, environment, index_options
+from bench.writers.run import HUDI, TABLE_NAME, TABLE_VERSION, codec_option, columns_of, index_options
 
 _ROWS_PER_TASK = 250_000  # of the bulk_insert; a task writes a file for each partition it has rows of
+
+
+# What a table of Paimon's is made with: its defaults for upserts across partitions.
+_PAIMON_TABLE = {"bucket": "-1", "merge-engine": "deduplicate", "file.format": "parquet"}
+
+
+def base_of(
+    writer: Writer, workload: Workload, folder: Path, table_type: str, *, codec: str, cache: Path, timeout_s: float
+) -> Path:
+    """The table that a writer continues, in the format that it writes. BenchError when it cannot be made."""
+    if writer.table_format == "hudi":
+        return base_table(
+            workload, folder, table_type, bucketed=writer.bucketed, codec=codec, cache=cache, timeout_s=timeout_s
+        )
+    table = cache / f"{writer.table_format}-{codec}-{workload.load_name}"
+    if writer.name == DELTA_RS:
+        order = {"do": "load", "rows": str(folder / "load.parquet"), "options": codec_option(writer, codec)}
+        return _made(table, writer, order, timeout_s)
+    kinds = columns_of(folder)
+    order = {"create": True, "columns": list(kinds), "types": list(kinds.values())}
+    order["options"] = {**codec_option(writer, codec), **_PAIMON_TABLE}
+    return _made(table, writer, order, timeout_s, folder / "load.parquet")
 
 
 def base_table(
     workload: Workload, folder: Path, table_type: str, *, bucketed: bool, codec: str, cache: Path, timeout_s: float
 ) -> Path:
-    """The table, made if it is not there; it appears by one rename when it is whole. BenchError when Hudi fails."""
+    """Hudi's table, made if it is not there. BenchError when Hudi fails."""
     shape = "buckets" if bucketed else "plain"
-    table = cache / f"{table_type.lower()}-{shape}-{codec}-v{TABLE_VERSION}-{workload.load_name}"
-    if table.is_dir():
-        return table
-    place = cache / ("." + table.name)
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
     writer = Writer(HUDI_SPARK, "BUCKET" if bucketed else "GLOBAL_SIMPLE")
     order = {
         "do": "load",
         "bundle": str(home.bundle(HUDI)),
-        "work": str(place / "work"),
-        "events": str(place / "events.jsonl"),
         "name": TABLE_NAME,
         "table_type": table_type,
         "table_version": TABLE_VERSION,
         "parallelism": max(4, workload.keys // _ROWS_PER_TASK),
-        "options": {"hoodie.parquet.compression.codec": codec, **index_options(writer)},
+        "options": {**codec_option(writer, codec), **index_options(writer)},
         "rows": str(folder / "load.parquet"),
-        "table": str(place / "table"),
     }
+    table = cache / f"{table_type.lower()}-{shape}-{codec}-v{TABLE_VERSION}-{workload.load_name}"
+    return _made(table, writer, order, timeout_s)
+
+
+def _made(table: Path, writer: Writer, order: dict[str, Any], timeout_s: float, as_lines: Path | None = None) -> Path:
+    """The table, by the writer's program where it is not there; it appears by one rename when it is whole.
+
+    ``as_lines``: rows that the program is given as one file of JSON lines, for it reads nothing else.
+    """
+    if table.is_dir():
+        return table
+    place = table.with_name("." + table.name)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    if as_lines is not None:
+        order["files"] = [str(_lines_of(as_lines, place / "load.json"))]
+    order |= {"work": str(place / "work"), "events": str(place / "events.jsonl"), "table": str(place / "table")}
     (place / "order.json").write_text(json.dumps(order, indent=1), "utf-8")
     run_process(command(writer, place / "order.json"), environment(writer), place / "writer.log", timeout_s)
     (place / "table").rename(table)
     shutil.rmtree(place, ignore_errors=True)
     return table
+
+
+def _lines_of(rows: Path, lines: Path) -> Path:
+    with lines.open("wb") as out:
+        for batch in pq.ParquetFile(rows).iter_batches(100_000):
+            out.write(json_lines(pa.Table.from_batches([batch])))
+    return lines

@@ -22,20 +22,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench.base_tables import base_table
+from bench.base_tables import base_of
 from bench.inputs.lines import append_lines, read_lines
 from bench.inputs.workload import NAMES, Workload, make_workload
 from bench.machine import machine_line
 from bench.peers import home
 from bench.report.figures import situations
 from bench.report.page import write_report
-from bench.writers.case import HUDI_FLINK, TABLE_TYPES, TAGSTREAM, BenchError, Case, Writer
+from bench.writers.case import DELTA_RS, TABLE_TYPES, TAGSTREAM, BenchError, Case, Writer
+from bench.writers.command import FLINK_PEERS
 from bench.writers.run import run_case
 from tagstream.streaming.errors import SourceError
 
 WRITERS = (
     "tagstream:STATE", "hudi-spark:GLOBAL_BLOOM", "hudi-spark:GLOBAL_SIMPLE", "hudi-spark:RECORD_INDEX",
-    "hudi-flink:FLINK_STATE", "tagstream:BUCKET", "hudi-spark:BUCKET", "hudi-spark:bulk_insert",
+    "hudi-flink:FLINK_STATE", "paimon-flink:WRITE_ONLY", "delta-rs:MERGE", "tagstream:BUCKET", "hudi-spark:BUCKET",
+    "hudi-spark:bulk_insert",
 )  # fmt: skip
 QUICK_WRITERS = ("tagstream:STATE", "hudi-spark:GLOBAL_SIMPLE", "hudi-flink:FLINK_STATE")
 ONE_ROW_BATCHES = 25
@@ -109,7 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print("no writer can lead to the rows of these workloads")
         return 1
     console.print("the peers' jars ...")
-    home.set_up(flink=any(each.writer.name == HUDI_FLINK for each in plan))
+    names = {each.writer.name for each in plan}
+    flink = [peer for name, peer in FLINK_PEERS.items() if name in names]
+    home.set_up(flink, delta=DELTA_RS in names)
     earlier = read_lines(results) if results.exists() else []
     plan = [replace(each, run=each.run + _earlier_runs(earlier, each)) for each in plan]
     append_lines(results, [machine_line()])
@@ -169,9 +173,9 @@ def _run_all(args: argparse.Namespace, plan: Sequence[Planned], results: Path, c
 def _run_one(args: argparse.Namespace, each: Planned) -> list[dict[str, Any]]:
     cache = args.out.absolute() / "cache"
     folder = make_workload(each.workload, cache)
-    base = base_table(
-        each.workload, folder, each.table_type,
-        bucketed=each.writer.bucketed, codec=args.codec, cache=cache / "tables", timeout_s=args.case_timeout,
+    base = base_of(
+        each.writer, each.workload, folder, each.table_type,
+        codec=args.codec, cache=cache / "tables", timeout_s=args.case_timeout,
     )  # fmt: skip
     name = (
         f"{each.workload.name}-{each.workload.keys}-{each.table_type}-{each.writer.name}-{each.writer.index}-{each.run}"

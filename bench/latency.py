@@ -23,8 +23,9 @@ from bench.base_tables import base_table
 from bench.inputs.lines import append_lines
 from bench.inputs.workload import Workload, make_workload
 from bench.writers.case import TABLE_TYPES, WARM_UP_ONE_ROW, Case, Writer, batch_lines, read_events
+from bench.writers.command import command, environment
 from bench.writers.process import run_process
-from bench.writers.run import command, environment, order_of, prepare
+from bench.writers.run import order_of, prepare
 from bench.writers.verdict import judge
 
 STAGES = ("decode", "tag", "write")

@@ -23,7 +23,9 @@ def machine_line() -> dict[str, Any]:
     java = re.search(r'version "([^"]+)"', said)
     versions = {name: version(name) for name in _PACKAGES}
     peers = {"peer pyspark": home.PYSPARK.partition("==")[2], "peer Hudi on Spark": home.HUDI_VERSIONS[-1]}
-    peers |= {"peer Flink": home.FLINK, "peer Hudi on Flink": home.FLINK_HUDI}
+    peers |= {"peer Flink": home.HUDI_ON_FLINK.flink, "peer Hudi on Flink": home.HUDI_ON_FLINK.version}
+    peers |= {"peer Flink of Paimon": home.PAIMON.flink, "peer Paimon": home.PAIMON.version}
+    peers |= {"peer delta-rs": home.DELTA.partition("==")[2]}
     return {
         "kind": "machine",
         "cores": os.cpu_count(),

@@ -12,10 +12,13 @@ from typing import Any
 from bench.inputs.workload import Workload
 
 TAGSTREAM, HUDI_SPARK, HUDI_FLINK = "tagstream", "hudi-spark", "hudi-flink"
+PAIMON, DELTA_RS = "paimon-flink", "delta-rs"  # tables of other formats
 INDEXES: dict[str, tuple[str, ...]] = {
     TAGSTREAM: ("STATE", "BUCKET"),
     HUDI_SPARK: ("GLOBAL_BLOOM", "GLOBAL_SIMPLE", "RECORD_INDEX", "BUCKET", "bulk_insert"),
     HUDI_FLINK: ("FLINK_STATE",),
+    PAIMON: ("WRITE_ONLY", "COMPACTING"),
+    DELTA_RS: ("MERGE",),
 }
 TABLE_TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
 BUCKETS = 4  # of a partition
@@ -49,6 +52,11 @@ class Writer:
     def bucketed(self) -> bool:
         """True when the table's file groups are buckets."""
         return self.index == "BUCKET"
+
+    @property
+    def table_format(self) -> str:
+        """``hudi``, or the format of the peer's own tables."""
+        return {PAIMON: "paimon", DELTA_RS: "delta"}.get(self.name, "hudi")
 
     def why_not(self, workload: str) -> str | None:
         """Why the writer cannot lead to the workload's rows; None when it can."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ from typing import Any
 from bench.peers import home
 from bench.writers.case import (
     BUCKETS,
+    DELTA_RS,
     HUDI_FLINK,
     HUDI_SPARK,
-    TAGSTREAM,
+    PAIMON,
     BenchError,
     Case,
     Writer,
@@ -23,23 +23,18 @@ from bench.writers.case import (
     read_events,
     speed,
 )
+from bench.writers.command import FLINK_PEERS, command, environment
 from bench.writers.process import run_process
 from bench.writers.verdict import judge
 
 TABLE_NAME = "bench"
 TABLE_VERSION = 6
 HUDI = "1.2.0"
-_OPENED = (
-    "java.lang java.lang.reflect java.net java.io java.nio java.text java.time java.util java.util.concurrent "
-    "java.util.concurrent.atomic java.util.concurrent.locks sun.nio.ch"
-).split()
-_JAVA = [
-    "java", "-Xms1g", "-Xmx4g", "-Duser.timezone=UTC", "-Djdk.attach.allowAttachSelf=true",
-    # Hudi's spillable map asks JOL for the sizes of objects, which tries for seconds to attach to its own process.
-    "-Djol.skipHotspotSAAttach=true",
-    *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED),
-    "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
-]  # fmt: skip
+# What a user sets for the most records a second, by Paimon's documentation: compaction by another job, or behind the writes.
+_PAIMON_OPTIONS = {
+    "WRITE_ONLY": {"write-only": "true"},
+    "COMPACTING": {"num-sorted-run.stop-trigger": "2147483647", "sort-spill-threshold": "10"},
+}
 
 
 def run_case(case: Case, timeout_s: float) -> list[dict[str, Any]]:
@@ -81,20 +76,21 @@ def prepare(case: Case) -> None:
 
 def order_of(case: Case) -> dict[str, Any]:
     """What the writer's program is told."""
-    fields = json.loads((case.folder / "event.avsc").read_text("utf-8"))["fields"]
-    kinds = {f["name"]: f["type"] if isinstance(f["type"], str) else f["type"][1] for f in fields}
+    kinds = columns_of(case.folder)
     order: dict[str, Any] = {
         "table": str(case.table),
         "events": str(case.events),
         "work": str(case.place / "work"),
         "name": TABLE_NAME,
         "table_type": case.table_type,
-        "options": {"hoodie.parquet.compression.codec": case.codec, **writer_options(case), **case.conf},
+        "options": {**codec_option(case.writer, case.codec), **writer_options(case), **case.conf},
         "batches": str(case.folder / "batches"),
     }
-    if case.writer.name == HUDI_FLINK:
+    if case.writer.name == DELTA_RS:
+        return order | {"do": "stream", "rows": str(case.folder / "load.parquet")}
+    if case.writer.name in FLINK_PEERS:
         files = sorted(map(str, (case.folder / "batches").glob("*.json")))
-        return order | {"columns": list(kinds), "types": list(kinds.values()), "files": files}
+        return order | {"columns": list(kinds), "types": list(kinds.values()), "files": files, "create": False}
     if case.writer.name == HUDI_SPARK:
         sql = {"long": "BIGINT"}
         schema = ", ".join(f"{name} {sql.get(kind, kind.upper())}" for name, kind in kinds.items())
@@ -104,8 +100,16 @@ def order_of(case: Case) -> dict[str, Any]:
     return order | {"avro": str(case.folder / "event.avsc")}
 
 
+def columns_of(folder: Path) -> dict[str, str]:
+    """Avro type by column of a workload's events."""
+    fields = json.loads((folder / "event.avsc").read_text("utf-8"))["fields"]
+    return {f["name"]: f["type"] if isinstance(f["type"], str) else f["type"][1] for f in fields}
+
+
 def writer_options(case: Case) -> dict[str, str]:
     """The index's options, and what else makes the writer fast."""
+    if case.writer.name == PAIMON:
+        return _PAIMON_OPTIONS[case.writer.index]
     found = index_options(case.writer)
     if case.writer.name == HUDI_SPARK and case.table_type == "MERGE_ON_READ" and not case.writer.bucketed:
         # With its default Hudi puts new keys into base files that are small, and rewrites nearly all of the table's for
@@ -114,9 +118,15 @@ def writer_options(case: Case) -> dict[str, str]:
     return found
 
 
+def codec_option(writer: Writer, codec: str) -> dict[str, str]:
+    """What makes the writer compress Parquet pages so."""
+    return {{"paimon": "file.compression", "delta": "compression"}.get(
+        writer.table_format, "hoodie.parquet.compression.codec"): codec}  # fmt: skip
+
+
 def index_options(writer: Writer) -> dict[str, str]:
     """The options that make the writer use its index."""
-    if writer.name == HUDI_FLINK:
+    if writer.name in (HUDI_FLINK, DELTA_RS):
         return {}
     if writer.index == "bulk_insert":
         return {"hoodie.bulkinsert.sort.mode": "NONE"}  # the fastest, and Hudi's default
@@ -129,24 +139,6 @@ def index_options(writer: Writer) -> dict[str, str]:
         found |= {"hoodie.metadata.enable": "true", prefix + "enable": "true"}
         found |= {prefix + "min.filegroup.count": "4", prefix + "max.filegroup.count": "4"}
     return found
-
-
-def command(writer: Writer, order: Path) -> list[str]:
-    """The command of the writer's program."""
-    if writer.name == TAGSTREAM:
-        return [sys.executable, "-m", "bench.writers.tagstream", str(order)]
-    if writer.name == HUDI_SPARK:
-        return [str(home.python()), str(Path(home.__file__).with_name("spark_program.py")), str(order)]
-    class_path = os.pathsep.join(map(str, home.flink_class_path()))
-    return [*_JAVA, "-cp", class_path, "PeerJob", str(order)]
-
-
-def environment(writer: Writer) -> dict[str, str]:
-    """This process's environment without what would lead another Spark astray."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
-    if writer.name == TAGSTREAM:
-        env["PYTHONPATH"] = str(home.PROJECT)
-    return env
 
 
 def size_of(folder: Path) -> int:

@@ -1,7 +1,7 @@
 """Whether a table holds exactly the rows that its workload leads to, by a reader that is not ours.
 
 hudi-rs compares row by row; a table that it cannot read, or that is too large to hold in memory, is counted by Hudi
-on Spark: rows, distinct keys and the sum of the ordering column.
+on Spark: rows, distinct keys and the sum of the ordering column. A peer's table of another format the peer itself reads.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from bench.peers import home
-from bench.writers.case import BenchError, Case, read_events
+from bench.writers.case import DELTA_RS, BenchError, Case, read_events
+from bench.writers.command import FLINK_PEERS, command, environment, java
 from bench.writers.process import run_process
+from tests.support.compare import compare
 
 IN_MEMORY_ROWS = 6_000_000
 
@@ -35,6 +38,11 @@ class Verdict:
 def judge(case: Case, timeout_s: float) -> Verdict:
     """Read the case's table."""
     expected = case.folder / "expected.parquet"
+    if case.writer.table_format != "hudi":
+        try:
+            return _by_itself(case, expected, timeout_s)
+        except BenchError as e:
+            return Verdict(None, None, "nobody", str(e))
     why = f"more than {IN_MEMORY_ROWS:,} rows"
     if pq.read_metadata(expected).num_rows * case.workload.columns <= IN_MEMORY_ROWS * 8:
         answer = case.place / "hudi-rs.json"
@@ -49,6 +57,23 @@ def judge(case: Case, timeout_s: float) -> Verdict:
         return _count(case, expected, timeout_s)
     except BenchError as e:
         return Verdict(None, None, "nobody", f"{why}; Hudi: {e}")
+
+
+def _by_itself(case: Case, expected: Path, timeout_s: float) -> Verdict:
+    """The peer's own reader gives key, partition and time of all rows."""
+    out, order = case.place / "rows", case.place / "rows.json"
+    asked = {"do": "rows", "table": str(case.table), "out": str(out), "work": str(case.place / "work")}
+    order.write_text(json.dumps(asked), "utf-8")
+    if case.writer.name == DELTA_RS:
+        program = command(case.writer, order)
+    else:
+        program = java(FLINK_PEERS[case.writer.name], order, "PaimonRows")
+    run_process(program, environment(case.writer), case.place / "rows.log", timeout_s)
+    wanted = pq.read_table(expected)
+    found = pq.read_table(out) if case.writer.name == DELTA_RS else csv.read_csv(out)
+    found = found.select(wanted.column_names).cast(wanted.schema)
+    wrong = compare(wanted, found, ["id"])
+    return Verdict(found.num_rows, not wrong, case.writer.name, str(wrong) if wrong else None)
 
 
 def _count(case: Case, expected: Path, timeout_s: float) -> Verdict:
@@ -70,7 +95,6 @@ def _count(case: Case, expected: Path, timeout_s: float) -> Verdict:
 
 def by_hudi_rs(table: Path, expected: Path) -> Verdict:
     """Every row compared."""
-    from tests.support.compare import compare
     from tests.support.hudi_rs import read_table
 
     wanted = pq.read_table(expected)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.writers.case import HUDI_FLINK, INDEXES, Writer
-from bench.writers.run import command, environment
+from bench.writers.command import command, environment
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.compaction.execute import compact

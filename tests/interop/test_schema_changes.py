@@ -27,13 +27,18 @@ def rows_of(found: pa.Table) -> dict[str, Row]:
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 @pytest.mark.parametrize("seed", [3, 8])
 def test_files_of_different_ages(hudi: HudiSpark, tmp_path: Path, table_type: str, seed: int) -> None:
-    """Every other step is read by Hudi, and the last table is written to by it."""
+    """Every third step is read by Hudi, and the last table is written to by it.
+
+    Not a merge-on-read one, whose new records lie in logs: Hudi's index of this test does not look there.
+    """
     run, wanted = None, {}
     for run, wanted in history(tmp_path, table_type, seed, version=table_version()):
         if run.batch_id % 3 == 0 or run.batch_id == 8:
             assert rows_of(hudi.read(run.table.base_path)) == wanted, f"Hudi {hudi.version}, step {run.batch_id}"
     assert run is not None
     table = run.table.reload()
+    if table_type == MERGE_ON_READ:
+        return
     mine = read_snapshot(table)
     changed = mine.drop_columns([c for c in META_COLUMNS if c in mine.column_names]).slice(0, 2)
     later = pa.array([10_000] * changed.num_rows, pa.int64())

@@ -6,7 +6,6 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Stream;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.JobStatus;
 import org.apache.flink.configuration.Configuration;
@@ -22,39 +21,45 @@ import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.table.data.RowData;
 import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
-import org.apache.hudi.util.HoodiePipeline;
 
 /**
- * Hudi's Flink writer with its state index, in an embedded cluster. The only argument is an order, a JSON file; what
- * happens is appended to the order's events file, a JSON object a line. A batch is let out, then a checkpoint is
- * triggered, which makes the writer commit; its time ends when the commit is on the timeline.
+ * A writer on Flink in an embedded cluster. The order is a JSON file; what happens is appended to the order's events file,
+ * a JSON object a line. A batch is let out, then a checkpoint is triggered, which makes the writer commit; its time ends
+ * when the commit is there for readers.
  */
-public final class PeerJob {
-  private static final ObjectMapper JSON = new ObjectMapper();
+abstract class PeerJob {
+  static final int PARALLELISM = 2;
+  static final ObjectMapper JSON = new ObjectMapper();
+  private static final int MAX_PARALLELISM = 128;
   private static final long NEVER_MS = 24 * 3600 * 1000L;
   private static final long POLL_MS = 2;
 
-  private final JsonNode order;
-  private final Path table;
+  final JsonNode order;
+  final Path table;
   private final Path events;
 
-  private PeerJob(JsonNode order) {
+  PeerJob(JsonNode order) {
     this.order = order;
     this.table = Path.of(order.get("table").asText());
     this.events = Path.of(order.get("events").asText());
   }
 
-  public static void main(String[] args) throws Exception {
-    new PeerJob(JSON.readTree(Files.readString(Path.of(args[0])))).run();
-    System.exit(0); // the cluster's threads need not end by themselves
-  }
+  /** What the engine wants to be told beside what every job here is. */
+  abstract Map<String, String> settings(Path work);
 
-  private void run() throws Exception {
+  /** The engine's writer behind the rows. */
+  abstract void sink(DataStream<RowData> rows, JsonRows json) throws Exception;
+
+  /** How many commits of rows the table has. */
+  abstract int commits() throws IOException;
+
+  /** Batch after batch to the end, then the process ends: the cluster's threads need not end by themselves. */
+  final void run() throws Exception {
     Path work = Path.of(order.get("work").asText());
     Files.createDirectories(work.resolve("tmp"));
-    Configuration conf = Settings.flink(work);
+    Configuration conf = configuration(work);
     MiniClusterConfiguration shape = new MiniClusterConfiguration.Builder()
-        .setConfiguration(conf).setNumTaskManagers(1).setNumSlotsPerTaskManager(Settings.PARALLELISM).build();
+        .setConfiguration(conf).setNumTaskManagers(1).setNumSlotsPerTaskManager(PARALLELISM).build();
     List<String> files = texts(order.get("files"));
     try (MiniCluster cluster = new MiniCluster(shape)) {
       cluster.start();
@@ -72,24 +77,36 @@ public final class PeerJob {
       cluster.cancelJob(job).get();
     }
     tell("end", Map.of());
+    System.exit(0);
   }
 
-  private JobGraph graph(Configuration conf, List<String> files) {
+  /** Incremental checkpoints on the local disk, no restart after a failure. */
+  private Configuration configuration(Path work) {
+    Configuration conf = new Configuration();
+    conf.setString("state.checkpoint-storage", "filesystem");
+    conf.setString("state.checkpoints.dir", work.resolve("checkpoints").toUri().toString());
+    conf.setString("execution.checkpointing.timeout", "30min");
+    conf.setString("io.tmp.dirs", work.resolve("tmp").toString());
+    conf.setString("taskmanager.memory.managed.size", "1g");
+    conf.setString("taskmanager.memory.network.min", "128m");
+    conf.setString("taskmanager.memory.network.max", "128m");
+    conf.setString("taskmanager.numberOfTaskSlots", String.valueOf(PARALLELISM));
+    conf.setString("restart-strategy.type", "none");
+    conf.setString("rest.port", "0");
+    conf.setString("rest.bind-port", "0");
+    settings(work).forEach(conf::setString);
+    return conf;
+  }
+
+  private JobGraph graph(Configuration conf, List<String> files) throws Exception {
     StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment(conf);
-    env.setParallelism(Settings.PARALLELISM);
-    env.setMaxParallelism(Settings.MAX_PARALLELISM);
+    env.setParallelism(PARALLELISM);
+    env.setMaxParallelism(MAX_PARALLELISM);
     env.enableCheckpointing(NEVER_MS, CheckpointingMode.EXACTLY_ONCE); // the driver triggers them
     JsonRows json = new JsonRows(texts(order.get("columns")), texts(order.get("types")));
     DataStream<RowData> rows = env.addSource(
         new GatedSource(files.toArray(new String[0]), json), "files", InternalTypeInfo.of(json.rowType()));
-    Map<String, String> more = new LinkedHashMap<>();
-    order.get("options").fields().forEachRemaining(each -> more.put(each.getKey(), each.getValue().asText()));
-    HoodiePipeline.Builder pipeline = HoodiePipeline.builder(order.get("name").asText());
-    for (String column : json.sqlColumns()) {
-      pipeline.column(column);
-    }
-    pipeline.pk("id").partition("part").options(Settings.hudi(table, order.get("table_type").asText(), more));
-    pipeline.sink(rows, false);
+    sink(rows, json);
     return env.getStreamGraph().getJobGraph();
   }
 
@@ -97,7 +114,7 @@ public final class PeerJob {
     int commits = commits() + 1;
     long released = System.nanoTime();
     GatedSource.release(batch);
-    while (GatedSource.subtasksDone(batch) < Settings.PARALLELISM) {
+    while (GatedSource.subtasksDone(batch) < PARALLELISM) {
       pause(cluster, job);
     }
     double emitted = seconds(released);
@@ -136,11 +153,11 @@ public final class PeerJob {
     Thread.sleep(POLL_MS);
   }
 
-  private int commits() throws IOException {
-    try (Stream<Path> files = Files.list(table.resolve(".hoodie"))) {
-      return (int) files.map(file -> file.getFileName().toString())
-          .filter(name -> !name.startsWith(".") && (name.endsWith(".commit") || name.endsWith(".deltacommit"))).count();
-    }
+  /** The order's options of the writer. */
+  final Map<String, String> options() {
+    Map<String, String> found = new LinkedHashMap<>();
+    order.get("options").fields().forEachRemaining(each -> found.put(each.getKey(), each.getValue().asText()));
+    return found;
   }
 
   private void tell(String event, Map<String, ?> what) throws IOException {
@@ -155,7 +172,7 @@ public final class PeerJob {
     return (System.nanoTime() - since) / 1e9;
   }
 
-  private static List<String> texts(JsonNode array) {
+  static List<String> texts(JsonNode array) {
     List<String> found = new ArrayList<>();
     array.forEach(each -> found.add(each.asText()));
     return found;
