@@ -52,7 +52,7 @@ rooms: install  ## the rooms of the sources and what imports what; fails on a ci
 dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-files, run_stream.py
 	@$(PY) -m tests.support.dist --out dist
 
-bench: install  ## this writer beside real Hudi on Spark and Flink: about an hour, ARGS=--quick 2 minutes (sets up .peers/)
+bench: install  ## this writer beside Hudi on Spark and Flink, Paimon, delta-rs: an hour or more, ARGS=--quick 2 minutes (sets up .peers/)
 	@$(PY) -m bench.compare --limits $(ARGS)
 
 drills: install  ## the long failure drills

@@ -21,8 +21,15 @@ from bench.report.figures import (
     spreads,
     type_name,
 )
+from bench.report.promises import COLUMNS, promises
 
 _DRAWN = frozenset({"machine", "case", "failed", "batch", "limit", "soak", "driver", "latency"})
+_PEERS = {
+    "hudi-spark": "Hudi on Spark's best",
+    "hudi-flink": "Hudi on Flink",
+    "paimon-flink": "Paimon's best",
+    "delta-rs": "delta-rs",
+}
 _SOAK_KINDS = ("driver", "jvm", "workers")
 _ACROSS = {"file_groups": "file groups", "touched": "file groups touched", "instants": "commits on the timeline"}
 
@@ -64,7 +71,7 @@ def cards(found: Sequence[Situation]) -> list[Card]:
     for s in sorted(found, key=lambda s: s.keys):
         largest[s.workload, s.table_type] = s
     for most in largest.values():
-        for engine, name in (("hudi-spark", "Hudi on Spark's best"), ("hudi-flink", "Hudi on Flink")):
+        for engine, name in _PEERS.items():
             ratios = [s.ratio for s in most.standings if s.ratio and s.writer.startswith(engine)]
             if ratios:
                 out.append(Card(min(ratios, key=lambda r: r.median), name, most.title))
@@ -227,8 +234,12 @@ def _one_size(lines: Sequence[Line], across: str, fixed: str) -> list[Line]:
 
 
 def tables(lines: Sequence[Line]) -> list[Table]:
-    """Limits, soak, driver; then every kind that has no form of its own."""
+    """What the writers promise, limits, soak, driver; then every kind that has no form of its own."""
     out = []
+    engines = {line["writer"] for line in (*of_kind(lines, "case"), *of_kind(lines, "failed"))}
+    if rows_of_promises := promises(engines):
+        note = "what is to be had for these figures; seen with the versions above"
+        out.append(Table("What each writer promises", note, COLUMNS, rows_of_promises, ("text",) * len(COLUMNS)))
     found = of_kind(lines, "limit")
     if found:
         keys = ("limit", "keys", "unit", "note")

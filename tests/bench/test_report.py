@@ -40,6 +40,7 @@ def figures() -> list[dict[str, Any]]:
     ]  # fmt: skip
     for run, (ours, spark, flink) in enumerate(((2.0, 18.0, 7.0), (2.5, 20.0, 5.0), (4.0, 16.0, 6.0)), 1):
         lines += [case(run, "tagstream", "STATE", ours), case(run, "hudi-flink", "FLINK_STATE", flink)]
+        lines += [case(run, "delta-rs", "MERGE", 3 * ours)]
         lines += batches(run, "tagstream", "STATE", ours)
         if run != 2:
             lines.append(case(run, "hudi-spark", "GLOBAL_BLOOM", spark))
@@ -121,6 +122,14 @@ def test_the_page_has_the_figures(tmp_path: Path) -> None:
     assert page.count("<figure") == 8  # speeds, batches, phases, steps, tag step, lag, memory, driver
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
+
+
+def test_the_page_says_what_the_writers_promise() -> None:
+    page = words(render(figures()))
+    assert "an event that comes late" in page
+    assert "counted, not written" in page
+    assert "a batch writes every file anew" in page
+    assert "replaces the newer row, and moves it back" not in page  # nobody ran Paimon
 
 
 def test_what_failed_is_shown_and_nothing_of_the_file_is_markup() -> None:
