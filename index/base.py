@@ -32,7 +32,8 @@ def location_schema(ordering: str) -> str:
     return f"record_key string, partition_path string, file_id string, instant string, ord {ordering}"
 
 
-# What `update_location` is given: where each key of the batch was written. `file_id` null: the key was deleted.
+# What `update_location` is given: where each key of the batch was written. `file_id` null: the key was deleted in that
+# partition.
 # `is_new`: the key is new in that file group (an insert, or a move's new place).
 WRITTEN_SCHEMA = pa.schema(
     [("record_key", pa.string()), ("partition_path", pa.string()), ("file_id", pa.string()), ("is_new", pa.bool_())]

@@ -21,9 +21,10 @@ BUCKET_SKEW = 2.0
 
 INDEXES = (
     "STATE", "GLOBAL_BLOOM", "GLOBAL_SIMPLE", "BLOOM", "SIMPLE", "BUCKET", "INMEMORY", "HBASE", "RECORD_INDEX",
+    "RECORD_LEVEL_INDEX",
 )  # fmt: skip
 _GLOBAL_ONLY = ("GLOBAL_BLOOM", "GLOBAL_SIMPLE", "INMEMORY", "HBASE")
-_BY_PARTITION = ("BLOOM", "SIMPLE", "BUCKET")
+_BY_PARTITION = ("BLOOM", "SIMPLE", "BUCKET", "RECORD_LEVEL_INDEX")
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ def _judge(name: str, m: Measures) -> Choice:
             return Choice(
                 name,
                 False,
-                f"the table {'has' if kept else 'has no'} record index; this version reads one and does not write it"
-                + (": keep Hudi as the writer, or drop it (hoodie.metadata.enable=false)" if kept else ""),
+                f"the table {'has' if kept else 'has no'} record index; STATE knows places without it, and keeps one in "
+                "step for other readers; only where no checkpoint may hold an index",
             )
 
 

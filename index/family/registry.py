@@ -8,7 +8,7 @@ from tagstream.index.base import HoodieIndex
 from tagstream.index.family.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
 from tagstream.index.family.bucket import BucketIndex
 from tagstream.index.family.memory import InMemoryIndex
-from tagstream.index.family.record_index import RecordLevelIndex
+from tagstream.index.family.record_index import GlobalRecordLevelIndex, RecordLevelIndex
 from tagstream.index.family.simple import GlobalSimpleIndex, SimpleIndex
 from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
 from tagstream.index.hbase.options import HbaseOptions
@@ -62,7 +62,14 @@ FACTS: dict[str, IndexFacts] = {
         False,
         (_HUDI + "hbase.SparkHoodieHBaseIndex", _HUDI + "hbase.RebalancedSparkHoodieHBaseIndex"),
     ),
-    "RECORD_INDEX": IndexFacts(True, False, True, False, (_HUDI + "SparkMetadataTableRecordIndex",)),
+    "RECORD_INDEX": IndexFacts(
+        True,
+        False,
+        True,
+        False,
+        (_HUDI + "SparkMetadataTableRecordIndex", _HUDI + "SparkMetadataTableGlobalRecordLevelIndex"),
+    ),
+    "RECORD_LEVEL_INDEX": IndexFacts(False, False, True, False, (_HUDI + "SparkMetadataTableRecordLevelIndex",)),
     "INMEMORY": IndexFacts(True, True, False, True, (_HUDI + "inmemory.HoodieInMemoryHashIndex",)),
 }
 
@@ -94,6 +101,8 @@ def make_index(options: IndexOptions, record_key_fields: tuple[str, ...]) -> Hoo
         case "GLOBAL_SIMPLE":
             return GlobalSimpleIndex(options.global_simple_parallelism, moves)
         case "RECORD_INDEX":
+            return GlobalRecordLevelIndex(moves)
+        case "RECORD_LEVEL_INDEX":
             return RecordLevelIndex(moves)
         case "INMEMORY":
             return InMemoryIndex()

@@ -201,6 +201,7 @@ class JobContext:
             replay=replay,
             index=self.index if self.index is not None and self.index.update_in_tasks else None,
             tell_written=told(self.index, wants_places=self.metadata is not None and self.metadata.wants_places),
+            tell_moves=self.metadata is not None and self.metadata.by_partition,
         )
 
     def _file_options(self) -> WriterOptions:

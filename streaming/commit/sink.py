@@ -32,7 +32,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from tagstream.state.durable.manifest import BatchManifest
@@ -44,6 +43,7 @@ from tagstream.streaming.commit.partition_depth import settle_depth
 from tagstream.streaming.commit.pull import located_rows, replaced_groups
 from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
+from tagstream.streaming.metadata.batch_keys import deleted_rows, without_moves
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
@@ -237,7 +237,7 @@ class BatchSink:
         settle_depth(job, outcome.statuses, self._guard.roll_back)
         written = unpack_rows(outcome.written)
         if job.index is not None and not job.index.update_in_tasks:
-            job.index.update_location(written, instant)
+            job.index.update_location(without_moves(written), instant)
         job.lease.check()
         protocol.publish_files(job.table, instant, outcome.statuses)
         crash.reach("files_published", batch)
@@ -283,8 +283,7 @@ class BatchSink:
         job.committed(outcome.deltas)
         self.committed += 1
         if job.index is not None:
-            gone = written.filter(pc.is_null(written.column("file_id"))).column("record_key").combine_chunks()
-            job.index.complete_commit(instant, gone)
+            job.index.complete_commit(instant, deleted_rows(written).column("record_key").combine_chunks())
             job.index.committed(outcome.statuses)
         job.small_files.apply(outcome.statuses)
         clock.append(time.monotonic())

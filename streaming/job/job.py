@@ -182,7 +182,7 @@ def stream(
             if widens and job.table.config.is_merge_on_read and compact_logs(job, spark):
                 cover_table(job, spark)
             job.table = make_if_wanted(job.table, job.decode.schema, options.metadata, spark, clock_ms)
-            job.metadata = MetadataKeeper.open(job.table, job.decode.schema)
+            job.metadata = MetadataKeeper.open(job.table, job.decode.schema, options.metadata.record_index_groups)
             job.table.check_writable(keeps_metadata=job.metadata is not None)
             job.small_files.load(job.table.view())
             find_depth(job)

@@ -44,6 +44,8 @@ from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStat
 
+_MOST_TASKS = 10_000  # of a record index by partition there may be more file groups, several of which are a task's then
+
 LOG = logging.getLogger("tagstream")
 
 
@@ -54,10 +56,13 @@ def build(
     spark: SparkSession,
     times: Times,
     clock_ms: Callable[[], int],
+    *,
+    partitioned_index: bool = False,
 ) -> HoodieTable:
     """The table with its new metadata table, or with more partitions of the one it has.
 
     ``groups``: file groups of each partition that is made, ``files`` among them where there is no metadata table yet.
+    ``partitioned_index``: a record index among them has so many for each partition of the table.
     """
     begun = clock_ms()
     timeline = table.timeline()
@@ -68,13 +73,15 @@ def build(
     changes = changes_of(table, files, looks, spark)
     writer = MetadataWriter.open(table) or create_metadata_table(table, begun)
     for name in (name for name in PARTITIONS if name in groups):
-        initial = begin_partition(writer, name, groups[name])
+        by_partition = partitioned_index and name == RECORD_INDEX_PARTITION
+        initial = begin_partition(writer, name, groups[name], sorted(files) if by_partition else None)
         if name == RECORD_INDEX_PARTITION:
             stats = _index(initial, table, timeline, spark)
         else:
             stats = write_records(initial, changes)
         complete_partition(initial, stats, times)
-    table = register(table, groups, tuple(columns), clock_ms())
+    form = partitioned_index if RECORD_INDEX_PARTITION in groups else None
+    table = register(table, groups, tuple(columns), clock_ms(), form)
     LOG.info(
         "table %s has these partitions of a metadata table now: %s; made of %s files in %.1f s",
         table.base_path,
@@ -100,9 +107,9 @@ def _warn_of_logs_alone(table: HoodieTable, timeline: Timeline) -> None:
 
 
 def _index(initial: InitialPartition, table: HoodieTable, timeline: Timeline, spark: SparkSession) -> list[WriteStat]:
-    spec = place_spec(table, timeline, initial.groups)
+    spec = place_spec(table, timeline, initial.groups, initial.data_partitions)
     found = {} if spec is None else _shards(initial, spec, spark)
-    rest = (write_index_shard(initial, number, ()) for number in range(initial.groups) if number not in found)
+    rest = (write_index_shard(initial, number, ()) for number in range(initial.total) if number not in found)
     assert all(stat is None for stat in rest)
     return [stat for _, stat in sorted(found.items())]
 
@@ -110,7 +117,7 @@ def _index(initial: InitialPartition, table: HoodieTable, timeline: Timeline, sp
 def _shards(initial: InitialPartition, spec: PlaceSpec, spark: SparkSession) -> dict[int, WriteStat]:
     tasks = min(len(spec.slices), 4 * spark.sparkContext.defaultParallelism)
     places = spark.range(0, len(spec.slices), 1, tasks).mapInArrow(read_places(spec), PLACE_SCHEMA)
-    ordered = places.repartition(initial.groups, "shard").sortWithinPartitions("shard", "record_key")
+    ordered = places.repartition(min(initial.total, _MOST_TASKS), "shard").sortWithinPartitions("shard", "record_key")
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number, tables in shards_in(batches):

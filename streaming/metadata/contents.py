@@ -29,8 +29,8 @@ from tagstream.table.metadata.encode.column_ranges import (
     ranges_to_json,
 )
 from tagstream.table.metadata.encode.locations import PLACES, instant_ms
-from tagstream.table.metadata.record_index import shards_of
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.layout import groups_of_keys
 from tagstream.table.read.slice_lookup import key_reader
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
@@ -108,22 +108,30 @@ def look_at(table: HoodieTable, partition: str, name: str, looks: Looks) -> tupl
 
 @dataclass(frozen=True)
 class PlaceSpec:
-    """What the tasks need that read the places of all live keys. ``groups``: file groups of the record index."""
+    """What the tasks need that read the places of all live keys. ``groups``: file groups of the record index, of each of
+    ``data_partitions`` where it is one by partition; those of one partition follow those of the other."""
 
     reader: SliceReader
     slices: tuple[FileSlice, ...]
     groups: int
     utc: bool
+    data_partitions: tuple[str, ...] | None = None
+
+    def first_group(self, partition_path: str) -> int:
+        """The number of the first group of a partition's keys."""
+        return 0 if self.data_partitions is None else self.groups * self.data_partitions.index(partition_path)
 
 
-def place_spec(table: HoodieTable, timeline: Timeline, groups: int) -> PlaceSpec | None:
+def place_spec(
+    table: HoodieTable, timeline: Timeline, groups: int, data_partitions: tuple[str, ...] | None = None
+) -> PlaceSpec | None:
     """None where the table has no rows."""
     view = table.view(timeline)
     if view.as_of is None:
         return None
     slices = tuple(found for part in view.partitions() for found in view.latest_merged_slices(part))
     reader = key_reader(table, timeline, view.as_of, None)
-    return PlaceSpec(reader, slices, groups, table.config.timezone_utc) if slices else None
+    return PlaceSpec(reader, slices, groups, table.config.timezone_utc, data_partitions) if slices else None
 
 
 def read_places(spec: PlaceSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -143,7 +151,7 @@ def read_places(spec: PlaceSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterato
 def _places(rows: pa.Table, at: FileSlice, spec: PlaceSpec) -> pa.RecordBatch:
     n = rows.num_rows
     keys = rows.column(RECORD_KEY).combine_chunks().cast(pa.string())
-    shards = shards_of(keys, spec.groups) if spec.groups > 1 else [0] * n
+    shards = groups_of_keys(keys, spec.groups) + spec.first_group(at.partition_path)
     time = instant_ms(at.base_instant, spec.utc)
     return pa.RecordBatch.from_arrays(
         [

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.streaming.metadata.batch_keys import deleted_rows
 from tagstream.table.errors import ForeignCommitError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.locations import PLACES, instant_ms
@@ -36,13 +37,17 @@ _WITH_RANGES = (COLUMN_STATS_PARTITION, PARTITION_STATS_PARTITION)
 
 @dataclass(frozen=True)
 class MetadataKeeper:
-    """The metadata table as a batch begins. ``columns``: those of which it has statistics; none where it has none."""
+    """The metadata table as a batch begins. ``columns``: those of which it has statistics; none where it has none.
+
+    ``new_index_groups``: how many file groups a record index by partition gets for a new partition.
+    """
 
     writer: MetadataWriter
     columns: tuple[str, ...]
+    new_index_groups: int = 1
 
     @staticmethod
-    def open(table: HoodieTable, schema: pa.Schema) -> MetadataKeeper | None:
+    def open(table: HoodieTable, schema: pa.Schema, new_index_groups: int = 1) -> MetadataKeeper | None:
         """The keeper of a table's metadata table, None where it has none. ``schema``: the table's user columns.
 
         Errors as of ``MetadataWriter.open``.
@@ -50,7 +55,7 @@ class MetadataKeeper:
         writer = MetadataWriter.open(table)
         if writer is None:
             return None
-        return MetadataKeeper(writer, range_columns(writer, schema) if _has_ranges(writer) else ())
+        return MetadataKeeper(writer, range_columns(writer, schema) if _has_ranges(writer) else (), new_index_groups)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -61,6 +66,11 @@ class MetadataKeeper:
     def wants_places(self) -> bool:
         """Whether it has to know which keys were inserted, moved and deleted."""
         return RECORD_INDEX_PARTITION in self.partitions
+
+    @property
+    def by_partition(self) -> bool:
+        """Whether a key in each partition is another key to it, so that a move takes one away and puts one."""
+        return self.writer.has_partitioned_index
 
     @property
     def wants_blooms(self) -> bool:
@@ -83,12 +93,11 @@ class MetadataKeeper:
         changes = Changes(
             partitions=written_by(statuses),
             places=[self._places(written, instant)] if self.wants_places else (),
-            deleted_keys=[_deleted(written)] if self.wants_places else (),
+            deleted_keys=[deleted_rows(written, by_partition=self.by_partition)] if self.wants_places else (),
             columns=self.columns,
         )
-        completed = delta_commit(
-            self.writer, instant, changes, fresh_times(self.writer.table, self.writer, clock_ms), reach
-        )
+        times = fresh_times(self.writer.table, self.writer, clock_ms)
+        completed = delta_commit(self.writer, instant, changes, times, reach, self.new_index_groups)
         reach("metadata_completed")
         return completed.completion_time
 
@@ -109,13 +118,6 @@ class MetadataKeeper:
         at = instant_ms(instant, self.writer.table.config.timezone_utc)
         columns = [*(new[name] for name in PLACES.names[:-1]), pa.repeat(pa.scalar(at, pa.int64()), new.num_rows)]
         return pa.Table.from_arrays(columns, schema=PLACES)
-
-
-def _deleted(written: pa.Table) -> pa.Array:
-    """Keys that are gone: not those that are put somewhere else by the same batch."""
-    live = written.filter(pc.is_valid(written["file_id"]))["record_key"].combine_chunks()
-    gone = written.filter(pc.is_null(written["file_id"]))["record_key"].combine_chunks()
-    return gone.filter(pc.invert(pc.is_in(gone, value_set=live)))
 
 
 def _has_ranges(writer: MetadataWriter) -> bool:

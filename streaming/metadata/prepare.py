@@ -15,7 +15,9 @@ from tagstream.streaming.metadata.build import build
 from tagstream.streaming.options.metadata_options import MetadataOptions
 from tagstream.table.errors import CorruptFileError, MetadataTableMismatchError, TableNotFoundError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.metadata.encode.indexed_columns import default_columns
+from tagstream.table.metadata.index_definitions import has_partitioned_index
 from tagstream.table.metadata.metadata_table import PARTITION_STATS_PARTITION, RECORD_INDEX_PARTITION
 from tagstream.table.metadata.write.dropping import drop_partition
 from tagstream.table.metadata.write.initial import create_empty
@@ -36,20 +38,36 @@ def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> Ho
     if "files" not in trusted:
         return _drop(table, now_ms, "it has no listing of files that readers may trust")
     for name in dict.fromkeys(table.config.metadata_partitions):
-        unwanted = name == RECORD_INDEX_PARTITION and options.no_record_index
-        if name not in PARTITIONS or name not in trusted or unwanted:
+        is_kept = name in PARTITIONS and name in trusted
+        why = _index_problem(table, options) if is_kept and name == RECORD_INDEX_PARTITION else None
+        if not is_kept or why is not None:
             table = drop_partition(table, name, now_ms)
             LOG.warning(
-                "table %s: dropped the partition %s of its metadata table, which this writer does not keep in step; the "
-                "others stay",
+                "table %s: dropped the partition %s of its metadata table, %s; the others stay",
                 table.base_path,
                 name,
+                why or "which this writer does not keep in step",
             )
     try:
         MetadataWriter.open(table)
     except (MetadataTableMismatchError, TableNotFoundError, CorruptFileError) as error:
         return _drop(table, now_ms, str(error))
     return table
+
+
+def _index_problem(table: HoodieTable, options: MetadataOptions) -> str | None:
+    """Why a table's record index goes; None when it stays."""
+    if options.no_record_index:
+        return "since nobody tells it which keys go with the file groups that an overwrite replaces"
+    by_partition = has_partitioned_index(table.storage)
+    if by_partition and table.config.version < LAYOUT_2_VERSION:
+        return "one by partition, which Hudi 0.x takes for the global one and misses keys in"
+    if options.record_index and by_partition != options.partitioned_index:
+        forms = ("by partition", "over all partitions")
+        return "since it is one {} and one {} was asked for, which is made now".format(
+            *(forms if by_partition else reversed(forms))
+        )
+    return None
 
 
 def drop_partition_stats(table: HoodieTable, now_ms: int) -> HoodieTable:
@@ -98,8 +116,8 @@ def make_if_wanted(
     columns = default_columns(schema, config.version) if writer is None else range_columns(writer, schema)
     times = fresh_times(table, writer, clock_ms)
     if not empty:
-        return build(table, groups, columns, spark, times, clock_ms)
-    made = create_empty(table, groups, columns, times, clock_ms())
+        return build(table, groups, columns, spark, times, clock_ms, partitioned_index=options.partitioned_index)
+    made = create_empty(table, groups, columns, times, clock_ms(), partitioned_index=options.partitioned_index)
     LOG.info("table %s has a metadata table now: %s", table.base_path, ", ".join(missing))
     return made
 

@@ -48,7 +48,9 @@ def index_options(r: Resolved) -> IndexOptions:
                 f"--bootstrap-only loads the state index; {kind} finds its keys in the table: remove the flag"
             )
     overwrite = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
-    if overwrite and (kind in (STATE, "RECORD_INDEX") or not FACTS[kind].is_implicit_with_storage):
+    if overwrite and (
+        kind in (STATE, "RECORD_INDEX", "RECORD_LEVEL_INDEX") or not FACTS[kind].is_implicit_with_storage
+    ):
         raise ConfigError(
             f"{r.said('hoodie.datasource.write.operation')}: {kind} keeps places of its own, and would go on knowing those "
             "of rows that were overwritten; use an index that lies in the table (BUCKET, BLOOM, SIMPLE)"

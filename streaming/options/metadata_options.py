@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 
+RECORD_INDEX, PARTITIONED_RECORD_INDEX = "RECORD_INDEX", "RECORD_LEVEL_INDEX"
+RECORD_INDEXES = (RECORD_INDEX, PARTITIONED_RECORD_INDEX)  # the types of index that lie in the metadata table
+
 _PREFIX = "hoodie.metadata."
 
 
@@ -14,7 +17,8 @@ _PREFIX = "hoodie.metadata."
 class MetadataOptions:
     """``enable`` and the two kinds of statistics are None where the user left the choice to the table's version.
 
-    ``no_record_index``: batches replace whole file groups, and nobody knows which keys go with them.
+    ``partitioned_index``: the record index that was asked for is the one by partition. ``no_record_index``: batches replace
+    whole file groups, and nobody knows which keys go with them.
     """
 
     enable: bool | None = None
@@ -22,6 +26,7 @@ class MetadataOptions:
     partition_stats: bool | None = None
     bloom_filters: bool = False
     record_index: bool = False
+    partitioned_index: bool = False
     record_index_groups: int = 10
     max_delta_commits: int = 10
     no_record_index: bool = False
@@ -56,20 +61,38 @@ class MetadataOptions:
 
 
 def metadata_options(r: Resolved, index_type: str) -> MetadataOptions:
-    """The options as they were given. The index RECORD_INDEX lies in the metadata table, and cannot be without it."""
-    enable, needed = r.opt_flag(f"{_PREFIX}enable"), index_type == "RECORD_INDEX"
+    """The options as they were given. An index that is looked up in the metadata table cannot be without it."""
+    enable, needed = r.opt_flag(f"{_PREFIX}enable"), index_type in RECORD_INDEXES
     if needed and enable is False:
         said = r.said(f"{_PREFIX}enable")
-        text = f"{said}: hoodie.index.type=RECORD_INDEX lies in the metadata table; remove one of the two"
+        text = f"{said}: hoodie.index.type={index_type} lies in the metadata table; remove one of the two"
         r.problems.append(Problem(text, r.entries[f"{_PREFIX}enable"]))
+    by_partition = _by_partition(r, index_type)
+    form = "record.level" if by_partition else "global.record.level"
     overwrites = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
     return MetadataOptions(
         enable=True if needed else enable,
         column_stats=r.opt_flag(f"{_PREFIX}index.column.stats.enable"),
         partition_stats=r.opt_flag(f"{_PREFIX}index.partition.stats.enable"),
         bloom_filters=r.flag(f"{_PREFIX}index.bloom.filter.enable"),
-        record_index=needed or (not overwrites and r.flag(f"{_PREFIX}global.record.level.index.enable")),
+        record_index=needed or (not overwrites and r.flag(f"{_PREFIX}{form}.index.enable")),
+        partitioned_index=by_partition,
         no_record_index=overwrites,
-        record_index_groups=r.number(f"{_PREFIX}global.record.level.index.min.filegroup.count"),
+        record_index_groups=r.number(f"{_PREFIX}{form}.index.min.filegroup.count"),
         max_delta_commits=r.number(f"{_PREFIX}compact.max.delta.commits"),
     )
+
+
+def _by_partition(r: Resolved, index_type: str) -> bool:
+    """Whether a record index is one by partition. A metadata table has one record index: asked for both forms it is a
+    problem."""
+    asked = {name: r.flag(f"{_PREFIX}{name}.index.enable") for name in ("global.record.level", "record.level")}
+    by_partition = index_type == PARTITIONED_RECORD_INDEX or (index_type != RECORD_INDEX and asked["record.level"])
+    other = f"{_PREFIX}{'global.record.level' if by_partition else 'record.level'}.index.enable"
+    if r.flag(other):
+        meant = index_type if index_type in RECORD_INDEXES else f"{_PREFIX}record.level.index.enable"
+        text = (
+            f"{r.said(other)}: a metadata table has one record index, and {meant} asks for the other form; remove one"
+        )
+        r.problems.append(Problem(text, r.entries[other]))
+    return by_partition

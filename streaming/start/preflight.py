@@ -26,9 +26,10 @@ from tagstream.streaming.start.java import check_java
 from tagstream.streaming.start.master import check_master
 from tagstream.streaming.start.schema_match import stream_schema
 from tagstream.streaming.start.store_jars import check_s3a
-from tagstream.streaming.start.table_match import planned_table
-from tagstream.table.errors import UnsupportedTableError
+from tagstream.streaming.start.table_match import planned_table, wants_upgrade
+from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.read.buckets import check_bucketed
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.storage.opening import open_storage
@@ -75,6 +76,7 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
     taken_over = check_table(checkpoint, options.target_base_path)
     planned = planned_table(options)
     table = planned.table
+    _check_record_index(options, table)
     _check_writable("--target-base-path", table.storage if planned.new else table.storage.below(META_FOLDER))
     check_free(table.storage, LeaseOwner.this_process(), now_ms)
     if options.bootstrap_only and table.timeline().newest_completed is None:
@@ -99,6 +101,17 @@ def look_before_spark(options: Options, env: Mapping[str, str], needs: SparkNeed
             check_connector(env=env)
     if needs.s3a:
         check_s3a(env=env)
+
+
+def _check_record_index(options: Options, table: HoodieTable) -> None:
+    asked = options.metadata.record_index and options.metadata.partitioned_index and not options.bootstrap_only
+    version = options.table_version if wants_upgrade(options, table) else table.config.version
+    if asked and version < LAYOUT_2_VERSION:
+        raise ConfigError(
+            f"table {table.config.name} at {table.base_path} {'has' if table.config.raw else 'would get'} version {version}"
+            ", whose readers (Hudi 0.x) take a record index by partition for the global one and miss keys: give "
+            "hoodie.write.table.version=8 or 9, or take the global one (RECORD_INDEX, hoodie.metadata.record.index.enable)"
+        )
 
 
 def check_stream(table: HoodieTable, index: str) -> None:

@@ -43,7 +43,7 @@ class WriteSpec:
     ``table`` and ``timeline``: as the driver found them when it began the batch; its newest completed instant's slices are
     written over. No task looks itself: what another writer does meanwhile would make the files of one batch differ in what
     they follow, and the driver judges by what it saw. ``index``: a pull-type index that the tasks keep up to date;
-    ``tell_written``: what the driver is told for one.
+    ``tell_written``: what the driver is told for one; ``tell_moves``: with the places that moves leave.
     """
 
     table: HoodieTable
@@ -61,6 +61,7 @@ class WriteSpec:
     replay: bool = False
     index: HoodieIndex | None = None
     tell_written: Told = "nothing"
+    tell_moves: bool = False
 
 
 def make_write_function(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -191,6 +192,8 @@ def _tell(spec: WriteSpec, rows: pa.Table, keys: pa.Array) -> list[tuple[str, st
     found = written_rows(rows, keys)
     if spec.index is not None:
         spec.index.update_location(found, spec.instant)
+    if spec.tell_moves:
+        found = written_rows(rows, keys, with_moves=True)
     if spec.tell_written in ("deleted", "places"):
         gone = pc.is_null(found.column("file_id"))
         found = found.filter(gone if spec.tell_written == "deleted" else pc.or_(gone, found.column("is_new")))

@@ -30,14 +30,16 @@ def told(index: HoodieIndex | None, *, wants_places: bool) -> Told:
     return "places" if wants_places else "deleted"
 
 
-def written_rows(rows: pa.Table, keys: pa.Array) -> pa.Table:
+def written_rows(rows: pa.Table, keys: pa.Array, *, with_moves: bool = False) -> pa.Table:
     """``index.base.WRITTEN_SCHEMA`` of a task's located rows; ``keys`` are their record keys.
 
-    The delete that a move leaves at the old place is left out: the key comes with its new place from another task.
+    The delete that a move leaves at the old place is left out, unless ``with_moves``: the key comes with its new place from
+    another task.
     """
     op = rows.column("op").to_numpy()
-    moved = pc.equal(rows.column("note"), MOVED).fill_null(False).to_numpy()
-    gone = ((op == OP_DELETE) | (op == OP_DELETE_NATURAL)) & ~moved
+    gone = (op == OP_DELETE) | (op == OP_DELETE_NATURAL)
+    if not with_moves:
+        gone &= ~pc.equal(rows.column("note"), MOVED).fill_null(False).to_numpy()
     kept = (op == OP_INSERT) | (op == OP_UPDATE)
     chosen = np.flatnonzero(kept | gone)
     part, file_id = (rows.column(name).combine_chunks().take(pa.array(chosen)) for name in ("dest_part", "dest_file"))
@@ -45,7 +47,7 @@ def written_rows(rows: pa.Table, keys: pa.Array) -> pa.Table:
     live = pa.array(kept[chosen])
     columns = [
         keys.take(pa.array(chosen)),
-        pc.if_else(live, part, none),
+        part,
         pc.if_else(live, file_id, none),
         pa.array(op[chosen] == OP_INSERT),
     ]

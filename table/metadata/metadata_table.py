@@ -23,6 +23,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import read_properties
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.metadata.hfile import HFile
+from tagstream.table.metadata.index_definitions import has_partitioned_index
 from tagstream.table.metadata.name_hash import partition_name
 from tagstream.table.metadata.records import FILES, Record, decode, merged
 from tagstream.table.storage.storage import META_FOLDER, Storage
@@ -53,7 +54,7 @@ class MetadataTable:
     """A look at the metadata table, as of the same look at the data's timeline.
 
     ``partitions``: its own partitions that readers may trust (``hoodie.table.metadata.partitions``). ``timezone_utc``:
-    whether the table's instants are in UTC.
+    whether the table's instants are in UTC. ``table_storage``: the data table's.
     """
 
     storage: Storage
@@ -62,6 +63,7 @@ class MetadataTable:
     data_timeline: Timeline
     partitions: frozenset[str]
     timezone_utc: bool
+    table_storage: Storage
     _listed: dict[str, list[FileSlice]] = field(default_factory=dict, compare=False, repr=False)
     _walked: dict[tuple[str, ...], list[LogBlock]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -81,6 +83,7 @@ class MetadataTable:
             timeline,
             partitions,
             table.config.timezone_utc,
+            table.storage,
         )
 
     def slices(self, partition: str) -> list[FileSlice]:
@@ -192,6 +195,11 @@ class MetadataTable:
         """Every action of the data, a clean or rollback too, has an instant of the same time here."""
         start = self.data_timeline.start
         return instant in self._done or (start is not None and instant < start)
+
+    @cached_property
+    def has_partitioned_index(self) -> bool:
+        """Whether its record index has file groups for each partition of the data."""
+        return has_partitioned_index(self.table_storage)
 
     @cached_property
     def _done(self) -> frozenset[str]:

@@ -1,13 +1,13 @@
 """The record index: where a record key is, from the metadata table's partition ``record_index``.
 
-A key's shard is ``abs(abs(h) % n)`` of its Java hash; an entry names partition, file id (as a UUID in two numbers and a
-counter, or literally) and the instant in epoch milliseconds.
+A key's shard is ``abs(abs(h) % n)`` of its Java hash, over all file groups or (``index_groups``) over those of the key's
+partition; an entry names partition, file id (as a UUID in two numbers and a counter, or literally) and the instant in epoch
+milliseconds.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import instant_from_ms
 from tagstream.table.keys.java_hash import string_hash_codes
 from tagstream.table.metadata.avro_columns import AvroColumns
+from tagstream.table.metadata.index_groups import IndexGroups
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION, Entries, MetadataTable
 
 LOCATIONS: Final = pa.schema([
@@ -31,7 +31,6 @@ LOCATIONS: Final = pa.schema([
 
 _MEMBER: Final = "recordIndexMetadata"
 _UUID, _LITERAL = 0, 1  # fileIdEncoding: two numbers and a counter, or text
-_SHARD: Final = re.compile(r"record-index-(\d+)-\d+")
 _INT_MIN: Final = -(2**31)
 
 
@@ -56,15 +55,28 @@ class RecordIndex:
         return RecordIndex(metadata)
 
     @property
-    def shard_count(self) -> int:
-        """Into how many shards the keys are hashed."""
-        return len(self._shards())
+    def is_partitioned(self) -> bool:
+        """Whether it has file groups for each partition of the data: a key may have a place in each of them."""
+        return self.metadata.has_partitioned_index
 
-    def lookup(self, keys: pa.Array) -> pa.Table:
-        """Locations of the keys that are there (``LOCATIONS``), in no order; only the keys' own shards are read."""
+    @property
+    def shard_counts(self) -> dict[str | None, int]:
+        """Into how many shards the keys of each partition are hashed; under None of all, where it is global."""
+        return self._groups().counts
+
+    def lookup(self, keys: pa.Array, partition: str | None = None) -> pa.Table:
+        """Locations of the keys that are there (``LOCATIONS``), in no order; only the keys' own shards are read.
+
+        ``partition``: the one of the data whose keys they are; None where the index is global, and only there.
+        """
+        groups = self._groups()
+        if (partition is not None) != groups.is_partitioned:
+            raise ValueError(
+                "a record index by partition is asked for one partition's keys, a global one for keys alone"
+            )
         wanted = pc.unique(keys).drop_null()
-        slices = self._shards()
-        if not len(wanted):
+        slices = groups.by_partition.get(partition, ())
+        if not len(wanted) or not slices:
             return LOCATIONS.empty_table()
         shards = shards_of(wanted, len(slices))
         tables = [LOCATIONS.empty_table()]
@@ -75,26 +87,13 @@ class RecordIndex:
 
     def scan(self) -> Iterator[pa.Table]:
         """All locations, a table a shard."""
-        for file_slice in self._shards():
-            yield self._locations(self.metadata.entries(file_slice), None)
+        for slices in self._groups().by_partition.values():
+            for file_slice in slices:
+                yield self._locations(self.metadata.entries(file_slice), None)
 
-    def _shards(self) -> list[FileSlice]:
-        """The slices by their shards' numbers; all must be there, for a key's shard depends on how many there are."""
+    def _groups(self) -> IndexGroups:
         found = self.metadata.slices(RECORD_INDEX_PARTITION)
-        names = [(_SHARD.fullmatch(file_slice.file_id), file_slice) for file_slice in found]
-        foreign = [file_slice.file_id for match, file_slice in names if match is None]
-        if foreign:
-            raise UnsupportedTableError(
-                f"the record index at {self.metadata.storage.root} has the file group {foreign[0]}; one with shards for "
-                "each partition of the table cannot be read"
-            )
-        by_number = {int(match[1]): file_slice for match, file_slice in names if match is not None}
-        if not by_number or sorted(by_number) != list(range(len(by_number))):
-            raise CorruptFileError(
-                f"the record index at {self.metadata.storage.root} has the shards {sorted(by_number)}, others are missing; "
-                "drop the metadata table (hoodie.metadata.enable=false) or let Hudi build it anew"
-            )
-        return [by_number[number] for number in range(len(by_number))]
+        return IndexGroups.of(found, self.metadata.storage.root, is_partitioned=self.is_partitioned)
 
     def _locations(self, entries: Iterable[Entries], wanted: pa.Array | None) -> pa.Table:
         parts = list(entries)

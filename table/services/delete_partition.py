@@ -13,7 +13,7 @@ import pyarrow as pa
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
-from tagstream.table.metadata.write.changes import Changes
+from tagstream.table.metadata.write.changes import KEYS, Changes
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.read.slice_lookup import key_reader
@@ -99,15 +99,16 @@ def delete_partitions(
     return instant
 
 
-def _keys(table: HoodieTable, timeline: Timeline, replaced: Mapping[str, Sequence[str]]) -> list[pa.Array]:
+def _keys(table: HoodieTable, timeline: Timeline, replaced: Mapping[str, Sequence[str]]) -> list[pa.Table]:
     view = table.view(timeline)
     assert view.as_of is not None  # there are slices, so there is a commit
     reader = key_reader(table, timeline, view.as_of, None)
     return [
-        rows.column(RECORD_KEY).combine_chunks().cast(pa.string())
+        pa.Table.from_arrays([keys, pa.repeat(pa.scalar(partition, pa.string()), len(keys))], schema=KEYS)
         for partition in replaced
         for at in view.latest_merged_slices(partition)
         for rows in reader.read(at)
+        for keys in [rows.column(RECORD_KEY).combine_chunks().cast(pa.string())]
     ]
 
 

@@ -84,15 +84,15 @@ def _keys(table: HoodieTable, timeline: Timeline, index: RecordIndex) -> Iterato
                     places = [pa.repeat(pa.scalar(text), len(keys)) for text in (partition, at.file_id)]
                     parts.append(pa.table([keys, *places], names=["record_key", *_PLACE]))
     live = pa.concat_tables(parts)
+    # In a record index by partition a key has a place in each partition where it is.
+    names = ["record_key", "partition_path"] if index.is_partitioned else ["record_key"]
     known = pa.concat_tables([table.select(["record_key", *_PLACE]) for table in index.scan()] or parts[:1])
     for what, one, other in (("is not in the record index", live, known), ("is in the record index only", known, live)):
-        keys = one.column("record_key").filter(
-            pc.invert(pc.is_in(one.column("record_key"), value_set=other.column("record_key").combine_chunks()))
-        )
+        keys = one.join(other.select(names), names, join_type="left anti").column("record_key")
         if len(keys):
             yield f"{len(keys):,} keys: each {what}, first {', '.join(map(repr, keys.slice(0, _SHOWN).to_pylist()))}"
-    both = live.join(known, "record_key", join_type="inner", right_suffix="_known")
-    for name in _PLACE:
+    both = live.join(known, names, join_type="inner", right_suffix="_known")
+    for name in (name for name in _PLACE if name not in names):
         wrong = both.filter(pc.not_equal(both.column(name), both.column(f"{name}_known")))
         if wrong.num_rows:
             first = wrong.slice(0, 1).to_pylist()[0]

@@ -48,6 +48,11 @@ def _more(index: str, request: pytest.FixtureRequest) -> dict[str, str]:
             "hoodie.record.index.update.partition.path": "true",
             "hoodie.metadata.record.index.min.filegroup.count": "2",
         }
+    if index == "RECORD_LEVEL_INDEX":
+        return {
+            "hoodie.write.table.version": "9",  # 6 has none of this form
+            "hoodie.metadata.record.level.index.min.filegroup.count": "2",
+        }
     if index != "HBASE":
         return {}
     server: HbaseServer = request.getfixturevalue("hbase_server")

@@ -111,6 +111,17 @@ class HudiSpark:
         found: list[dict[str, str]] = self._order(do="sql", table=str(table), statements=list(statements))["rows"]
         return found
 
+    def locate(
+        self, table: Path | str, keys: Sequence[str], partition: str | None = None
+    ) -> dict[str, tuple[str, str]]:
+        """(partition, file id) of the keys that Hudi's look-up finds in the record index; None: a global one."""
+        self._count += 1
+        path = self._folder / f"keys-{self._count}"
+        path.write_text("\n".join(keys))
+        rows = self._order(do="locate", table=str(table), keys=str(path), partition=partition)["rows"]
+        assert len({key for key, _, _ in rows}) == len(rows), "a key with two places"
+        return {key: (where, file_id) for key, where, file_id in rows}
+
     def _order(self, **order: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")

@@ -31,6 +31,7 @@ from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions
+from tests.interop.replay_metadata import begin_metadata, tell_metadata
 from tests.support.stored import stored
 
 NOW_MS = 1_798_761_600_000  # 2027
@@ -55,11 +56,13 @@ class Step:
     deletes: pa.Table
 
 
-def replay(real_path: Path, folder: Path, steps: int | None = None) -> Replay:
-    """Write the first ``steps`` commits of the real table again, below ``folder``."""
+def replay(real_path: Path, folder: Path, steps: int | None = None, *, with_metadata: bool = False) -> Replay:
+    """Write the first ``steps`` commits of the real table again, below ``folder``; and its metadata table, if that is told."""
     real = HoodieTable.open(str(real_path))
     timeline = real.timeline()
     both = Replay(real, HoodieTable.create(str(folder), _config(real.config), NOW_MS))
+    if with_metadata:
+        begin_metadata(both, timeline)
     for instant in timeline.completed_writes[:steps]:
         _replay_commit(both, timeline, instant)
     return both
@@ -92,9 +95,11 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
     commit.request(ours, time, instant.action)
     commit.inflight(ours, time, instant.action, CommitMetadata(operation=metadata.operation))
     statuses: list[WriteStatus] = []
+    steps: list[tuple[WriteStat, Step]] = []
     for stat in metadata.all_stats():
         ours_id = both.file_ids.setdefault(stat.file_id, new_file_id(ours.config.name, stat.file_id))
         step = step_of(real, stat, instant.time, avro_to_arrow(avro))
+        steps.append((stat, step))
         token = _token(stat.file_name)
         context = WriteContext(
             instant=time,
@@ -105,7 +110,7 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
             avro_json=avro,
             as_of=before.newest_completed,
             timeline=before,
-            options=WriterOptions(bloom=bloom_params(real), inserts_to_base_files=True),
+            options=told_to_metadata(ours, WriterOptions(bloom=bloom_params(real), inserts_to_base_files=True)),
         )
         statuses += write_file_group(
             ours,
@@ -117,7 +122,9 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
             step.deletes,
         )
     commit.publish_files(ours, time, statuses)
-    commit.complete(ours, time, instant.action, CommitMetadata.build(statuses, {}, avro, metadata.operation))
+    after = tell_metadata(both, time, statuses, steps)
+    content = CommitMetadata.build(statuses, {}, avro, metadata.operation)
+    commit.complete(ours, time, instant.action, content, after=after)
 
 
 def step_of(real: HoodieTable, stat: WriteStat, instant: str, schema: pa.Schema) -> Step:

@@ -6,16 +6,13 @@ from tagstream.index.family.registry import FACTS
 from tagstream.table.config import ConfigKey, Kind
 
 _INDEX = "Index"
-_NO_PARTITIONED = (
-    "a record index for each partition of the table is not kept here; RECORD_INDEX is the global one, BLOOM and SIMPLE find "
-    "keys partition by partition"
-)
 
 INDEX_KEYS = (
     ConfigKey(
         "hoodie.index.type",
         Kind.CHOICE,
-        "Which index finds a record's place (docs/indexes.md). `FLINK_STATE` is Flink's name for STATE.",
+        "Which index finds a record's place (docs/indexes.md). `FLINK_STATE` is Flink's name for STATE, "
+        "`GLOBAL_RECORD_LEVEL_INDEX` that of Hudi 1.1 and later for RECORD_INDEX.",
         default="STATE",
         section=_INDEX,
         values={
@@ -25,7 +22,6 @@ INDEX_KEYS = (
             "GLOBAL_RECORD_LEVEL_INDEX": "RECORD_INDEX",
         },
         aliases=("index.type",),
-        refused_values={"RECORD_LEVEL_INDEX": _NO_PARTITIONED},
     ),
     ConfigKey(
         "hoodie.index.class",

@@ -58,6 +58,23 @@ METADATA_KEYS = (
         aliases=("hoodie.metadata.record.index.min.filegroup.count",),
     ),
     ConfigKey(
+        "hoodie.metadata.record.level.index.enable",
+        Kind.BOOL,
+        "The same with file groups for each partition of the table, as Hudi 1.1 and later know it: partition and key name a "
+        "row together (from version 8 on; not together with the global one).",
+        default=False,
+        section=_METADATA,
+    ),
+    ConfigKey(
+        "hoodie.metadata.record.level.index.min.filegroup.count",
+        Kind.INT,
+        "File groups that a record index by partition gets for each partition; they stay for its life.",
+        default=1,
+        minimum=1,
+        section=_METADATA,
+        aliases=("hoodie.metadata.partitioned.record.index.min.filegroup.count",),
+    ),
+    ConfigKey(
         "hoodie.metadata.compact.max.delta.commits",
         Kind.INT,
         "Commits after which the metadata table is compacted, between two batches.",

@@ -1,4 +1,4 @@
-"""Which columns the metadata table has statistics of, and where Hudi 1.x keeps that: ``.hoodie/.index_defs/index.json``.
+"""Which columns the metadata table has statistics of, and the definitions that Hudi 1.x keeps of that.
 
 Hudi 1.x takes three meta columns and the first 32 plain columns, and goes by the definition from then on; Hudi 0.15 takes
 all meta columns and all plain ones. Both leave out what has no order and decimals that their wrapper cannot hold.
@@ -12,12 +12,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tagstream.table.errors import CorruptFileError
 from tagstream.table.metadata.encode.column_ranges import kind_of
+from tagstream.table.metadata.index_definitions import PARTITIONED_OPTION, defined_partitioned, parse_definitions
 from tagstream.table.schema.schema import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY, is_meta_column
-
-INDEX_DEFINITIONS: Final = ".hoodie/.index_defs/index.json"
-DEFINITIONS_KEY: Final = "hoodie.table.index.defs.path"  # of the table's properties
 
 _MOST: Final = 32
 _WRAPPED_DIGITS: Final = 15  # before the point and behind it, up to table version 8
@@ -40,18 +37,28 @@ def supported_columns(columns: Sequence[str], schema: pa.Schema, version: int) -
 
 def defined_columns(definitions: bytes, where: str) -> list[str] | None:
     """The columns that a definition names; None where the file has none of ``column_stats``."""
-    definition = _read(definitions, where).get("column_stats")
+    definition = parse_definitions(definitions, where).get("column_stats")
     return None if definition is None else [str(name) for name in definition.get("sourceFields") or ()]
 
 
 def write_definitions(
-    before: bytes | None, partitions: Collection[str], columns: Sequence[str], version: int, where: str
+    before: bytes | None,
+    partitions: Collection[str],
+    columns: Sequence[str],
+    version: int,
+    where: str,
+    partitioned_index: bool | None = None,
 ) -> bytes:
-    """The file's new content: definitions of these partitions of the metadata table, others' left as they are."""
-    kept = _read(before, where) if before is not None else {}
+    """The file's new content: definitions of these partitions of the metadata table, others' left as they are.
+
+    ``partitioned_index``: whether the record index has file groups for each partition of the data; None: as it was.
+    """
+    kept = parse_definitions(before, where) if before is not None else {}
     found = {name: definition for name, definition in kept.items() if name not in _DEFINED}
     if "record_index" in partitions:
-        found["record_index"] = _definition("record_index", "", [], {"isPartitioned": "false"}, "V1")
+        is_so = defined_partitioned(kept) if partitioned_index is None else partitioned_index
+        options = {PARTITIONED_OPTION: str(is_so).lower()}
+        found["record_index"] = _definition("record_index", "", [], options, "V1")
     if "column_stats" in partitions:
         found["column_stats"] = _definition("column_stats", "column_stats", columns, {}, "V2" if version >= 9 else "V1")
     return json.dumps({"indexDefinitions": found}, indent=2).encode()
@@ -59,7 +66,7 @@ def write_definitions(
 
 def without_definition(data: bytes, partition: str, where: str) -> bytes:
     """The file's content without the definition of one partition of the metadata table."""
-    kept = {name: definition for name, definition in _read(data, where).items() if name != partition}
+    kept = {name: definition for name, definition in parse_definitions(data, where).items() if name != partition}
     return json.dumps({"indexDefinitions": kept}, indent=2).encode()
 
 
@@ -74,19 +81,6 @@ def _definition(
         "indexOptions": dict(options),
         "version": version,
     }
-
-
-def _read(data: bytes, where: str) -> dict[str, Any]:
-    try:
-        found = json.loads(data)["indexDefinitions"] or {}
-        if not all(isinstance(each, dict) for each in found.values()):
-            raise TypeError("a definition is no object")
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CorruptFileError(
-            f"{where} holds no readable index definitions ({error}); restore the file, or drop the metadata table "
-            "(hoodie.metadata.enable=false)"
-        ) from error
-    return dict(found)
 
 
 def _has_range(arrow: pa.DataType, version: int) -> bool:

@@ -34,7 +34,7 @@ from tagstream.table.metadata.records import Record
 from tagstream.table.metadata.write.layout import groups_of_keys
 from tagstream.table.timeline.write_status import WriteStatus
 
-_NO_KEYS = pa.array([], pa.string())
+KEYS = pa.schema([("record_key", pa.string()), ("partition_path", pa.string())])  # of rows that are no more
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,15 @@ class Changes:
     """What one action did. ``partitions`` by partition path; ``deleted_partitions``: gone with their folders.
 
     ``places`` (tables of ``PLACES``): keys that were inserted or moved, of a key that occurs twice the last counts;
-    ``deleted_keys``: keys (text) that are no more. A key may be in one of the two only. ``columns``: those that have
-    statistics, needed where files were deleted.
+    ``deleted_keys`` (tables of ``KEYS``): keys that are no more, with the partition path where they were. A key may be in
+    one of the two only; in a record index by partition a key is another one in another partition: one that moves is in both.
+    ``columns``: those that have statistics, needed where files were deleted.
     """
 
     partitions: Mapping[str, PartitionChange] = field(default_factory=dict)
     deleted_partitions: tuple[str, ...] = ()
     places: Sequence[pa.Table] = ()
-    deleted_keys: Sequence[pa.Array] = ()
+    deleted_keys: Sequence[pa.Table] = ()
     columns: Sequence[str] = ()
 
 
@@ -87,12 +88,16 @@ def written_by(statuses: Iterable[WriteStatus]) -> dict[str, PartitionChange]:
 
 @dataclass(frozen=True)
 class GroupEntries:
-    """What goes into one file group: keys (binary, sorted) with their values, and keys (text) to be deleted."""
+    """What goes into one file group: keys (binary, sorted) with their values, and keys (text) to be deleted.
+
+    ``data_partition``: of a record index by partition, the one that the group is for.
+    """
 
     number: int
     keys: pa.Array
     values: pa.Array
     deleted: pa.Array
+    data_partition: str | None = None
 
     def __len__(self) -> int:
         return len(self.keys) + len(self.deleted)
@@ -101,17 +106,31 @@ class GroupEntries:
 def entries(changes: Changes, partition: str, groups: int, instant: str, version: int) -> Iterator[GroupEntries]:
     """What one of the metadata table's partitions is told, by file group; groups that have nothing are left out.
 
-    ValueError where the changes lack what the partition needs.
+    A record index by partition has ``partitioned_entries``. ValueError where the changes lack what the partition needs.
     """
     if partition == RECORD_INDEX_PARTITION:
-        yield from _index_entries(changes, groups, version)
+        yield from _index_entries(_put(changes), _gone(changes), groups, version)
         return
     records, gone = _RECORDS[partition](changes, instant, version)
     keys, values = encode_records(records, version)
     yield from grouped(keys, values, pa.array(sorted(gone), pa.string()), groups)
 
 
-def grouped(keys: pa.Array, values: pa.Array, gone: pa.Array, groups: int) -> Iterator[GroupEntries]:
+def partitioned_entries(
+    changes: Changes, groups: Mapping[str | None, int], new_groups: int, version: int
+) -> Iterator[GroupEntries]:
+    """The same of a record index by partition. ``groups``: how many each partition of the data has; ``new_groups``: how many
+    one gets that has none yet.
+    """
+    put, gone = _by_partition(_put(changes)), _by_partition(_gone(changes))
+    for path in sorted({*put, *(path for path in gone if path in groups)}):  # what has no group has no key to delete
+        own = put.get(path, PLACES.empty_table()), gone.get(path, KEYS.empty_table())
+        yield from _index_entries(*own, groups.get(path, new_groups), version, path)
+
+
+def grouped(
+    keys: pa.Array, values: pa.Array, gone: pa.Array, groups: int, data_partition: str | None = None
+) -> Iterator[GroupEntries]:
     """Sorted keys (binary) with their values, and deleted keys (text), by the file groups they belong to."""
     own, order = _by_group(keys.cast(pa.string()), groups)
     deleted, gone_order = _by_group(gone, groups)
@@ -120,7 +139,11 @@ def grouped(keys: pa.Array, values: pa.Array, gone: pa.Array, groups: int) -> It
         start, end = np.searchsorted(own, [number, number + 1]).tolist()
         first, behind = np.searchsorted(deleted, [number, number + 1]).tolist()
         yield GroupEntries(
-            number, keys.slice(start, end - start), values.slice(start, end - start), gone.slice(first, behind - first)
+            number,
+            keys.slice(start, end - start),
+            values.slice(start, end - start),
+            gone.slice(first, behind - first),
+            data_partition,
         )
 
 
@@ -131,16 +154,37 @@ def _by_group(keys: pa.Array, groups: int) -> tuple[npt.NDArray[np.int64], pa.Ar
     return own[order], pa.array(order)
 
 
-def _index_entries(changes: Changes, groups: int, version: int) -> Iterator[GroupEntries]:
-    places = newest_places(
-        pa.concat_tables([PLACES.empty_table(), *(table.select(PLACES.names) for table in changes.places)])
+def _put(changes: Changes) -> pa.Table:
+    return pa.concat_tables([PLACES.empty_table(), *(table.select(PLACES.names) for table in changes.places)])
+
+
+def _gone(changes: Changes) -> pa.Table:
+    return pa.concat_tables(
+        [KEYS.empty_table(), *(table.select(KEYS.names).cast(KEYS) for table in changes.deleted_keys)]
     )
-    gone = pa.concat_arrays([_NO_KEYS, *(keys.cast(pa.string()) for keys in changes.deleted_keys)]).unique()
+
+
+def _by_partition(rows: pa.Table) -> dict[str, pa.Table]:
+    """The rows of each partition of the data, in their order."""
+    paths = rows.column("partition_path").combine_chunks().dictionary_encode()
+    codes = paths.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    ends = np.append(np.searchsorted(codes[order], np.arange(len(paths.dictionary))), len(codes)).tolist()
+    rows = rows.take(pa.array(order))
+    names = paths.dictionary.to_pylist()
+    return {path: rows.slice(ends[i], ends[i + 1] - ends[i]) for i, path in enumerate(names)}
+
+
+def _index_entries(
+    put: pa.Table, deleted: pa.Table, groups: int, version: int, data_partition: str | None = None
+) -> Iterator[GroupEntries]:
+    places = newest_places(put)
+    gone = deleted.column("record_key").combine_chunks().unique()
     both = pc.is_in(gone, value_set=places.column("record_key").combine_chunks())
     if pc.any(both).as_py():
         raise ValueError(f"the key {gone.filter(both)[0]} is put and deleted by one action")
     keys = places.column("record_key").combine_chunks().cast(pa.binary())
-    yield from grouped(keys, encode_places(places, version), gone, groups)
+    yield from grouped(keys, encode_places(places, version), gone, groups, data_partition)
 
 
 def newest_places(places: pa.Table) -> pa.Table:

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.indexed_columns import (
-    INDEX_DEFINITIONS,
     default_columns,
     defined_columns,
     supported_columns,
     write_definitions,
 )
+from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 
 
 def kept_columns(table: HoodieTable, schema: pa.Schema, asked: Sequence[str] = ()) -> list[str]:
@@ -30,9 +30,14 @@ def kept_columns(table: HoodieTable, schema: pa.Schema, asked: Sequence[str] = (
     return supported_columns(wanted, schema, version) if wanted else default_columns(schema, version)
 
 
-def define_indexes(table: HoodieTable, partitions: Iterable[str], columns: Sequence[str]) -> None:
-    """Write the definitions of the indexes among these partitions; those of others stay."""
+def define_indexes(
+    table: HoodieTable, partitions: Iterable[str], columns: Sequence[str], partitioned_index: bool | None = None
+) -> None:
+    """Write the definitions of the indexes among these partitions; those of others stay. ``partitioned_index`` None: the
+    record index's form stays."""
     storage = table.storage
     before = storage.read(INDEX_DEFINITIONS) if storage.exists(INDEX_DEFINITIONS) else None
     where = storage.where(INDEX_DEFINITIONS)
-    storage.replace(INDEX_DEFINITIONS, write_definitions(before, set(partitions), columns, table.config.version, where))
+    version = table.config.version
+    content = write_definitions(before, set(partitions), columns, version, where, partitioned_index)
+    storage.replace(INDEX_DEFINITIONS, content)

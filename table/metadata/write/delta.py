@@ -10,9 +10,11 @@ from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.metadata.encode.record_schema import commit_avro_json
-from tagstream.table.metadata.write.changes import Changes, entries
+from tagstream.table.metadata.index_groups import IndexGroups, index_group_name
+from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
+from tagstream.table.metadata.write.changes import Changes, GroupEntries, entries, partitioned_entries
 from tagstream.table.metadata.write.layout import group_name
-from tagstream.table.metadata.write.log_files import delta_log_file
+from tagstream.table.metadata.write.log_files import delta_log_file, first_log_file
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tagstream.table.metadata.write.rollback import recover, roll_back
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
@@ -28,26 +30,33 @@ def delta_commit(
     changes: Changes,
     times: Times,
     reach: Callable[[str], None] = lambda _: None,
+    new_index_groups: int = 1,
 ) -> Instant:
     """Tell all partitions of an action of the data; returns the completed instant of the metadata table.
 
     ``instant`` is the action's, of whatever kind. One that is there from an attempt before is taken back first. From version
     8 on the data's action must be completed later than the returned instant's ``completion_time``. ValueError where
     ``changes`` lack what a partition needs; nothing is written then. ``reach`` is told of the steps ``metadata_begun`` and
-    ``metadata_files``.
+    ``metadata_files``. ``new_index_groups``: how many file groups a record index by partition gets for a new partition.
     """
     recover(writer, times)
     if any(i.time == instant and i.action == DELTA_COMMIT for i in writer.timeline().instants):
         roll_back(writer, instant, times(), times)
     view = writer.view(writer.timeline())
-    wanted = [
-        (slices[found.number], found)
-        for partition in writer.partitions
-        for slices in [_slices(view, partition)]
-        for found in entries(changes, partition, len(slices), instant, writer.version)
-    ]
+    wanted: list[tuple[FileSlice, GroupEntries]] = []
+    empty: list[str] = []
+    for partition in writer.partitions:
+        if partition == RECORD_INDEX_PARTITION and writer.has_partitioned_index:
+            told, empty = _partitioned(view, changes, instant, writer.version, new_index_groups)
+            wanted += told
+        else:
+            slices = _slices(view, partition)
+            found = entries(changes, partition, len(slices), instant, writer.version)
+            wanted += [(slices[each.number], each) for each in found]
     writer.begin(instant, DELTA_COMMIT)
     reach("metadata_begun")
+    for file_id in empty:
+        first_log_file(writer, RECORD_INDEX_PARTITION, file_id, instant)
     with ThreadPoolExecutor(
         _THREADS
     ) as threads:  # a record index may have thousands of groups, each a request to the store
@@ -69,6 +78,30 @@ def delta_content(stats: list[WriteStat], version: int, operation: str, compacte
         compacted=compacted,
     )
     return metadata.to_bytes(version)
+
+
+def _partitioned(
+    view: FileSystemView, changes: Changes, instant: str, version: int, new_groups: int
+) -> tuple[list[tuple[FileSlice, GroupEntries]], list[str]]:
+    """(what goes into which slice of a record index by partition, names of groups that are made and get nothing).
+
+    The groups of a partition that is new begin with the instant's own log files, as Hudi makes them.
+    """
+    slices = view.latest_merged_slices(RECORD_INDEX_PARTITION)
+    groups = IndexGroups.of(slices, view.storage.root, is_partitioned=True)
+    wanted: list[tuple[FileSlice, GroupEntries]] = []
+    empty: dict[str, None] = {}
+    for found in partitioned_entries(changes, groups.counts, new_groups, version):
+        path = found.data_partition or ""
+        own = groups.by_partition.get(path)
+        if own is None:
+            empty |= dict.fromkeys(index_group_name(path, number) for number in range(new_groups))
+            file_id = index_group_name(path, found.number)
+            wanted.append((FileSlice(RECORD_INDEX_PARTITION, file_id, instant, None, ()), found))
+        else:
+            wanted.append((own[found.number], found))
+    filled = {file_slice.file_id for file_slice, _ in wanted}
+    return wanted, [name for name in empty if name not in filled]
 
 
 def _slices(view: FileSystemView, partition: str) -> list[FileSlice]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import update_properties
-from tagstream.table.metadata.encode.indexed_columns import INDEX_DEFINITIONS, without_definition
+from tagstream.table.metadata.encode.indexed_columns import without_definition
+from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER
 from tagstream.table.metadata.write.layout import INFLIGHT_KEY, PARTITIONS_KEY, listed
 

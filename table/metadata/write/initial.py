@@ -22,8 +22,9 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
 from tagstream.table.metadata.encode.file_records import encode_records, partitions_record
-from tagstream.table.metadata.encode.indexed_columns import DEFINITIONS_KEY, INDEX_DEFINITIONS
 from tagstream.table.metadata.encode.locations import encode_places
+from tagstream.table.metadata.index_definitions import DEFINITIONS_KEY, INDEX_DEFINITIONS
+from tagstream.table.metadata.index_groups import index_group_name
 from tagstream.table.metadata.metadata_table import (
     ALL_PARTITIONS,
     FILES_PARTITION,
@@ -51,12 +52,28 @@ from tagstream.table.timeline.write_status import WriteStat
 
 @dataclass(frozen=True)
 class InitialPartition:
-    """A partition of the metadata table that is being made by ``instant``; picklable, for tasks that write its groups."""
+    """A partition of the metadata table that is being made by ``instant``; picklable, for tasks that write its groups.
+
+    ``groups``: how many file groups it has. A record index by partition has so many for each of ``data_partitions``, and
+    they are numbered one partition after the other; all others have None there.
+    """
 
     writer: MetadataWriter
     partition: str
     instant: str
     groups: int
+    data_partitions: tuple[str, ...] | None = None
+
+    @property
+    def total(self) -> int:
+        """All its file groups."""
+        return self.groups * (1 if self.data_partitions is None else len(self.data_partitions))
+
+    def file_id(self, number: int) -> str:
+        """The name of one of them."""
+        if self.data_partitions is None:
+            return group_name(self.partition, number)
+        return index_group_name(self.data_partitions[number // self.groups], number % self.groups)
 
 
 def create_metadata_table(table: HoodieTable, at_ms: int) -> MetadataWriter:
@@ -69,9 +86,18 @@ def create_metadata_table(table: HoodieTable, at_ms: int) -> MetadataWriter:
     return MetadataWriter(table, storage, TableConfig.from_properties(read_properties(storage)))
 
 
-def begin_partition(writer: MetadataWriter, partition: str, groups: int) -> InitialPartition:
-    """Step 2, for the driver; ``files`` comes first. The instant follows those that made the partitions before."""
-    if partition not in PARTITIONS or groups < 1:
+def begin_partition(
+    writer: MetadataWriter, partition: str, groups: int, data_partitions: Sequence[str] | None = None
+) -> InitialPartition:
+    """Step 2, for the driver; ``files`` comes first. The instant follows those that made the partitions before.
+
+    ``data_partitions``: of a record index by partition the table's partitions, which may be none.
+    """
+    if (
+        partition not in PARTITIONS
+        or groups < 1
+        or (data_partitions is not None and partition != RECORD_INDEX_PARTITION)
+    ):
         raise ValueError(f"no partition {partition!r} with {groups} file groups can be made in a metadata table")
     if partition in MetadataWriter(writer.table.reload(), writer.storage, writer.config).partitions:
         raise ValueError(f"the metadata table at {writer.storage.root} has the partition {partition}: drop it first")
@@ -82,14 +108,16 @@ def begin_partition(writer: MetadataWriter, partition: str, groups: int) -> Init
     instant = initial_instant(writer.version, number, newest)
     writer.begin(instant, DELTA_COMMIT)
     ensure_partition(writer.storage, partition, instant)
-    return InitialPartition(writer, partition, instant, groups)
+    paths = None if data_partitions is None else tuple(data_partitions)
+    return InitialPartition(writer, partition, instant, groups, paths)
 
 
 def write_index_shard(initial: InitialPartition, number: int, places: Iterable[pa.Table]) -> WriteStat | None:
     """One file group of a record index: a pure function of its arguments, done again with the same result.
 
-    ``places``: tables of ``PLACES`` with the keys of this group alone (``groups_of_keys``), ascending by their bytes over
-    all of them and none twice; one is in memory at a time. None: there were none, and only the empty group was made.
+    ``number``: as of ``InitialPartition.file_id``. ``places``: tables of ``PLACES`` with the keys of this group alone
+    (``groups_of_keys``), ascending by their bytes over all of them and none twice; one is in memory at a time. None: there
+    were none, and only the empty group was made.
     """
     batches = (
         (table.column("record_key").combine_chunks().cast(pa.binary()), encode_places(table, initial.writer.version))
@@ -124,45 +152,61 @@ def complete_partition(initial: InitialPartition, stats: Sequence[WriteStat], ti
     writer.complete(initial.instant, DELTA_COMMIT, content, times)
 
 
-def register(table: HoodieTable, partitions: Iterable[str], columns: Sequence[str], at_ms: int) -> HoodieTable:
+def register(
+    table: HoodieTable,
+    partitions: Iterable[str],
+    columns: Sequence[str],
+    at_ms: int,
+    partitioned_index: bool | None = None,
+) -> HoodieTable:
     """Step 3: readers trust these partitions, beside those before. ``columns``: those that have statistics.
 
-    Returns the table as it is then. From version 8 on Hudi takes the columns from a definition, which is written first.
+    ``partitioned_index``: the form of a record index among them; None: the one that is there keeps its own. Returns the
+    table as it is then. From version 8 on Hudi takes the columns from a definition, which is written first.
     """
     table = table.reload()
     before = [name.strip() for name in table.config.raw.get(PARTITIONS_KEY, "").split(",") if name.strip()]
     names = [*before, *partitions]
     changes = {PARTITIONS_KEY: listed(names), INFLIGHT_KEY: ""}
     if table.config.version >= LAYOUT_2_VERSION:
-        define_indexes(table, names, columns)
+        define_indexes(table, names, columns, partitioned_index)
         changes[DEFINITIONS_KEY] = INDEX_DEFINITIONS
     update_properties(table.storage, changes, at_ms)
     return table.reload()
 
 
 def create_empty(
-    table: HoodieTable, groups: Mapping[str, int], columns: Sequence[str], times: Times, at_ms: int
+    table: HoodieTable,
+    groups: Mapping[str, int],
+    columns: Sequence[str],
+    times: Times,
+    at_ms: int,
+    *,
+    partitioned_index: bool = False,
 ) -> HoodieTable:
     """All steps for a table without commits. ``groups``: file groups of each partition, ``files`` among them.
 
-    Returns the table with its metadata table registered.
+    ``partitioned_index``: a record index has none yet then, as the table has no partitions. Returns the table with its
+    metadata table registered.
     """
     writer = create_metadata_table(table, at_ms)
     for partition in (name for name in PARTITIONS if name in groups):
-        initial = begin_partition(writer, partition, groups[partition])
+        by_partition = partitioned_index and partition == RECORD_INDEX_PARTITION
+        initial = begin_partition(writer, partition, groups[partition], () if by_partition else None)
         if partition == RECORD_INDEX_PARTITION:
-            shards = [write_index_shard(initial, number, ()) for number in range(initial.groups)]
+            shards = [write_index_shard(initial, number, ()) for number in range(initial.total)]
             stats = [stat for stat in shards if stat is not None]
         else:
             stats = write_records(initial, Changes())
         complete_partition(initial, stats, times)
-    return register(table, [name for name in PARTITIONS if name in groups], columns, at_ms)
+    made = [name for name in PARTITIONS if name in groups]
+    return register(table, made, columns, at_ms, partitioned_index if RECORD_INDEX_PARTITION in made else None)
 
 
 def _write_group(
     initial: InitialPartition, number: int, batches: Iterable[tuple[pa.Array, pa.Array]]
 ) -> WriteStat | None:
     writer, partition = initial.writer, initial.partition
-    file_id = group_name(partition, number)
+    file_id = initial.file_id(number)
     first_log_file(writer, partition, file_id, initial.instant)
     return write_base_file(writer, partition, file_id, initial.instant, batches)

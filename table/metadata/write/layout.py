@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, table_checksum
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, MERGE_ON_READ
+from tagstream.table.metadata.index_groups import PREFIX as INDEX_PREFIX
 from tagstream.table.metadata.metadata_table import (
     BLOOM_FILTERS_PARTITION,
     COLUMN_STATS_PARTITION,
@@ -29,7 +30,7 @@ INFLIGHT_KEY: Final = "hoodie.table.metadata.partitions.inflight"
 
 _PREFIXES: Final = {
     FILES_PARTITION: "files", COLUMN_STATS_PARTITION: "col-stats", BLOOM_FILTERS_PARTITION: "bloom-filters",
-    RECORD_INDEX_PARTITION: "record-index", PARTITION_STATS_PARTITION: "partition-stats",
+    RECORD_INDEX_PARTITION: INDEX_PREFIX, PARTITION_STATS_PARTITION: "partition-stats",
 }  # fmt: skip
 # Hudi's numbers of file groups; those of a record index follow from the keys it will have.
 DEFAULT_GROUPS: Final[Mapping[str, int]] = {

@@ -16,7 +16,8 @@ from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
-from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER, open_config
+from tagstream.table.metadata.index_definitions import has_partitioned_index
+from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER, RECORD_INDEX_PARTITION, open_config
 from tagstream.table.metadata.write.layout import PARTITIONS, PARTITIONS_KEY
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.history.lsm import History
@@ -68,6 +69,11 @@ class MetadataWriter:
         """Its partitions that readers trust, each of which must be told of every action, in the order they are made."""
         names = _names(self.table, PARTITIONS_KEY)
         return tuple(name for name in PARTITIONS if name in names)
+
+    @cached_property
+    def has_partitioned_index(self) -> bool:
+        """Whether it has a record index with file groups for each partition of the data."""
+        return RECORD_INDEX_PARTITION in self.partitions and has_partitioned_index(self.table.storage)
 
     def timeline(self) -> Timeline:
         """A fresh look at its own timeline."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.encode.indexed_columns import INDEX_DEFINITIONS
+from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 
 _DEFINITIONS = "indexDefinitions"
 

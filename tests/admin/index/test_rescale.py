@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import signal
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from tagstream.admin.command.main import main
 from tagstream.state.durable.building import begin_building, is_unfinished
-from tagstream.table.storage.opening import OPENERS
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.storage.storage import Storage
+from tests.admin.killed import killed_at
 from tests.admin.running import run, run_json, state_of
 from tests.admin.stream import copied, deleted_keys, streamed
 from tests.streaming.recovery.test_takeover import is_oracles
@@ -27,7 +24,6 @@ from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
-from tests.support.faulty_storage import CHANGES, Faults, FaultyStorage
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.table_version import timeline_of
@@ -165,7 +161,7 @@ def test_a_rescale_that_was_killed_leaves_nothing_in_the_way(case: StreamCase, t
     alive = 0
     for n in points:
         to = tmp_path / f"new{n}"
-        code = killed_at(n, arguments(case, to), tmp_path / f"faults{n}")
+        code = killed_at(n, arguments(case, to), to, tmp_path / f"faults{n}")
         if code == 0:
             alive += 1
             continue
@@ -177,28 +173,6 @@ def test_a_rescale_that_was_killed_leaves_nothing_in_the_way(case: StreamCase, t
         assert exported(to, tmp_path / f"after{n}.parquet").equals(whole)
         assert {p.name for p in (to / "tagstream").iterdir()} == {"meta.json", "index", "takeover.json"}
     assert 0 < alive < len(points), "the points do not reach from the begin to the end"
-
-
-def killed_at(n: int, argv: list[str], faults: Path) -> int:
-    """Exit code of the command in a process of its own, which is killed at change ``n`` of the new checkpoint."""
-    to = argv[argv.index("--to-checkpoint-dir") + 1]
-    process = multiprocessing.get_context("spawn").Process(target=run_killed, args=(n, argv, to, str(faults)))
-    process.start()
-    process.join()
-    assert process.exitcode is not None
-    return process.exitcode
-
-
-def run_killed(n: int, argv: list[str], to: str, faults: str) -> None:
-    """In that process."""
-    plain = OPENERS["file"]
-
-    def opened(url: str) -> Storage:
-        storage = plain(url)
-        return FaultyStorage(storage, Faults(faults, kill=n, only=CHANGES)) if storage.root == to else storage
-
-    OPENERS["file"] = opened
-    sys.exit(main(argv))
 
 
 def test_a_stream_on_what_a_killed_rescale_left_begins_anew(case: StreamCase, tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.index_definitions import has_partitioned_index
+from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
 from tests.streaming.stream_case import StreamCase
@@ -68,6 +71,66 @@ def test_it_is_made_of_what_a_table_has(version: int, table_type: str, tmp_path:
     ev.write_files(EVENTS[500:], more.source, 100, first=5)
     more.run()
     assert set(check(more, EVENTS).config.metadata_partitions) >= PARTITIONS
+
+
+@pytest.mark.table_versions(9)
+@pytest.mark.parametrize("index", ["STATE", "RECORD_LEVEL_INDEX", "INMEMORY"])
+def test_a_record_index_by_partition(version: int, index: str, tmp_path: Path, spark: SparkSession) -> None:
+    """New partitions get groups of their own; a key that moves leaves one and comes into another."""
+    conf = {
+        "hoodie.metadata.enable": "true",
+        "hoodie.metadata.record.level.index.enable": "true",
+        "hoodie.metadata.record.level.index.min.filegroup.count": "2",
+        "hoodie.metadata.compact.max.delta.commits": "3",
+        "hoodie.index.type": index,
+    }
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", conf=conf)
+    live: dict[tuple[str, str], ev.Event] = {}
+    for batch in range(6):
+        events = [
+            ev.Event(f"k{n}", f"p.{(n + batch // 2) % (2 + batch)}", batch * 100 + n, name=str(batch), amount=1.0)
+            for n in range(0, 40, 1 + batch % 2)
+        ]
+        events += [ev.Event(f"k{n}", f"p.{n % 2}", 1, name="first", amount=2.0) for n in range(40, 45) if not batch]
+        if batch == 3:
+            events = [ev.Event(f"k{n}", f"p.{n % 2}", 999, deleted=True) for n in range(40, 43)]
+        ev.write_files(events, case.source, len(events), first=batch)
+        for e in events:
+            if index != "RECORD_LEVEL_INDEX":  # a global index: what was elsewhere is gone
+                live = {(path, key): old for (path, key), old in live.items() if key != e.key}
+            live.pop((e.partition or "", e.key), None)
+            if not e.deleted:
+                live[e.partition or "", e.key] = e
+    assert len(case.run()) == 6
+    table = HoodieTable.open(str(case.table))
+    assert not compare(ev.rows(live.values()), read_table(case.table, meta_columns=False), ["id", "part"])
+    assert validate(table) == []
+    assert validate_metadata(table) == []
+    found = RecordIndex.open(MetadataTable.open(table, table.timeline()))
+    assert found is not None
+    assert found.is_partitioned
+    assert found.shard_counts == {f"p.{n}": 2 for n in range(7)}
+    places = {(row["partition_path"], row["record_key"]) for rows in found.scan() for row in rows.to_pylist()}
+    assert places == set(live)
+    assert list((case.table / ".hoodie/metadata").rglob("*.commit")), "compacted in between"
+
+
+@pytest.mark.table_versions(9)
+def test_the_form_that_is_asked_for_takes_the_place_of_the_other(
+    version: int, tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    forms = {"RECORD_LEVEL_INDEX": True, "RECORD_INDEX": False, "STATE": False}
+    for n, (index, by_partition) in enumerate([*forms.items(), ("RECORD_LEVEL_INDEX", True)]):
+        case = StreamCase(tmp_path, spark, conf={"hoodie.index.type": index})
+        events = [ev.Event(f"k{i}", f"p{i % 3}", n, name=index, amount=1.0) for i in range(n, n + 20)]
+        ev.write_files(events, case.source, 20, first=n)
+        case.run("--checkpoint-dir", str(tmp_path / f"checkpoint-{n}"))
+        table = HoodieTable.open(str(case.table))
+        assert has_partitioned_index(table.storage) is by_partition, index
+        assert validate_metadata(table) == []
+        assert ("since it is one by partition" in caplog.text) is (index == "RECORD_INDEX")
+        caplog.clear()
+    assert sorted(read_table(case.table)["id"].to_pylist()) == sorted(f"k{i}" for i in range(23))
 
 
 def test_an_overwrite_goes_without_a_record_index(tmp_path: Path, spark: SparkSession) -> None:

@@ -19,6 +19,7 @@ from tests.table.metadata.hfiles import FIXTURES
 from tests.table.reference import expected, expected_records, unpack
 
 TABLES = ["cow_v9_record_index", "mor_v6_record_index_015", "mor_v8_global_record_index"]
+PARTITIONED = "mor_v9_partitioned_record_index"
 HASHES = json.loads((FIXTURES / "vectors/hashes.json").read_text())
 VECTORS = json.loads((FIXTURES / "vectors/mdt.json").read_text())
 
@@ -91,6 +92,33 @@ def test_instants_are_those_of_the_timeline(name: str, tmp_path: Path) -> None:
     completed = {str(text).split(".")[0].split("_")[0] for text in expected(base_path)["completed_instants"]}
     assert instants
     assert instants <= completed
+
+
+def test_by_partition_each_has_places_of_its_own(tmp_path: Path) -> None:
+    base_path = unpack(PARTITIONED, tmp_path)
+    index, there = opened(base_path), wanted(base_path)
+    assert index.is_partitioned
+    assert index.shard_counts == {"2024-01-01": 2, "a_b": 2, "p1": 2}
+    assert places(pa.concat_tables(index.scan())) == there
+    keys = pa.array(sorted({key for key, _, _ in there} | {"k005", "nobody"}))
+    for partition in index.shard_counts:
+        assert places(index.lookup(keys, partition)) == {place for place in there if place[1] == partition}
+    assert index.lookup(keys, "p2").num_rows == 0
+    with pytest.raises(ValueError, match="one partition's keys"):
+        index.lookup(keys)
+    with pytest.raises(ValueError, match="a global one for keys alone"):
+        opened(unpack("cow_v9_record_index", tmp_path)).lookup(keys, "p1")
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"), [("p1-0000-0", r"shards \[1\] of partition 'p1'"), ("index.json", "no such name")]
+)
+def test_groups_by_partition_that_do_not_fit_are_an_error(gone: str, words: str, tmp_path: Path) -> None:
+    base_path = unpack(PARTITIONED, tmp_path)
+    for file in (base_path / ".hoodie").rglob(f"*{gone}*"):
+        file.unlink()
+    with pytest.raises(CorruptFileError, match=words):
+        list(opened(base_path).scan())
 
 
 def test_shards_of_the_jvm() -> None:

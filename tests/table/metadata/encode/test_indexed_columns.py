@@ -11,12 +11,12 @@ import pytest
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.indexed_columns import (
-    INDEX_DEFINITIONS,
     default_columns,
     defined_columns,
     supported_columns,
     write_definitions,
 )
+from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 from tagstream.table.metadata.records import COLUMN_STATS
 from tagstream.table.schema.schema import avro_to_arrow
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened

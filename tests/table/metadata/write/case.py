@@ -27,7 +27,7 @@ from tagstream.table.metadata.encode.locations import PLACES, instant_ms
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS
-from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.changes import KEYS, Changes, PartitionChange, WrittenFile
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.layout import DEFAULT_GROUPS
@@ -46,6 +46,11 @@ ALL = {**DEFAULT_GROUPS, "record_index": 3}
 def groups_of(version: int) -> dict[str, int]:
     """File groups of every partition that a version has."""
     return {name: count for name, count in ALL.items() if version >= 8 or name != "partition_stats"}
+
+
+def gone_keys(*keys: tuple[str, str]) -> pa.Table:
+    """``KEYS`` of (key, partition path)."""
+    return pa.Table.from_pylist([dict(zip(KEYS.names, each, strict=True)) for each in keys], KEYS)
 
 
 @dataclass
@@ -101,7 +106,10 @@ class Case:
         before = self.writer.where
         new = [(key, *where[key], instant_ms(instant, True)) for key in where if where[key] != before.get(key)]
         places = pa.Table.from_pylist([dict(zip(PLACES.names, row, strict=True)) for row in new], PLACES)
-        gone = pa.array([key for key in before if key not in where], pa.string())
+        lost = [(key, before[key][0]) for key in before if key not in where]
+        if self.metadata_writer.has_partitioned_index:
+            lost += [(key, old[0]) for key, old in before.items() if key in where and where[key][0] != old[0]]
+        gone = gone_keys(*lost)
         partitions = {partition: PartitionChange(tuple(found)) for partition, found in files.items()}
         return Changes(partitions, places=[places], deleted_keys=[gone], columns=self.columns)
 

@@ -7,6 +7,7 @@ import pytest
 
 from tagstream.table.metadata.encode.locations import PLACES
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile, entries, newest_places
+from tests.table.metadata.write.case import gone_keys
 
 BASE = WrittenFile("a_0_1.parquet", 5)
 
@@ -26,7 +27,7 @@ def test_what_lacks_is_named(partition: str) -> None:
 
 
 def test_a_key_cannot_be_put_and_deleted() -> None:
-    changes = Changes(places=[places(("a", "x"))], deleted_keys=[pa.array(["b", "a"])])
+    changes = Changes(places=[places(("a", "x"))], deleted_keys=[gone_keys(("b", "p"), ("a", "p"))])
     with pytest.raises(ValueError, match="key a is put and deleted"):
         list(entries(changes, "record_index", 2, "1", 9))
 
@@ -41,7 +42,7 @@ def test_of_a_key_that_is_put_twice_the_last_counts() -> None:
 
 
 def test_groups_without_entries_are_left_out() -> None:
-    changes = Changes(places=[places(("a", "x"))], deleted_keys=[pa.array(["a1", "a2", "a2"])])
+    changes = Changes(places=[places(("a", "x"))], deleted_keys=[gone_keys(("a1", "p"), ("a2", "p"), ("a2", "p"))])
     found = list(entries(changes, "record_index", 10_000, "1", 9))
     assert sorted(len(group) for group in found) == [1, 1, 1]
     assert not list(entries(Changes(), "record_index", 3, "1", 9))

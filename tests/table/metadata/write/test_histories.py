@@ -25,6 +25,7 @@ from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter
 from tagstream.table.metadata.write.rollback import ROLLBACK_SUFFIX, roll_back
 from tests.support.table_version import using
+from tests.table.metadata.write.case import gone_keys
 from tests.table.writer import START_MS, Writer
 
 FILE_IDS = ["0f7c4f0e-0000-0000-0000-000000000000-0", "0f7c4f0e-0000-0000-0000-000000000001", "plain"]
@@ -70,7 +71,7 @@ class Model:
         places = pa.Table.from_pylist([dict(zip(PLACES.names, row, strict=True)) for row in rows], PLACES)
         changes = Changes(
             {p: PartitionChange(written.get(p, ()), deleted.get(p, ())) for p in {*written, *deleted}},
-            places=[places], deleted_keys=[pa.array(sorted(gone - puts.keys()), pa.string())],
+            places=[places], deleted_keys=[gone_keys(*((key, "p") for key in sorted(gone - puts.keys())))],
         )  # fmt: skip
         delta_commit(self.writer, instant, changes, self.times)
         return instant

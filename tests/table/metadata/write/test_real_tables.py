@@ -19,6 +19,7 @@ from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
+from tests.table.metadata.write.case import gone_keys
 
 
 def clock(table: HoodieTable) -> Times:
@@ -83,9 +84,11 @@ def test_it_is_told_of_a_commit(name: str, tmp_path: Path) -> None:
     places = pa.Table.from_pylist([dict(zip(PLACES.names, row, strict=True))], PLACES)
     deleted = [r["record_key"] for r in before.get("record_index", [])[:5]]
     changes = Changes(
-        {partition: PartitionChange((told,), (gone,))}, places=[places], deleted_keys=[pa.array(deleted, pa.string())],
+        {partition: PartitionChange((told,), (gone,))},
+        places=[places],
+        deleted_keys=[gone_keys(*((key, partition) for key in deleted))],
         columns=["id"],
-    )  # fmt: skip
+    )
     done = delta_commit(writer, instant, changes, times)
     assert said(table) == before  # not before the data's commit is completed
     name_of = f"{instant}_{times()}.commit" if writer.has_completion_times else f"{instant}.commit"
