@@ -1,13 +1,15 @@
-"""The metadata table beside a compaction: what it asks of the new base files, and how it is told of them."""
+"""The metadata table beside a service: what it asks of new base files, and how it is told of them and of their keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
+from tagstream.table.file_group.base_file import read_keys
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.encode.locations import PLACES, instant_ms
 from tagstream.table.metadata.metadata_table import (
     BLOOM_FILTERS_PARTITION,
     COLUMN_STATS_PARTITION,
@@ -40,9 +42,11 @@ def tell_metadata(
     check: Callable[[], None],
     reach: Callable[[str], None],
     places: Callable[[], Iterable[pa.Table]] | None = None,
+    deleted_keys: Callable[[Sequence[pa.Table]], Iterable[pa.Array]] | None = None,
 ) -> str | None:
     """Tell it of the new files. ``places``: where keys are that have moved to other file groups (tables of ``PLACES``),
-    asked only where there is a record index; a compaction moves none.
+    asked only where there is a record index; a compaction moves none. ``deleted_keys``: keys that are no more, which is
+    asked likewise, with these tables.
 
     Returns the time that the completion of the data's action must be later than; None where there is no metadata table, and
     up to table version 7.
@@ -51,8 +55,28 @@ def tell_metadata(
     if writer is None:
         return None
     check()
-    moved = list(places()) if places is not None and RECORD_INDEX_PARTITION in writer.partitions else []
-    changes = Changes(partitions=written_by(statuses), places=moved, columns=range_columns(writer))
+    indexed = RECORD_INDEX_PARTITION in writer.partitions
+    moved = list(places()) if places is not None and indexed else []
+    gone = list(deleted_keys(moved)) if deleted_keys is not None and indexed else []
+    changes = Changes(partitions=written_by(statuses), places=moved, deleted_keys=gone, columns=range_columns(writer))
     completed = delta_commit(writer, instant, changes, fresh_times(table, writer, clock_ms), reach)
     reach("metadata_completed")
     return completed.completion_time
+
+
+def new_places(table: HoodieTable, instant: str, statuses: Sequence[WriteStatus]) -> Iterator[pa.Table]:
+    """Where the keys of new base files are (tables of ``PLACES``): one column of each file is read."""
+    at = instant_ms(instant, table.config.timezone_utc)
+    for status in statuses:
+        stat = status.stat
+        keys = read_keys(table.storage, stat.path).cast(pa.string())
+        count = len(keys)
+        yield pa.Table.from_arrays(
+            [
+                keys,
+                pa.repeat(pa.scalar(stat.partition_path, pa.string()), count),
+                pa.repeat(pa.scalar(stat.file_id, pa.string()), count),
+                pa.repeat(pa.scalar(at, pa.int64()), count),
+            ],
+            schema=PLACES,
+        )
