@@ -45,6 +45,8 @@ MAY_IMPORT: dict[str, str] = {
     "table/services/clustering": "table table/timeline table/file_group table/meta_client table/metadata "
     "table/metadata/encode table/metadata/write table/read table/schema table/write table/services "
     "table/services/compaction",
+    "table/services/replacing": "table table/schema table/timeline table/file_group table/meta_client table/metadata "
+    "table/metadata/write table/read table/write table/services table/services/compaction",
     "table/services/cleaning": "table table/storage table/timeline table/file_group table/meta_client table/metadata "
     "table/metadata/write table/write table/services",
     "table/services/archiving": "table table/timeline table/timeline/history table/meta_client table/metadata/write "
@@ -52,7 +54,7 @@ MAY_IMPORT: dict[str, str] = {
     "table/services/restore": "table table/timeline table/file_group table/meta_client table/metadata/write table/write "
     "table/services table/services/cleaning",
     "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
-    "table/meta_client table/metadata/encode table/read table/services table/services/compaction",
+    "table/meta_client table/metadata table/metadata/encode table/read table/services table/services/compaction",
     "index": "table/*",
     "index/hbase": "table/* index",
     "index/family": "table/* index index/hbase",
@@ -70,7 +72,7 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode streaming/source/decode/typed",
     "streaming/source/decode/schemas": "table/* streaming streaming/source/decode streaming/source/decode/formats",
     "streaming/source/files": "table/* streaming",
-    "streaming/source": "table/* state/* streaming streaming/options streaming/source/decode "
+    "streaming/source": "table/* state/* streaming streaming/options streaming/options/keys streaming/source/decode "
     "streaming/source/decode/formats streaming/source/decode/schemas streaming/source/decode/typed streaming/source/files",
     "streaming/source/transform": "table/* state/* streaming streaming/options streaming/source streaming/source/files "
     "streaming/source/decode streaming/source/decode/typed",
@@ -104,7 +106,7 @@ MAY_IMPORT: dict[str, str] = {
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",
     "admin/index": "table/* state/* bootstrap streaming/* admin",
-    "admin/table": "table/* streaming/* admin",
+    "admin/table": "table/* state streaming/* admin",
     "admin/page": "table/* bootstrap streaming/* admin admin/index",
     "admin/quarantine": "table/* state/* streaming/* admin",
     "admin/services": "table/* streaming/* admin",

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import fields
 from typing import Any
 
 from tagstream.admin.advise.choice import Choice, properties, rank
 from tagstream.admin.advise.measures import Measures, measure
 from tagstream.admin.advise.sample import Sample, read_sample
-from tagstream.admin.errors import AdminError
 from tagstream.admin.output import Column, Fact, Kind, Output
-from tagstream.streaming.options.cli import command_line_entries
-from tagstream.streaming.options.keys.registry import REGISTRY
-from tagstream.streaming.options.resolve import resolve
-from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.table.errors import ConfigError
+from tagstream.streaming.source.record_settings import RecordSettings
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.listing import listed_by_metadata
 
-_GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"
-_SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
 _BAD = (Column("file", "bad record in"), Column("line", "line", "count"), Column("reason", "why"))
 _OUTCOMES = (Column("outcome", "newest record of a key", "name"), Column("keys", "keys", "count"), Column("share", "%"))
 _COSTS = (
@@ -68,18 +60,11 @@ _TITLES: tuple[tuple[str, str, Kind], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class _Settings:
-    global_keys: bool
-    file_bytes: int
-    schema_text: str | None
-
-
 def run_advise(arguments: argparse.Namespace, out: Output) -> int:
     """Run the command; returns the exit code."""
-    settings = _settings(arguments)
+    settings = RecordSettings.of([arguments.props] if arguments.props is not None else [], arguments.hoodie_conf)
     table = listed_by_metadata(HoodieTable.open(arguments.target_base_path))
-    spec = _spec(table, settings)
+    spec = settings.decode_spec(table)
     out.progress("reading the sample")
     sample = read_sample(arguments.sample, spec, arguments.limit)
     m = measure(table, sample, spec, settings.file_bytes, out.progress)
@@ -88,41 +73,6 @@ def run_advise(arguments: argparse.Namespace, out: Output) -> int:
     out.listing("ranking", _RANKING, [(n + 1, c.index, c.fits, c.reason) for n, c in enumerate(ranking)])
     _show_properties(ranking[0], m, out)
     return 0
-
-
-def _settings(arguments: argparse.Namespace) -> _Settings:
-    """What the stream's own options say about keys, file sizes and the schema; the rest is in the table."""
-    argv = ["--props", arguments.props] if arguments.props is not None else []
-    for pair in arguments.hoodie_conf:
-        argv += ["--hoodie-conf", pair]
-    found = resolve(REGISTRY, command_line_entries(argv, "tagstream index advise"))
-    if found.wrong.intersection((_GLOBAL, _FILE_BYTES, _SCHEMA_FILE)):
-        raise ConfigError("\n".join(problem.text for problem in found.problems))
-    return _Settings(found.flag(_GLOBAL), found.number(_FILE_BYTES), _schema_text(found.opt_text(_SCHEMA_FILE)))
-
-
-def _schema_text(path: str | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return Path(path.removeprefix("file://")).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"schema file {path}: {e}; check {_SCHEMA_FILE}") from e
-
-
-def _spec(table: HoodieTable, settings: _Settings) -> DecodeSpec:
-    """How the stream would decode records for this table; AdminError where the table does not say enough."""
-    config = table.config
-    if not config.record_key_fields:
-        raise AdminError(f"table {table.base_path} names no record key (hoodie.table.recordkey.fields)")
-    if not config.populate_meta_fields:
-        raise AdminError(
-            f"table {table.base_path} has hoodie.populate.meta.fields=false: its rows carry no record keys to look for"
-        )
-    text = table.schema_json() or settings.schema_text
-    if text is None:
-        raise AdminError(f"table {table.base_path} has no schema yet; give --hoodie-conf {_SCHEMA_FILE}=FILE")
-    return DecodeSpec.of(table, text, settings.schema_text or text, global_index=settings.global_keys, files=True)
 
 
 def _show(table: HoodieTable, sample: Sample, m: Measures, path: str, out: Output) -> None:

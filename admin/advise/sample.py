@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tagstream.admin.errors import AdminError
-from tagstream.state.tag_batch import FLAG_DELETE, GLOBAL_KEY, TagBatch
+from tagstream.admin.source_files import files_below, lines_of, raw_lines
+from tagstream.state.tag_batch import FLAG_DELETE, TagBatch
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
-from tagstream.table.errors import ConfigError
 
-_READ_BYTES = 4 * 1024 * 1024
 _SHOWN = 10
 
 
@@ -69,16 +65,16 @@ def read_sample(path: str, spec: DecodeSpec, limit: int) -> Sample:
 
     ConfigError when there is no such path, AdminError for a file that cannot be read and a sample without a record.
     """
-    files = _files(Path(path.removeprefix("file://")))
+    files = files_below(path, "--sample")
     decoded: list[pa.RecordBatch] = []
     left, more, used = limit or None, False, 0
     for file in files:
         number = 0
-        for lines in _lines(file):
+        for lines in lines_of(file):
             taken = lines if left is None else lines[:left]
             more = len(taken) < len(lines)
             if taken:
-                decoded.append(cached_decoder(spec).keys(_raw(file, taken, number)))
+                decoded.append(cached_decoder(spec).keys(raw_lines(file, taken, number)))
                 used += number == 0
                 number += len(taken)
             left = None if left is None else left - len(taken)
@@ -101,58 +97,9 @@ def read_sample(path: str, spec: DecodeSpec, limit: int) -> Sample:
         )
     good = rows.filter(pa.array(~wrong)).combine_chunks()
     return Sample(
-        good.append_column("record_key", _record_keys(good.column("skey").combine_chunks())),
+        good.append_column("record_key", record_keys(good.column("skey").combine_chunks())),
         used,
         bad.num_rows,
         first_bad,
         more,
     )
-
-
-def _files(path: Path) -> list[Path]:
-    """The file itself, or the visible files below the folder, in the stream's order: by time, then by path."""
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise ConfigError(f"--sample {path}: there is no such file or folder")
-    found = []
-    for folder, below, names in os.walk(path):
-        below[:] = [name for name in below if not name.startswith((".", "_"))]
-        found += [Path(folder, name) for name in names if not name.startswith((".", "_"))]
-    return sorted(found, key=lambda file: (file.stat().st_mtime_ns // 1000, str(file)))
-
-
-def _lines(file: Path) -> Iterator[list[bytes]]:
-    """The lines of a file (a name that ends in .gz or .bz2 is unpacked), some MiB at a time."""
-    rest = b""
-    try:
-        with pa.input_stream(str(file)) as stream:
-            while block := stream.read(_READ_BYTES):
-                *lines, rest = (rest + block).split(b"\n")
-                if lines:
-                    yield lines
-    except (OSError, pa.ArrowInvalid) as error:
-        raise AdminError(f"the sample {file} cannot be read ({error}); leave it out") from error
-    if rest:
-        yield [rest]
-
-
-def _raw(file: Path, lines: list[bytes], before: int) -> pa.RecordBatch:
-    n = len(lines)
-    return pa.RecordBatch.from_pydict(
-        {
-            "key": pa.nulls(n, pa.binary()),
-            "value": pa.array(lines, pa.binary()),
-            "src": pa.repeat(pa.scalar(str(file)), n),
-            "pos_hi": pa.array(np.full(n, file.stat().st_mtime_ns // 1000, np.int64)),
-            "pos_lo": pa.array(np.arange(before + 1, before + n + 1)),
-        }
-    )
-
-
-def _record_keys(skeys: pa.Array) -> pa.Array:
-    """The record keys of state keys, global or by partition."""
-    text = skeys.cast(pa.string())
-    if len(skeys) and skeys[0].as_py().startswith(GLOBAL_KEY):
-        return pc.utf8_slice_codeunits(text, 1)
-    return pc.list_element(pc.split_pattern(text, "\0", max_splits=1), 1)

@@ -10,7 +10,8 @@ from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.services.clustering.options import ClusteringOptions
 
 SERVICES = frozenset(
-    {"compact", "cluster", "clean", "archive", "savepoints", "savepoint", "restore", "rollback", "delete-partition"}
+    {"compact", "cluster", "clean", "archive", "savepoints", "savepoint", "restore", "rollback"}
+    | {"delete-partition", "insert-overwrite"}
 )
 Leaf = Callable[[str, str], argparse.ArgumentParser]
 _PLAN = "hoodie.clustering.plan.strategy"
@@ -62,6 +63,27 @@ def add_services(leaf: Leaf) -> None:
     gone = _changing(leaf("delete-partition", "delete all rows of partitions; their files go with a later clean"))
     gone.add_argument(
         "--partition", metavar="PATH", action="append", required=True, help="partition path; may be repeated"
+    )
+    _add_overwrite(leaf)
+
+
+def _add_overwrite(leaf: Leaf) -> None:
+    out = _changing(leaf("insert-overwrite", "replace the rows of partitions, or of the table, by those of files"))
+    out.add_argument(
+        "--from", dest="source", metavar="PATH", action="append", required=True,
+        help="JSON lines as the stream reads them, or Parquet (*.parquet): a file, or a folder of them; may be repeated",
+    )  # fmt: skip
+    which = out.add_mutually_exclusive_group()
+    which.add_argument(
+        "--partition",
+        metavar="PATH",
+        action="append",
+        help="partition path to replace, also where there is no row for it; may be repeated (default: those of the rows)",
+    )
+    which.add_argument("--all", action="store_true", help="replace all partitions (INSERT_OVERWRITE_TABLE)")
+    out.add_argument("--props", metavar="FILE", help="the stream's properties file")
+    out.add_argument(
+        "--hoodie-conf", metavar="KEY=VALUE", action="append", default=[], help="one of its properties; may be repeated"
     )
 
 

@@ -1,4 +1,4 @@
-"""``tagstream table`` commands that change a table: what the services do, savepoints, going back, delete-partition."""
+"""``tagstream table`` commands that change a table: what the services do, savepoints, going back, whole partitions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 from tagstream.admin.output import Column, Fact, Output
 from tagstream.admin.table.cluster import run_cluster, show_cluster
 from tagstream.admin.table.compact import run_compact, show_compact
+from tagstream.admin.table.overwrite import run_overwrite, show_overwrite
 from tagstream.admin.table.version import alone
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -17,7 +18,8 @@ from tagstream.table.services.archiving.options import ArchiveOptions, check_ret
 from tagstream.table.services.cleaning.clean import clean, pending_cleans
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.services.cleaning.planning import plan_table
-from tagstream.table.services.delete_partition import delete_partitions, groups_of_partitions
+from tagstream.table.services.replacing.delete_partition import delete_partitions
+from tagstream.table.services.replacing.groups import groups_of_partitions
 from tagstream.table.services.restore.restore import plan_restore, restore
 from tagstream.table.services.restore.rollback_completed import plan_rollback_completed, rollback_completed
 from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint
@@ -212,4 +214,5 @@ _COMMANDS: Final[dict[str, tuple[Show, Act]]] = {
     "restore": (_show_restore, _restore),
     "rollback": (_show_rollback, _rollback),
     "delete-partition": (_show_delete, _delete),
+    "insert-overwrite": (show_overwrite, run_overwrite),
 }

@@ -24,6 +24,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_TIME, RECORD_KEY, avro_to_arrow, with_meta
+from tagstream.table.services.compaction.in_metadata import told_to_metadata
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
@@ -40,12 +41,16 @@ SIMPLE_ENTRIES = 1000  # of the one table with SIMPLE filters; such a filter doe
 
 @dataclass
 class Replay:
-    """Both tables, and what stands for what: instants and file ids of the real one, and ours by those."""
+    """Both tables, and what stands for what: instants and file ids of the real one, and ours by those.
+
+    ``index_groups``: file groups that a record index by partition gets for each.
+    """
 
     real: HoodieTable
     ours: HoodieTable
     instants: dict[str, str] = field(default_factory=dict)
     file_ids: dict[str, str] = field(default_factory=dict)
+    index_groups: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """Real Hudi reads tables after our services, goes on with its own, and we after it: clean, archive, savepoint, restore,
-rollback of a completed write, deletion of partitions."""
+rollback of a completed write, partitions deleted and overwritten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tagstream.table.services.archiving.archive_table import archive_metadata, a
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.delete_partition import delete_partitions
+from tagstream.table.services.replacing.delete_partition import delete_partitions
 from tagstream.table.services.restore.restore import restore
 from tagstream.table.services.restore.rollback_completed import rollback_completed
 from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint
@@ -30,6 +30,7 @@ from tests.support.table_version import table_version
 from tests.table.metadata.write.case import Case
 from tests.table.services.cleaning.tables import rounds
 from tests.table.services.compacting import plan_compaction
+from tests.table.services.replacing.overwriting import follow, overwrite
 from tests.table.timeline.history.archives import archived_times
 from tests.table.writer import Writer, row
 
@@ -163,4 +164,38 @@ def test_deleted_partitions(hudi: HudiSpark, tmp_path: Path) -> None:
     writer.groups = 7
     upsert(hudi, writer, 100, options(hudi, case))
     read_by_both(hudi, case)
+    assert validate_metadata(writer.table) == []
+
+
+@pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_overwritten_partitions(hudi: HudiSpark, tmp_path: Path, kind: str) -> None:
+    """A partition replaced, then the table; Hudi finds the keys by our record index, and overwrites on its own."""
+    case = Case.create(tmp_path, kind, table_version(), {"files": 1, "record_index": 1})
+    writer = case.writer
+    rounds(writer, 2, keys=9)
+    new = [row(1, "p1", 50), row(20, "p1", 50), row(21, "p5", 50)]
+    result = overwrite(writer.table, new, lambda: writer.now_ms)
+    follow(writer, new, result, ["p1"])
+    read_by_both(hudi, case)
+    upsert(hudi, writer, 100, options(hudi, case))
+    read_by_both(hudi, case)
+    case.check_record_index(case.metadata)
+    assert validate_metadata(writer.table) == []
+    over = [row(1, "p1", 200), row(300, "p1", 200)]
+    hudi.write(
+        writer.table,
+        pa.Table.from_pylist([dict(r) for r in over], writer.schema),
+        {**options(hudi, case), "hoodie.datasource.write.operation": "insert_overwrite"},
+    )
+    writer.live = {key: found for key, found in writer.live.items() if found["part"] != "p1"}
+    writer.live |= {r["id"]: r for r in over}
+    writer.table = writer.table.reload()
+    learn_places(writer)
+    read_by_both(hudi, case)
+    writer.now_ms = now_ms()
+    whole = [row(5, "p0", 300), row(6, "p2", 300)]
+    result = overwrite(writer.table, whole, lambda: writer.now_ms, whole_table=True)
+    follow(writer, whole, result, ["p0", "p1", "p5"])
+    read_by_both(hudi, case)
+    assert validate(writer.table) == []
     assert validate_metadata(writer.table) == []

@@ -12,7 +12,8 @@ from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.metadata.encode.record_schema import commit_avro_json
 from tagstream.table.metadata.index_groups import IndexGroups, index_group_name
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
-from tagstream.table.metadata.write.changes import Changes, GroupEntries, entries, partitioned_entries
+from tagstream.table.metadata.write.changes import Changes
+from tagstream.table.metadata.write.entries import GroupEntries, entries, partitioned_entries
 from tagstream.table.metadata.write.layout import group_name
 from tagstream.table.metadata.write.log_files import delta_log_file, first_log_file
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times

@@ -32,9 +32,10 @@ from tagstream.table.metadata.metadata_table import (
     RECORD_INDEX_PARTITION,
 )
 from tagstream.table.metadata.write.base_files import write_base_file
-from tagstream.table.metadata.write.changes import Changes, GroupEntries, entries
+from tagstream.table.metadata.write.changes import Changes
 from tagstream.table.metadata.write.definitions import define_indexes
 from tagstream.table.metadata.write.delta import delta_content
+from tagstream.table.metadata.write.entries import GroupEntries, entries
 from tagstream.table.metadata.write.layout import (
     INFLIGHT_KEY,
     PARTITIONS,

@@ -15,7 +15,7 @@ from tagstream.table.file_group.names import log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.metadata.encode.hfile_writer import hfile_bytes
 from tagstream.table.metadata.encode.record_schema import file_avro_json
-from tagstream.table.metadata.write.changes import GroupEntries
+from tagstream.table.metadata.write.entries import GroupEntries
 from tagstream.table.metadata.write.metadata_writer import TOKEN, MetadataWriter
 from tagstream.table.timeline.write_status import WriteStat
 

@@ -22,12 +22,11 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import check_mergeable
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.services.clustering.groups import ClusteringPlan, pending_action, read_clustering
-from tagstream.table.services.clustering.in_metadata import new_places
 from tagstream.table.services.clustering.task import ClusteringTask
 from tagstream.table.services.clustering.trigger import SORTED_BY
 from tagstream.table.services.compaction.claim import claim
 from tagstream.table.services.compaction.execute import newest_before, table_schema_json, withdraw
-from tagstream.table.services.compaction.in_metadata import tell_metadata, told_to_metadata
+from tagstream.table.services.compaction.in_metadata import new_places, tell_metadata, told_to_metadata
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.heartbeat import is_alive
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
@@ -97,7 +96,7 @@ def begin_clustering(
     """
     check_mergeable(table)
     plan = read_clustering(table, instant)
-    _check_pending(table, instant)
+    check_pending(table, instant)
     storage, rel = table.storage, _inflight(table, instant)
     if is_alive(storage, instant, clock_ms()):
         raise InstantConflictError(
@@ -164,7 +163,7 @@ def complete_clustering(
     plan, action = read_clustering(table, instant), pending_action(table)
     check()
     try:
-        _check_pending(table, instant)
+        check_pending(table, instant)
         publish_files(table, instant, statuses)
         reach("clustering_published")
         after = tell_metadata(
@@ -214,7 +213,8 @@ def _check_files(table: HoodieTable, instant: str, plan: ClusteringPlan) -> None
                 )
 
 
-def _check_pending(table: HoodieTable, instant: str) -> None:
+def check_pending(table: HoodieTable, instant: str) -> None:
+    """InstantConflictError when the clustering is completed, UnsupportedTableError when the instant is something else."""
     found = table.timeline().find(instant)
     if found is not None and found.is_completed:
         raise InstantConflictError(

@@ -7,18 +7,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tagstream.table.file_group.base_file import BaseFileResult, BaseFileWriter
-from tagstream.table.file_group.names import base_file_name, new_file_id, seqnos, write_token
-from tagstream.table.file_group.partition_metadata import join
+from tagstream.table.file_group.names import new_file_id, seqnos, write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.encode.column_ranges import ranges_of_footer, ranges_to_json
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import COMMIT_SEQNO, COMMIT_TIME
 from tagstream.table.services.clustering.gather import GatheredRows
 from tagstream.table.services.clustering.groups import ClusteringGroup
 from tagstream.table.services.spill import RowKeeper
-from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
-from tagstream.table.write.data_file import begin_data_file
+from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.write.new_group import write_new_group
 from tagstream.table.write.write_context import WriteContext
 from tagstream.table.write.write_rows import copied_rows
 
@@ -60,28 +57,16 @@ class ClusteringTask:
             return [self._write(ctx, rows.part(number, parts), number) for number in range(parts)]
 
     def _write(self, ctx: WriteContext, rows: Iterator[pa.Table], number: int) -> WriteStatus:
-        partition, options = self.group.partition_path, ctx.options
         file_id = new_file_id("clustering", ctx.instant, ctx.task_partition, number)
-        name = base_file_name(file_id, ctx.write_token, ctx.instant)
-        staged = begin_data_file(self.table, ctx, partition, name)
-        with (
-            self.table.storage.open_output(staged) as out,
-            BaseFileWriter(
-                out,
-                self.table.storage.where(staged),
-                ctx.file_schema,
-                ctx.file_avro_json,
-                codec=options.codec,
-                bloom=options.bloom,
-                row_group_bytes=options.row_group_bytes,
-            ) as writer,
-        ):
-            written = 0
-            for each in rows:
-                writer.append(self._with_meta(ctx, copied_rows(each, name), written))
-                written += each.num_rows
-            result = writer.close()
-        return self._status(ctx, file_id, name, result)
+        return write_new_group(
+            self.table, ctx, self.group.partition_path, file_id, lambda name: self._named(ctx, rows, name)
+        )
+
+    def _named(self, ctx: WriteContext, rows: Iterator[pa.Table], name: str) -> Iterator[pa.Table]:
+        written = 0
+        for each in rows:
+            yield self._with_meta(ctx, copied_rows(each, name), written)
+            written += each.num_rows
 
     def _with_meta(self, ctx: WriteContext, rows: pa.Table, first: int) -> pa.Table:
         if self.keeps_meta:
@@ -93,19 +78,3 @@ class ClusteringTask:
             index = rows.schema.get_field_index(name)
             rows = rows.set_column(index, rows.schema.field(index), column)
         return rows
-
-    def _status(self, ctx: WriteContext, file_id: str, name: str, result: BaseFileResult) -> WriteStatus:
-        partition, options = self.group.partition_path, ctx.options
-        stat = WriteStat(
-            file_id=file_id,
-            path=join(partition, name),
-            partition_path=partition,
-            prev_commit=NO_PREVIOUS,
-            num_writes=result.rows,
-            num_inserts=result.rows,
-            file_size=result.bytes,
-            total_write_bytes=result.bytes,
-        )
-        columns = options.range_columns
-        ranges = ranges_to_json(ranges_of_footer(result.footer, columns)) if columns else None
-        return WriteStatus(stat, FileKind.CREATE, True, ranges, result.bloom if options.tells_bloom else None)

@@ -13,10 +13,11 @@ from tagstream.table.services.archiving.archive_table import archive_table
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.delete_partition import delete_partitions
+from tagstream.table.services.replacing.delete_partition import delete_partitions
 from tagstream.table.services.restore.restore import restore
 from tagstream.table.services.restore.rollback_completed import rollback_completed
 from tagstream.table.services.restore.savepoint import create_savepoint
+from tests.admin.running import run_json
 from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase, now_ms
 from tests.support import events as ev
@@ -45,6 +46,37 @@ def test_partitions_deleted_and_all_cleaned_and_archived(tmp_path: Path, spark: 
     is_oracles(case, [*(e for e in first if e.key not in gone), *rest])
     epochs = [p.parent.name for p in case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json")]
     assert len(epochs) == 1, "the index was loaded in full, and not caught up"
+
+
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_partitions_overwritten_by_hand(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
+    """Keys that stay, that are gone and that are new: the index is caught up with, and later records find their rows."""
+    case = StreamCase(tmp_path, spark, table_type)
+    events = list(ev.generate(700, MIX, seed=103))
+    first, rest = events[:600], events[600:]
+    ev.write_files(first, case.source, 100)
+    assert len(case.run()) == 6
+    live = ev.oracle(first)
+    partition = Counter(str(e.partition) for e in live.values()).most_common(1)[0][0]
+    there = sorted((e for e in live.values() if e.partition == partition), key=lambda e: e.key)
+    newest = max(e.ordering or 0 for e in events)
+    rows = [ev.Event(e.key, partition, e.ordering, name="by hand", amount=1.5) for e in there[:3]]
+    rows += [ev.Event(f"hand-{n}", partition, newest, name="by hand", amount=2.5) for n in range(3)]
+    ev.write_files(rows, tmp_path / "hand", 100)
+    told = run_json("table", "insert-overwrite", "--target-base-path", case.table, "--from", tmp_path / "hand", "--yes")
+    assert (told["rows"], [p["partition_path"] for p in told["partitions"]]) == (6, [partition])
+    gone = {e.key for e in there[3:]}
+    history = [*(e for e in first if e.key not in gone), *rows]
+    is_oracles(case, history)
+    ev.write_files(rest, case.source, 100, first=6)
+    assert [r.batch_id for r in case.run()] == [6]
+    is_oracles(case, [*history, *rest])
+    epochs = [p.parent.name for p in case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json")]
+    assert len(epochs) == 1, "the index was loaded in full, and not caught up"
+    last = [ev.Event(e.key, "elsewhere", newest + 1, name="moved", amount=3.5) for e in rows]
+    ev.write_files(last, case.source, 100, first=7)
+    assert case.run()
+    is_oracles(case, [*history, *rest, *last])
 
 
 def test_commits_taken_back(tmp_path: Path, spark: SparkSession) -> None:

@@ -62,16 +62,23 @@ class Case:
 
     @staticmethod
     def create(
-        folder: Path, table_type: str, version: int, groups: Mapping[str, int] | None = None, **options: Any
+        folder: Path,
+        table_type: str,
+        version: int,
+        groups: Mapping[str, int] | None = None,
+        *,
+        by_partition: bool = False,
+        **options: Any,
     ) -> Case:
-        """A new table with an empty metadata table."""
+        """A new table with an empty metadata table. ``by_partition``: the form of its record index."""
         with using(version):
             writer = Writer.create(folder, table_type, **options)
         case = Case(writer, default_columns(writer.schema, version))
         writer.before_complete = case.tell
         writer.table = create_empty(
-            writer.table, groups if groups is not None else groups_of(version), case.columns, case.times, writer.now_ms
-        )
+            writer.table, groups if groups is not None else groups_of(version), case.columns, case.times, writer.now_ms,
+            partitioned_index=by_partition,
+        )  # fmt: skip
         return case
 
     def times(self) -> str:

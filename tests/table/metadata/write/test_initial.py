@@ -17,9 +17,10 @@ from tagstream.table.metadata.encode.locations import PLACES, instant_ms
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS, Record
-from tagstream.table.metadata.write.changes import Changes, PartitionChange, newest_places
+from tagstream.table.metadata.write.changes import Changes, PartitionChange
 from tagstream.table.metadata.write.definitions import kept_columns
 from tagstream.table.metadata.write.dropping import drop_partition
+from tagstream.table.metadata.write.entries import newest_places
 from tagstream.table.metadata.write.initial import (
     begin_partition,
     complete_partition,

@@ -12,7 +12,7 @@ from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_REA
 from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
-from tagstream.table.services.delete_partition import delete_partitions
+from tagstream.table.services.replacing.delete_partition import delete_partitions
 from tagstream.table.services.restore.restore import plan_restore, restore, resume_restore
 from tagstream.table.services.restore.rollback_completed import plan_rollback_completed, rollback_completed
 from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.metadata.encode.locations import PLACES
-from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile, entries, newest_places
+from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.entries import entries, newest_places
 from tests.table.metadata.write.case import gone_keys
 
 BASE = WrittenFile("a_0_1.parquet", 5)

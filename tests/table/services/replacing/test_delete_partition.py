@@ -11,7 +11,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.delete_partition import delete_partitions
+from tagstream.table.services.replacing.delete_partition import delete_partitions
 from tagstream.table.services.rollback import rollback
 from tagstream.table.services.sweep import sweep
 from tagstream.table.services.validate import validate

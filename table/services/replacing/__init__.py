@@ -1,0 +1,1 @@
+"""Partitions whose rows go, or are replaced by others: replace commits without a plan."""
