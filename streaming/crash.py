@@ -35,7 +35,7 @@ SERVICE_POINTS = (
     *(f"compaction_{step}" for step in ("requested", "inflight", "files", "published", *_METADATA, "completed")),
     *(
         f"clustering_{step}"
-        for step in ("requested", "inflight", "files", "published", *_METADATA, "completed", "known")
+        for step in ("requested", "inflight", "files", "published", *_METADATA, "completed", "known", "stopped")
     ),
     *(f"clean_{step}" for step in ("requested", "inflight", "deleted", *_METADATA[:2], "metadata", "completed")),
     *(f"archive_{step}" for step in ("written", "unfinished_removed", "removed")),

@@ -128,14 +128,14 @@ class BatchSink:
         if self._services is None or not self._one_at_a_time.acquire(blocking=False):
             return
         try:
-            self._services.finish(self._guard.committed)
+            self._services.finish(self._last_batch, self._guard.committed)
         finally:
             self._one_at_a_time.release()
 
     def end(self) -> None:
         """The stream has taken all there is."""
         if self._services is not None:
-            self._services.finish(self._guard.committed, wait=True)
+            self._services.finish(self._last_batch, self._guard.committed, wait=True)
 
     @property
     def running(self) -> bool:
@@ -239,6 +239,8 @@ class BatchSink:
         if job.index is not None and not job.index.update_in_tasks:
             job.index.update_location(without_moves(written), instant)
         job.lease.check()
+        if self._services is not None:
+            self._services.give_way(batch, outcome.statuses)
         protocol.publish_files(job.table, instant, outcome.statuses)
         crash.reach("files_published", batch)
         manifest = BatchManifest(

@@ -36,13 +36,18 @@ class CompactionMode(Enum):
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """``mode`` None: the table's version and the kind of run decide. ``clean``, ``archive``, ``clustering`` None: none."""
+    """``mode`` None: the table's version and the kind of run decide. ``clean``, ``archive``, ``clustering`` None: none.
+
+    ``clusters_beside``, ``cleans_beside``: the work is done beside the batches, not between two of them.
+    """
 
     mode: CompactionMode | None = None
     compaction: CompactionOptions = field(default_factory=CompactionOptions)
     clean: CleanOptions | None = field(default_factory=CleanOptions)
     archive: ArchiveOptions | None = field(default_factory=ArchiveOptions)
     clustering: ClusteringOptions | None = None
+    clusters_beside: bool = False
+    cleans_beside: bool = False
 
     def compaction_mode(self, version: int, *, merge_on_read: bool, continuous: bool) -> CompactionMode:
         """How the tables' logs get into base files. Beside the batches only where every reader stands a pending plan:
@@ -98,6 +103,8 @@ def service_options(r: Resolved, index_type: str) -> ServiceOptions:
         _clean(r),
         _archive(r, index_type, compaction.max_delta_commits if by_number else None),
         clustering_options(r, index_type),
+        clusters_beside=r.flag("hoodie.clustering.async.enabled"),
+        cleans_beside=r.flag("hoodie.clean.async.enabled"),
     )
 
 

@@ -1,4 +1,5 @@
 """What is done for the table between two batches: compaction, clustering, cleaning, archiving, in Hudi's order.
+The first three may also run beside the batches.
 
 The batch is committed when they begin. What fails here is told and tried again after the next batch: the stream goes on,
 and no service leaves a table that cannot be read. Only a lost lease ends the run.
@@ -7,8 +8,7 @@ and no service leaves a table that cannot be read. Only a lost lease ends the ru
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
@@ -17,14 +17,15 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.crash import steps_of
 from tagstream.streaming.progress.report import size
-from tagstream.streaming.services.clusterer import Clusterer
+from tagstream.streaming.services.cleaner import Cleaned, Cleaner
+from tagstream.streaming.services.clusterer import Clustered, Clusterer
 from tagstream.streaming.services.compactor import Compactor
 from tagstream.streaming.services.elsewhere import Compacted
 from tagstream.table.errors import LeaseLostError, TagstreamError
 from tagstream.table.services.archiving.archive_table import archive_table
-from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.write_status import WriteStatus
 
 LOG = logging.getLogger("tagstream")
 
@@ -36,6 +37,7 @@ class TableServices:
         self._job = job
         self._compactor = Compactor(job, spark)
         self._clusterer = Clusterer(job, spark)
+        self._cleaner = Cleaner(job, spark)
         self._timeline: Timeline | None = None
         self.failed: dict[str, str] = {}
 
@@ -49,22 +51,42 @@ class TableServices:
         with self._attempt("compaction") as done:
             done += self._take_in(self._compactor.turn(self._reach("compaction", batch_id), self._look), on_commit)
         with self._attempt("clustering") as done:
-            done += self._cluster(batch_id, on_commit)
+            done += self._regrouped(self._clusterer.turn(batch_id, self._reach("clustering", batch_id)), on_commit)
         with self._attempt("cleaning") as done:
-            done += self._clean(batch_id)
+            done += self._cleaned(self._cleaner.turn(self._reach("clean", batch_id), self._look))
         with self._attempt("archiving") as done:
             done += self._archive(batch_id)
 
-    def finish(self, on_commit: Callable[[str], None], *, wait: bool = False) -> None:
-        """While no batch runs and none is begun: complete what has run beside the batches; ``wait``: for it, at the end."""
-        if not self._compactor.running or self._job.table.timeline().pending_writes:
+    def give_way(self, batch_id: int, statuses: Iterable[WriteStatus]) -> None:
+        """Before a batch publishes these files: what runs beside it over one of their file groups is taken back."""
+        if self._clusterer.running:
+            groups = {(s.stat.partition_path, s.stat.file_id) for s in statuses}
+            self._clusterer.give_way(groups, self._reach("clustering", batch_id))
+
+    def finish(self, batch_id: int | None, on_commit: Callable[[str], None], *, wait: bool = False) -> None:
+        """While no batch runs and none is begun: complete what has run beside the batches; ``wait``: for it, at the end.
+
+        ``batch_id``: the newest batch, None before the first of this run.
+        """
+        running = self._compactor.running, self._clusterer.running and batch_id is not None, self._cleaner.running
+        if not any(running) or self._job.table.timeline().pending_writes:
             return
-        with self._attempt("compaction") as done:
-            done += self._take_in(self._compactor.finish(self._reach("compaction", -1), wait=wait), on_commit)
+        if running[0]:
+            with self._attempt("compaction") as done:
+                done += self._take_in(self._compactor.finish(self._reach("compaction", -1), wait=wait), on_commit)
+        if running[1] and batch_id is not None:
+            with self._attempt("clustering") as done:
+                found = self._clusterer.finish(batch_id, self._reach("clustering", -1), wait=wait)
+                done += self._regrouped(found, on_commit)
+        if running[2]:
+            with self._attempt("cleaning") as done:
+                done += self._cleaned(self._cleaner.finish(self._reach("clean", -1), wait=wait))
 
     def close(self) -> None:
         """Give up what runs beside the batches; a later start begins it anew."""
         self._compactor.close()
+        self._clusterer.close()
+        self._cleaner.close()
 
     def _take_in(self, done: Sequence[Compacted], on_commit: Callable[[str], None]) -> Sequence[str]:
         job = self._job
@@ -81,9 +103,8 @@ class TableServices:
             )
         return [compacted.instant for compacted in done]
 
-    def _cluster(self, batch_id: int, on_commit: Callable[[str], None]) -> Sequence[str]:
+    def _regrouped(self, done: Clustered | None, on_commit: Callable[[str], None]) -> Sequence[str]:
         job = self._job
-        done = self._clusterer.turn(batch_id, self._reach("clustering", batch_id))
         if done is None:
             return ()
         result = done.result
@@ -102,22 +123,18 @@ class TableServices:
         )
         return [result.instant]
 
-    def _clean(self, batch_id: int) -> Sequence[str]:
-        job, options = self._job, self._job.options.services.clean
-        if options is None:
+    def _cleaned(self, done: Cleaned | None) -> Sequence[str]:
+        if done is None:
             return ()
-        begun = time.monotonic()
-        done = clean(
-            job.table, options, job.clock_ms, job.lease.check, self._reach("clean", batch_id), timeline=self._look()
-        )
-        if done is not None and done.instants:
+        result = done.result
+        if result.instants:
             LOG.info(
                 "clean %s: %s files deleted, in %.1f s",
-                done.instants[-1],
-                f"{len(done.deleted):,}",
-                time.monotonic() - begun,
+                result.instants[-1],
+                f"{len(result.deleted):,}",
+                done.seconds,
             )
-        return () if done is None else done.instants
+        return result.instants
 
     def _archive(self, batch_id: int) -> Sequence[str]:
         job, options = self._job, self._job.options.services

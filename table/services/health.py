@@ -119,8 +119,8 @@ def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int
     if sizes.file_groups >= limits.groups and sizes.small_files > limits.small_share * sizes.file_groups:
         yield Finding(
             f"{sizes.small_files:,} of {sizes.file_groups:,} file groups are small",
-            "hoodie.parquet.small.file.limit, fewer partitions or larger batches; hoodie.clustering.inline or "
-            "`tagstream table cluster` joins them",
+            "hoodie.parquet.small.file.limit, fewer partitions or larger batches; hoodie.clustering.inline (where old "
+            "partitions are at rest hoodie.clustering.async.enabled) or `tagstream table cluster` joins them",
         )
     for saved in savepoints(table.storage, timeline):
         if now_ms - saved.made_ms > limits.savepoint_ms:

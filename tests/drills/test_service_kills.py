@@ -7,6 +7,7 @@ falls into the recovery from the first.
 from __future__ import annotations
 
 import random
+from itertools import islice
 
 import pytest
 
@@ -16,7 +17,7 @@ from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
-from tests.support.events import Mix, generate
+from tests.support.events import Event, Mix, generate
 
 pytestmark = pytest.mark.drill
 PER_BATCH = 60
@@ -37,6 +38,12 @@ CLUSTERED = {
     "hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "2",
     "tagstream.inserts.to.base.files": "true", "hoodie.parquet.small.file.limit": "0",
 }  # fmt: skip
+CLEANED_BESIDE = {"hoodie.clean.async.enabled": "true"}
+CLUSTERED_BESIDE = {
+    "hoodie.clustering.async.enabled": "true", "hoodie.clustering.async.max.commits": "1",
+    "hoodie.clustering.plan.strategy.partition.regex.pattern": "cold",
+    "tagstream.inserts.to.base.files": "true", "hoodie.parquet.small.file.limit": "0",
+}  # fmt: skip
 CASES = {
     "version 6": ("6", "MERGE_ON_READ", WITHOUT),
     "version 6, metadata table": ("6", "MERGE_ON_READ", RECORD_INDEX),
@@ -46,14 +53,20 @@ CASES = {
     "version 9, copy-on-write": ("9", "COPY_ON_WRITE", RECORD_INDEX),
     "version 6, clustered": ("6", "COPY_ON_WRITE", WITHOUT | CLUSTERED),
     "version 9, clustered": ("9", "MERGE_ON_READ", RECORD_INDEX | CLUSTERED),
+    "version 6, cleaned beside the batches": ("6", "COPY_ON_WRITE", RECORD_INDEX | CLEANED_BESIDE),
+    "version 9, cleaned beside the batches": ("9", "MERGE_ON_READ", RECORD_INDEX | BESIDE | CLEANED_BESIDE),
 }
 TWICE = ("version 6", "version 9, metadata table", "version 9, beside the batches")
 
 
 def points_of(table_type: str, conf: dict[str, str]) -> list[str]:
-    """The steps that such a table's services have; where there is clustering, those of clustering alone."""
+    """The steps that such a table's services have; where there is clustering, or cleaning beside the batches, its alone."""
     if "hoodie.clustering.inline" in conf:
+        found = [p for p in SERVICE_POINTS if p.startswith("clustering_") and p != "clustering_stopped"]
+    elif "hoodie.clustering.async.enabled" in conf:
         found = [p for p in SERVICE_POINTS if p.startswith("clustering_")]
+    elif "hoodie.clean.async.enabled" in conf:
+        found = [p for p in SERVICE_POINTS if p.startswith("clean_")]
     else:
         kinds = ("compaction_", "clean_", "archive_") if table_type == "MERGE_ON_READ" else ("clean_", "archive_")
         found = [p for p in SERVICE_POINTS if p.startswith(kinds)]
@@ -74,6 +87,37 @@ def test_a_kill_at_every_step_of_every_service(name: str, new_drill: NewDrill, n
             drill.compare(job)
             job.committed()
         job.finish("--source-limit", str(40 * PER_BATCH))
+        assert job.all_taken()
+        drill.compare(job)
+        check_healthy(job)
+
+
+@pytest.mark.parametrize(
+    ("version", "table_type", "more"),
+    [("6", "COPY_ON_WRITE", WITHOUT), ("9", "MERGE_ON_READ", RECORD_INDEX)],
+    ids=["version 6", "version 9"],
+)
+def test_a_kill_at_every_step_of_a_clustering_beside_the_batches(
+    version: str, table_type: str, more: dict[str, str], new_drill: NewDrill, new_job: NewJob
+) -> None:
+    """One partition is clustered, to which batches bring new keys, then nothing, and then updates, which take plans back."""
+    conf = SMALL | more | CLUSTERED_BESIDE | {"hoodie.write.table.version": version}
+    points = points_of(table_type, conf)
+    sequence = random.Random(6).sample(points, len(points))
+    name = f"SIGKILL at each step of a clustering beside the batches, version {version}"
+    with new_drill(name, table_type, len(sequence)) as drill:
+        job = new_job(table_type, PER_BATCH, conf=conf)
+        hot = generate(2 * len(sequence) * PER_BATCH, MIX, seed=32)
+        for number, point in enumerate(sequence):
+            at = 1_000_000 + 10 * number
+            cold = [Event(f"cold-{number}-{n}", "cold", at, name="new", amount=1.0) for n in range(2 * PER_BATCH)]
+            job.produce([*cold, *islice(hot, 2 * PER_BATCH)])
+            job.produce(Event(e.key, "cold", at + 1, name="updated", amount=2.0) for e in (*cold, *cold[:PER_BATCH]))
+            job.crash(point, "*")
+            drill.injected += 1
+            drill.compare(job)
+            job.committed()
+        job.finish()
         assert job.all_taken()
         drill.compare(job)
         check_healthy(job)

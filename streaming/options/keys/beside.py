@@ -6,7 +6,7 @@ from tagstream.streaming.options.keys.refused import unsupported
 from tagstream.table.config import Concern, ConfigKey, Family
 
 _CLUSTERING = "a setting of clustering that this job has no use for"
-_LOG_COMPACTION = "log compaction: logs are compacted into base files"
+_LOG_COMPACTION = "log compaction (log blocks joined into one): logs are compacted into base files"
 _SYNC = "registering the table in a catalogue: run Hudi's sync tool beside the job"
 _METADATA = "a setting of Hudi's metadata table that this job has no use for"
 _METRICS = "Hudi's metrics reporters: this job's metrics are served by --status-port"
@@ -31,16 +31,7 @@ BESIDE_KEYS = (
     _beside("--enable-sync", _SYNC, "false", flag=True),
     _beside("--enable-hive-sync", _SYNC, "false", flag=True),
     _beside("--sync-tool-classes", _SYNC, flag=True),
-    _beside(
-        "--max-pending-clustering", "clusterings beside the batches: there is one at a time, between two", flag=True
-    ),
-    _beside(
-        "hoodie.clustering.async.enabled",
-        "clustering beside the batches: nobody may write to its file groups meanwhile, and the batches of a stream would "
-        "wait for it; hoodie.clustering.inline=true does it between two batches",
-        "false",
-        aliases=("hoodie.datasource.clustering.async.enable", "clustering.async.enabled"),
-    ),
+    _beside("--max-pending-clustering", "several clusterings: there is one at a time", flag=True),
     _beside(
         "hoodie.layout.optimize.strategy",
         "ordering by space-filling curves: rows are sorted by columns, one after the other (linear)",

@@ -34,7 +34,6 @@ def _family(prefix: str, reason: str) -> Family:
 
 IGNORED_KEYS = (
     _ignored("--max-pending-compactions", "one compaction is planned at a time", flag="--max-pending-compactions"),
-    _ignored("hoodie.clean.async.enabled", _BETWEEN, aliases=("hoodie.clean.async", "clean.async.enabled")),
     _ignored("hoodie.archive.async", _BETWEEN),
     _ignored("hoodie.commits.archival.batch", _DETAIL),
     _ignored("hoodie.clean.failed.writes.policy", _ROLLBACK, aliases=("hoodie.cleaner.policy.failed.writes",)),

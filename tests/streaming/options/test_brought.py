@@ -78,7 +78,7 @@ def test_a_file_of_production_starts_after_one_message() -> None:
     assert first.startswith("hoodie.datasource.write.payload.class = org.apache.hudi.common.model.OverwriteWithLatest")
     assert f"({PRODUCTION}:{line_of(PRODUCTION, 'hoodie.datasource.write.payload')}): known but not supported" in first
     # All that matters is in the same message, each key with its line.
-    for key in ("hoodie.datasource.hive_sync.enable", "hoodie.clean.async", "hoodie.archive.merge.enable",
+    for key in ("hoodie.datasource.hive_sync.enable", "hoodie.archive.merge.enable",
                 "hoodie.metrics.on",
                 "hoodie.cleaner.policy.failed.writes"):  # fmt: skip
         value = next(line for line in PRODUCTION.read_text().splitlines() if line.startswith(key)).partition("=")[2]
@@ -108,8 +108,8 @@ def test_every_contradiction_is_in_the_one_message(tmp_path: Path) -> None:
 
 
 def test_unsupported_says_what_becomes_of_services(tmp_path: Path) -> None:
-    props = given(tmp_path, "hoodie.datasource.hive_sync.enable=true", "hoodie.clustering.async.enabled=true")
-    assert "hoodie.clustering.async.enabled = true" in load(props).warnings[0]
+    props = given(tmp_path, "hoodie.datasource.hive_sync.enable=true", "hoodie.archive.beyond.savepoint=true")
+    assert "hoodie.archive.beyond.savepoint = true" in load(props).warnings[0]
     assert load(props, *conf("tagstream.unsupported=ignore")).warnings == ()
     text = refusal(props, *conf("tagstream.unsupported=fail"))
     assert text.startswith("2 settings keep this job from starting:")

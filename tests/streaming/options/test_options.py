@@ -145,7 +145,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("hoodie.index.type=RECORD_INDEX", "hoodie.metadata.enable=false"), "lies in the metadata table; remove one"),
         (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
         (conf("hoodie.table.cdc.enabled=true"), "known but not supported (it may be false)"),
-        (conf("hoodie.clustering.async.enabled=true", "tagstream.unsupported=fail"), "clustering beside the batches"),
+        (conf("hoodie.archive.beyond.savepoint=true", "tagstream.unsupported=fail"), "newer than a savepoint"),
         (["--schemaprovider-class", "HiveSchemaProvider"], "this version reads the schema from a file"),
         (["--props", "a.properties", "--props", "b.properties"], "--props is given 2 times (a.properties, b.properties)"),
         (["--target-table", "a b/c"], "--target-table 'a b/c': a table's name has no slash"),

@@ -59,6 +59,17 @@ def test_names_of_hudi_and_flink() -> None:
     assert services.archive.compaction_deltas is None  # it is due by time
 
 
+@pytest.mark.parametrize("key", ["hoodie.clustering.async.enabled", "hoodie.datasource.clustering.async.enable"])
+def test_beside_the_batches(key: str) -> None:
+    services = load(*conf(f"{key}=true", "hoodie.clustering.async.max.commits=7", "hoodie.clean.async=true")).services
+    assert (services.clusters_beside, services.cleans_beside) == (True, True)
+    assert services.clustering is not None
+    assert services.clustering.max_commits == 7
+    between = load(*conf("hoodie.clustering.inline=true", "hoodie.clustering.async.max.commits=7")).services
+    assert between.clustering is not None
+    assert (between.clusters_beside, between.cleans_beside, between.clustering.max_commits) == (False, False, 4)
+
+
 def test_switched_off() -> None:
     services = load(*conf("hoodie.clean.automatic=false", "hoodie.archive.automatic=false")).services
     assert (services.clean, services.archive) == (None, None)
@@ -68,6 +79,11 @@ def test_switched_off() -> None:
     ("given", "message"),
     [
         ((f"{PLAN}=true", f"{INLINE}=true"), "one only plans compactions"),
+        (
+            ("hoodie.clustering.inline=true", "hoodie.clustering.async.enabled=true"),
+            "between the batches or beside them",
+        ),
+        (("hoodie.clustering.async.enabled=true", "hoodie.index.type=BUCKET"), "joined ones would be none"),
         (("hoodie.keep.min.commits=10",), "hoodie.clean.commits.retained=10 and hoodie.keep.min.commits=10"),
         (("hoodie.keep.max.commits=20",), "must be greater than the first"),
         (

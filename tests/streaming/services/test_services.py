@@ -33,7 +33,12 @@ CASES = {
         "hoodie.metadata.global.record.level.index.enable": "true",
         "hoodie.metadata.global.record.level.index.min.filegroup.count": "2",
     },
-    "9, beside": {"hoodie.write.table.version": "9", "hoodie.datasource.compaction.async.enable": "true"},
+    "9, beside": {
+        "hoodie.write.table.version": "9",
+        "hoodie.datasource.compaction.async.enable": "true",
+        "hoodie.clean.async.enabled": "true",
+    },
+    "6, beside": {"hoodie.write.table.version": "6", "hoodie.metadata.enable": "true", "hoodie.clean.async": "true"},
 }
 
 
@@ -42,7 +47,8 @@ MOR = "MERGE_ON_READ"
 
 @pytest.mark.parametrize(
     ("table_type", "name"),
-    [(MOR, name) for name in CASES] + [("COPY_ON_WRITE", "6"), ("COPY_ON_WRITE", "9, metadata table")],
+    [(MOR, name) for name in CASES if name != "6, beside"]
+    + [("COPY_ON_WRITE", name) for name in ("6", "9, metadata table", "6, beside")],
 )
 def test_rows_are_right_and_little_is_left(tmp_path: Path, spark: SparkSession, table_type: str, name: str) -> None:
     events = list(ev.generate(BATCHES * PER_FILE, ev.Mix(keys=40, tombstones=0), seed=11))
@@ -59,6 +65,7 @@ def test_rows_are_right_and_little_is_left(tmp_path: Path, spark: SparkSession, 
     timeline = table.timeline()
     assert len(timeline.completed_writes) <= 6 + 3
     assert any(i.action == CLEAN for i in timeline.instants)
+    assert not [i for i in timeline.pending if i.action == CLEAN]
     assert not [i for i in timeline.pending if i.action == COMPACTION]
     view = table.view()
     for path in view.partitions():
@@ -152,3 +159,56 @@ def test_the_index_follows_a_clustering(
     assert bool(starts) is (index == "INMEMORY"), (
         "only an index that is loaded at the start makes the query start again"
     )
+
+
+BESIDE = {
+    key.replace(".inline", ".async"): value for key, value in CLUSTERED.items() if key != "hoodie.clustering.inline"
+}
+BESIDE |= {"hoodie.clustering.async.enabled": "true", "hoodie.archive.automatic": "false"}
+
+
+@pytest.mark.parametrize(
+    ("table_type", "name", "index"),
+    [
+        (MOR, "6, beside", "STATE"),
+        ("COPY_ON_WRITE", "9, metadata table", "STATE"),
+        ("COPY_ON_WRITE", "6", "GLOBAL_SIMPLE"),
+    ],
+)
+def test_clustering_beside_the_batches(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, table_type: str, name: str, index: str
+) -> None:
+    """While batches bring new keys alone a clustering is completed between two of them, and updates find their rows then;
+    while they have rows for the plan's file groups they win."""
+    hot = list(ev.generate(5 * PER_FILE, ev.Mix(keys=120, tombstones=0, late_deletes=0, late=0), seed=14))
+    newest = max(e.ordering or 0 for e in hot)
+    new = [ev.Event(f"new-{n:04d}", f"q{n % 2}", newest + n, name="new", amount=1.0) for n in range(5 * PER_FILE)]
+    live = ev.oracle(hot, global_index=True)
+    known = [*list(live.values())[:PER_FILE], *new[:PER_FILE]]
+    last = [ev.Event(e.key, "moved", newest + 9999, name="last", amount=2.0) for e in known]
+    case = StreamCase(tmp_path, spark, table_type, SMALL | CASES[name] | BESIDE | {"hoodie.index.type": index})
+    steps: list[tuple[str, int]] = []
+    done = 0
+    for events in (hot, [*hot, *new], [*hot, *new, *last]):
+        batches = len(events) // PER_FILE
+        ev.write_files(events[done * PER_FILE :], case.source, PER_FILE, first=done)
+        done = batches
+        case.run(at=lambda step, batch: steps.append((step, batch)))
+        rows = ev.rows(ev.oracle(events, global_index=True).values())
+        assert not compare(rows, read_table(case.table), key=("id", "part"))
+    stopped = [batch for step, batch in steps if step == "clustering_stopped"]
+    assert [batch for batch in stopped if batch < 5], "the batches of hot keys have met no plan"
+    told = [r for r in caplog.records if "was taken back: a batch" in r.getMessage()]
+    assert len(told) == len(stopped)
+    begun = [batch for step, batch in steps if step == "clustering_inflight"]
+    completed = [batch for step, batch in steps if step == "clustering_completed"]
+    assert len(begun) == len(stopped) + len(completed)
+    assert [batch for batch in completed if 5 <= batch < 10], "none was completed beside the batches of new keys"
+    table = HoodieTable.open(str(case.table))
+    timeline = table.timeline()
+    assert clusterings(table, timeline) == len(completed)
+    assert not timeline.pending_clusterings
+    assert validate(table) == []
+    assert validate_metadata(table) == []
+    starts = [r for r in caplog.records if "The query starts again" in r.getMessage()]
+    assert not starts

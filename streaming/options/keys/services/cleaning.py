@@ -16,6 +16,14 @@ CLEANING_KEYS = (
         section=_CLEANING,
     ),
     ConfigKey(
+        "hoodie.clean.async.enabled",
+        Kind.BOOL,
+        "Plan cleans between two batches, and delete their files beside the next ones.",
+        default=False,
+        aliases=("hoodie.clean.async", "clean.async.enabled"),
+        section=_CLEANING,
+    ),
+    ConfigKey(
         "hoodie.clean.policy",
         Kind.CHOICE,
         "What is kept: slices that the newest commits, the newest hours, or a number of versions need.",

@@ -29,6 +29,24 @@ CLUSTERING_KEYS = (
         section=_SECTION,
     ),
     ConfigKey(
+        "hoodie.clustering.async.enabled",
+        Kind.BOOL,
+        "Plan clusterings between two batches, and carry them out beside the next ones, as Spark tasks of a pool of their "
+        "own. A batch that has rows for a file group of the plan wins: the plan is taken back. So this is for tables whose "
+        "older partitions are at rest.",
+        default=False,
+        aliases=("hoodie.datasource.clustering.async.enable", "clustering.async.enabled"),
+        section=_SECTION,
+    ),
+    ConfigKey(
+        "hoodie.clustering.async.max.commits",
+        Kind.INT,
+        "The same as hoodie.clustering.inline.max.commits, for clusterings beside the batches.",
+        default=4,
+        minimum=1,
+        section=_SECTION,
+    ),
+    ConfigKey(
         f"{_PLAN}sort.columns",
         Kind.LIST,
         "Columns by which the rows of joined file groups are sorted, so that readers skip more row groups.",
@@ -148,7 +166,8 @@ CLUSTERING_KEYS = (
     ConfigKey(
         "hoodie.clustering.updates.strategy",
         Kind.CHOICE,
-        "What a batch does that has rows for a file group of a pending clustering: it waits until that is done.",
+        "What a batch does that has rows for a file group of a pending clustering: it waits until that is done; one that "
+        "this project has planned is taken back.",
         default=_UPDATES,
         values={f"{prefix}{_UPDATES}".upper(): _UPDATES for prefix in ("", f"{_PACKAGE}update.strategy.")},
         section=_SECTION,

@@ -10,7 +10,7 @@ from tagstream.table.errors import InstantConflictError
 from tagstream.table.meta_client.table_config import MERGE_ON_READ
 from tagstream.table.services.clustering.execute import cluster
 from tagstream.table.services.clustering.plan import schedule_clustering
-from tagstream.table.services.clustering.withdraw import rollback_clustering
+from tagstream.table.services.clustering.withdraw import rollback_clustering, unschedule_clustering
 from tests.support.hudi_rs import read_table
 from tests.table.services.clustering.clusters import ALL, check, fill, made, pending, plan_and_cluster
 from tests.table.services.compaction.compacting import clock, rows
@@ -56,3 +56,50 @@ def test_a_completed_one_stays(tmp_path: Path) -> None:
     done = plan_and_cluster(writer)
     with pytest.raises(InstantConflictError, match="no pending clustering"):
         rollback_clustering(writer.table, done.instant, writer.instant())
+
+
+@pytest.mark.table_versions(6, 8, 9)
+@pytest.mark.parametrize("step", [None, "clustering_inflight", "clustering_files"])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_plan_is_removed_before_anything_is_published(step: str | None, cut: bool, tmp_path: Path) -> None:
+    writer = fill(made(tmp_path, MERGE_ON_READ, metadata=True))
+    before, tick = rows(writer.table), clock(writer)
+    instant = schedule_clustering(writer.table, ALL, tick, force=True)
+    assert instant is not None
+
+    def die(at: str) -> None:
+        if at == step or (cut and at == "clustering_stopped"):
+            raise CrashError
+
+    if step is not None:
+        with pytest.raises(CrashError):
+            cluster(writer.table, instant, tick, reach=die)
+    if cut:
+        with pytest.raises(CrashError):
+            unschedule_clustering(writer.table, instant, reach=die)
+        assert instant in writer.table.timeline().pending_clusterings.values()
+        assert [i.state.name for i in pending(writer.table)] == ["REQUESTED"]
+    unschedule_clustering(writer.table, instant)
+    assert writer.table.timeline().find(instant) is None
+    assert rows(writer.table) == before
+    assert list(writer.table.storage.walk_files(f".hoodie/.temp/{instant}")) == []
+    writer.write([row(key, f"p{key % 2}", 9) for key in range(0, 40, 5)], ["k3"])
+    check(writer)
+
+
+def test_what_was_published_is_not_forgotten(tmp_path: Path) -> None:
+    writer = fill(made(tmp_path, MERGE_ON_READ))
+    tick = clock(writer)
+    instant = schedule_clustering(writer.table, ALL, tick, force=True)
+    assert instant is not None
+
+    def die(at: str) -> None:
+        if at == "clustering_published":
+            raise CrashError
+
+    with pytest.raises(CrashError):
+        cluster(writer.table, instant, tick, reach=die)
+    with pytest.raises(InstantConflictError, match="must be rolled back"):
+        unschedule_clustering(writer.table, instant)
+    rollback_clustering(writer.table, instant, writer.instant())
+    check(writer)
