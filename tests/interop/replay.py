@@ -62,7 +62,7 @@ class Step:
 
 
 def replay(real_path: Path, folder: Path, steps: int | None = None, *, with_metadata: bool = False) -> Replay:
-    """Write the first ``steps`` commits of the real table again, below ``folder``; and its metadata table, if that is told."""
+    """Write the first ``steps`` commits of the real table again, below ``folder``; and its metadata table, if told to."""
     real = HoodieTable.open(str(real_path))
     timeline = real.timeline()
     both = Replay(real, HoodieTable.create(str(folder), _config(real.config), NOW_MS))
