@@ -94,14 +94,14 @@ def test_a_file_of_production_starts_after_one_message() -> None:
 
 def test_every_contradiction_is_in_the_one_message(tmp_path: Path) -> None:
     props = given(
-        tmp_path, "hoodie.populate.meta.fields=false", "hoodie.index.type=RECORD_LEVEL_INDEX",
+        tmp_path, "hoodie.populate.meta.fields=false", "hoodie.index.type=BUCKET2",
         "hoodie.parquet.block.size=1MB", "tagstream.nonsense=1", "hoodie.table.ordering.fields=a,b",
         "interceptor.classes=x.Y",
         "hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.GlobalDeleteKeyGenerator",
     )  # fmt: skip
     text = refusal(props, "--transformer-class", "x.Y", "--op", "INSERT")
     assert text.startswith("9 settings keep this job from starting:\n")
-    for words in ("(it may be true)", "RECORD_LEVEL_INDEX", "must be a whole number", "tagstream.nonsense",
+    for words in ("(it may be true)", "BUCKET2", "must be a whole number", "tagstream.nonsense",
                   "orders by one field", "interceptor", "GlobalDelete", "--transformer-class",
                   "are upserted"):  # fmt: skip
         assert words in text

@@ -141,7 +141,6 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
     [
         (conf("index.bootstrap.enbled=true"), "unknown key; did you mean index.bootstrap.enabled?"),
         (conf("tagstream.inserts=true"), "unknown key"),
-        (conf("hoodie.index.type=RECORD_LEVEL_INDEX"), "a record index for each partition of the table is not kept here"),
         (conf("hoodie.index.type=RECORD_INDEX", "hoodie.metadata.enable=false"), "lies in the metadata table; remove one"),
         (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
         (conf("hoodie.table.cdc.enabled=true"), "known but not supported (it may be false)"),
