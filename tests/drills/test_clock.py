@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from itertools import islice, pairwise
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,13 @@ HOUR_MS = 3_600_000
 OFFSETS_MS = (0, -1, -HOUR_MS, 5 * HOUR_MS, 4 * HOUR_MS, -30 * 24 * HOUR_MS, -40 * 24 * HOUR_MS)
 
 
+def set_clock(file: Path, offset_ms: int) -> None:
+    """Whole or not at all: the job reads the file at any time."""
+    new = file.with_suffix(".new")
+    new.write_text(str(offset_ms))
+    new.replace(file)
+
+
 @pytest.mark.drill
 def test_a_clock_that_is_set_back_changes_nothing(new_drill: NewDrill, new_job: NewJob) -> None:
     table_type = "COPY_ON_WRITE"
@@ -24,13 +32,13 @@ def test_a_clock_that_is_set_back_changes_nothing(new_drill: NewDrill, new_job: 
     with new_drill("clock set back between batches and runs", table_type, 2 * back) as drill:
         job = new_job(table_type, CHUNK)
         clock = job.folder / "offset"
-        clock.write_text("0")
+        set_clock(clock, 0)
         # Between batches of one run ...
         with job.start(
             "--continuous", "--min-sync-interval-seconds", "0", TAGSTREAM_CLOCK_OFFSET_MS=str(clock)
         ) as process:
             for before, offset in zip((0, *OFFSETS_MS), OFFSETS_MS, strict=False):
-                clock.write_text(str(offset))
+                set_clock(clock, offset)
                 drill.injected += offset < before
                 job.produce(islice(events, CHUNK))
                 process.wait_for(job.all_taken, DEADLINE_S, f"the batch with the clock at {offset} ms")
