@@ -25,10 +25,10 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.schema.schema import META_COLUMNS
 from tests.admin.running import run, run_json, state_of
-from tests.table.reference import FOLDER, unpack
+from tests.table.reference import BY_PARTITION, NAMES, unpack
 from tests.table.writer import SCHEMA, START_MS, Row, Writer, row
 
-FIXTURES = sorted(p.name.removesuffix(".tar.gz") for p in FOLDER.glob("*.tar.gz"))
+FIXTURES = sorted({*NAMES} - BY_PARTITION)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ VECTORS = json.loads((FIXTURES / "vectors/mdt.json").read_text())
 WITH_METADATA = {
     "cow_v6_complexkey_replace", "cow_v6_failed_left", "cow_v6_native015_days", "cow_v6_nonpart_simplebloom",
     "cow_v9_defaults_alltypes", "cow_v9_record_index", "mor_v6_compacted", "mor_v6_parquet_log",
-    "mor_v6_record_index_015", "mor_v6_services_015", "mor_v8_global_record_index", "mor_v9_defaults", "mor_v9_services",
+    "mor_v6_record_index_015", "mor_v6_services_015", "mor_v8_global_record_index", "mor_v9_defaults",
+    "mor_v9_partitioned_record_index", "mor_v9_services",
 }  # fmt: skip
 
 
