@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.services import services
+from tagstream.streaming.services import cleaner
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
@@ -79,7 +79,7 @@ def test_what_fails_is_told_and_tried_again(
 ) -> None:
     events = list(ev.generate(4 * PER_FILE, ev.Mix(keys=40, tombstones=0), seed=12))
     case, tries = StreamCase(tmp_path, spark, MOR, SMALL | CASES["9"]), []
-    real = services.clean
+    real = cleaner.clean
 
     def fails_twice(*given: object, **more: object) -> object:
         tries.append(given)
@@ -87,7 +87,7 @@ def test_what_fails_is_told_and_tried_again(
             raise OSError("no room left")
         return real(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(services, "clean", fails_twice)
+    monkeypatch.setattr(cleaner, "clean", fails_twice)
     ev.write_files(events, case.source, PER_FILE)
     case.run()
     assert len(tries) == 4
