@@ -1,7 +1,7 @@
 """``.hoodie/hoodie.properties``: the table's own settings as Java properties text, and how to change them safely.
 
-The file is ISO-8859-1 with ``\\uXXXX`` escapes. Readers of other engines may look at any moment; so a change goes
-through ``hoodie.properties.backup``, which they fall back to while the main file is missing.
+The file is ISO-8859-1 with ``\\uXXXX`` escapes. Readers of other engines may look at any moment, so it is never missing.
+While it changes there is a ``hoodie.properties.backup``, as with Hudi's own writers, which take the main file away meanwhile.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def update_properties(storage: Storage, changes: Mapping[str, str], at_ms: int) 
 
 def _replace(storage: Storage, properties: Mapping[str, str], at_ms: int) -> None:
     storage.write_new(BACKUP_FILE, storage.read(PROPERTIES_FILE))
-    storage.delete(PROPERTIES_FILE)
-    storage.write_new(PROPERTIES_FILE, dump(properties, "Updated at", at_ms))
+    # In one step: hudi-rs does not know the backup, and finds no table where the file is missing.
+    storage.replace(PROPERTIES_FILE, dump(properties, "Updated at", at_ms))
     storage.delete(BACKUP_FILE)
 
 

@@ -89,12 +89,12 @@ class Changed:
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 def test_killed_at_each_change(table_type: str, new_drill: NewDrill, spark: SparkSession, tmp_path: Path) -> None:
     """Up, and down again; the stream goes on in between, on a half of a change too."""
-    with new_drill("SIGKILL at each change of an upgrade", table_type, 20) as drill:
+    with new_drill("SIGKILL at each change of an upgrade", table_type, 40) as drill:
         changed = Changed(tmp_path, spark, table_type, 6)
         changed.change(drill, "upgrade", 9)
         changed.stream(2)
         changed.look(drill)
-    with new_drill("SIGKILL at each change of a downgrade", table_type, 20) as drill:
+    with new_drill("SIGKILL at each change of a downgrade", table_type, 150) as drill:
         changed.change(drill, "downgrade", 6)
         changed.stream(2)
         changed.look(drill)
