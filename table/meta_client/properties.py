@@ -1,7 +1,7 @@
 """``.hoodie/hoodie.properties``: the table's own settings as Java properties text, and how to change them safely.
 
 The file is ISO-8859-1 with ``\\uXXXX`` escapes. Readers of other engines may look at any moment, so it is never missing.
-While it changes there is a ``hoodie.properties.backup``, as with Hudi's own writers, which take the main file away meanwhile.
+While it changes there is a ``hoodie.properties.backup``, as with Hudi, whose writers take the main file away meanwhile.
 """
 
 from __future__ import annotations
