@@ -100,23 +100,26 @@ def test_a_kill_at_every_step_of_every_service(name: str, new_drill: NewDrill, n
 def test_a_kill_at_every_step_of_a_clustering_beside_the_batches(
     version: str, table_type: str, more: dict[str, str], new_drill: NewDrill, new_job: NewJob
 ) -> None:
-    """One partition is clustered, to which batches bring new keys, then nothing, and then updates, which take plans back."""
+    """One partition is clustered, to which batches bring new keys, and then nothing while others are written to; updates of
+    its keys, which take the plan back, come for the step of that alone, and of all that was moved at the end."""
     conf = SMALL | more | CLUSTERED_BESIDE | {"hoodie.write.table.version": version}
     points = points_of(table_type, conf)
     sequence = random.Random(6).sample(points, len(points))
     name = f"SIGKILL at each step of a clustering beside the batches, version {version}"
     with new_drill(name, table_type, len(sequence)) as drill:
         job = new_job(table_type, PER_BATCH, conf=conf)
-        hot = generate(2 * len(sequence) * PER_BATCH, MIX, seed=32)
+        hot, cold = generate(5 * len(sequence) * PER_BATCH, MIX, seed=32), list[Event]()
         for number, point in enumerate(sequence):
-            at = 1_000_000 + 10 * number
-            cold = [Event(f"cold-{number}-{n}", "cold", at, name="new", amount=1.0) for n in range(2 * PER_BATCH)]
-            job.produce([*cold, *islice(hot, 2 * PER_BATCH)])
-            job.produce(Event(e.key, "cold", at + 1, name="updated", amount=2.0) for e in (*cold, *cold[:PER_BATCH]))
+            new = [f"cold-{number}-{n}" for n in range(2 * PER_BATCH)]
+            cold += [Event(key, "cold", 1_000_000, name="new", amount=1.0) for key in new]
+            job.produce([*cold[-len(new) :], *islice(hot, 4 * PER_BATCH)])
+            if point == "clustering_stopped":
+                job.produce(Event(e.key, "cold", 2_000_000, name="updated", amount=2.0) for e in cold)
             job.crash(point, "*")
             drill.injected += 1
             drill.compare(job)
             job.committed()
+        job.produce(Event(e.key, "cold", 3_000_000, name="last", amount=3.0) for e in cold)
         job.finish()
         assert job.all_taken()
         drill.compare(job)
