@@ -20,7 +20,7 @@ from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 from tagstream.table.metadata.records import COLUMN_STATS
 from tagstream.table.schema.schema import avro_to_arrow
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
-from tests.table.reference import unpack
+from tests.table.reference import BY_PARTITION, unpack
 
 DEFINED = sorted(WITH_METADATA - {"cow_v6_native015_days", "mor_v6_record_index_015", "mor_v6_services_015"})
 
@@ -49,7 +49,9 @@ def test_hudi_1_chooses_the_same_columns(name: str, tmp_path: Path) -> None:
         assert wanted == columns
     assert supported_columns([*columns, "gone"], schema_of(table), table.config.version) == columns
     partitions = table.config.metadata_partitions
-    assert json.loads(write_definitions(None, partitions, columns, table.config.version, "")) == json.loads(data)
+    by_partition = name in BY_PARTITION
+    anew = write_definitions(None, partitions, columns, table.config.version, "", by_partition)
+    assert json.loads(anew) == json.loads(data)
     assert json.loads(write_definitions(data, partitions, columns, table.config.version, "")) == json.loads(data)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tagstream.table.errors import MetadataTableMismatchError, UnsupportedTableError
@@ -43,6 +44,7 @@ from tagstream.table.schema.schema import avro_to_arrow
 from tests.support.table_version import using
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
 from tests.table.metadata.write.case import Case, groups_of, written
+from tests.table.reference import BY_PARTITION
 from tests.table.writer import Writer, row
 
 VERSIONS = (6, 8, 9)
@@ -59,16 +61,20 @@ def contents(table: HoodieTable, columns: list[str]) -> Changes:
     return Changes(partitions, columns=columns)
 
 
-def make(case: Case, groups: dict[str, int], changes: Changes, places: pa.Table) -> None:
-    """What a job does; the shards of the record index as its tasks would."""
+def make(case: Case, groups: dict[str, int], changes: Changes, places: pa.Table, *, by_partition: bool = False) -> None:
+    """What a job does; the shards of the record index as its tasks would. ``by_partition``: the form of that index."""
     table = case.writer.table
     metadata = create_metadata_table(table, case.writer.now_ms)
     for partition in (name for name in PARTITIONS if name in groups):
-        initial = begin_partition(metadata, partition, groups[partition])
-        if partition == "record_index":
+        index = partition == "record_index"
+        paths = sorted(changes.partitions) if index and by_partition else None
+        initial = begin_partition(metadata, partition, groups[partition], paths)
+        if index:
             own = groups_of_keys(places.column("record_key").combine_chunks(), initial.groups)
+            if paths is not None:
+                own += pc.index_in(places["partition_path"], pa.array(paths)).to_numpy() * initial.groups
             stats = []
-            for number in range(initial.groups):
+            for number in range(initial.total):
                 shard = newest_places(places.filter(pa.array(own == number)))
                 parts = [shard.slice(start, 7) for start in range(0, shard.num_rows, 7)]
                 stats.append(write_index_shard(initial, number, parts))
@@ -78,7 +84,7 @@ def make(case: Case, groups: dict[str, int], changes: Changes, places: pa.Table)
             found = write_records(initial, changes)
         complete_partition(initial, found, case.times)
     assert MetadataWriter.open(table.reload()) is None
-    case.writer.table = register(table, groups, case.columns, case.writer.now_ms)
+    case.writer.table = register(table, groups, case.columns, case.writer.now_ms, by_partition)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -95,8 +101,7 @@ def test_of_a_table_with_commits(table_type: str, version: int, tmp_path: Path) 
             for key, (p, f) in writer.where.items()]  # fmt: skip
     make(case, groups_of(version), contents(writer.table, case.columns), pa.Table.from_pylist(rows, PLACES))
     case.check()
-    index = RecordIndex.open(case.metadata)
-    assert index is not None
+    index = opened_index(case.metadata)
     assert {r["record_key"]: r["instant"] for part in index.scan() for r in part.to_pylist()} == instants
     writer.before_complete = case.tell
     writer.write([row(n, "p9", 8) for n in range(30, 60)], deletes=["k1"])
@@ -107,6 +112,9 @@ def test_of_a_table_with_commits(table_type: str, version: int, tmp_path: Path) 
 def test_it_says_what_that_of_hudi_said(name: str, tmp_path: Path) -> None:
     table, theirs = opened(name, tmp_path)
     groups = {partition: len(theirs.slices(partition)) for partition in theirs.partitions}
+    by_partition = name in BY_PARTITION
+    if by_partition:
+        (groups["record_index"],) = {*opened_index(theirs).shard_counts.values()}
     columns = sorted({r[COLUMN_STATS]["columnName"] for r in scan(theirs, "column_stats").values()})
     wanted: dict[str, Any] = {
         partition: scan(theirs, partition) for partition in groups if partition != "partition_stats"
@@ -122,7 +130,8 @@ def test_it_says_what_that_of_hudi_said(name: str, tmp_path: Path) -> None:
     case = Case(Writer(table.reload(), now_ms=1_800_000_000_000), columns)
     told = [{"record_key": r["record_key"], "partition_path": r["partition_path"], "file_id": r["file_id"],
              "instant_ms": instant_ms(r["instant"], utc)} for r in places]  # fmt: skip
-    make(case, groups, Changes(partitions, columns=columns), pa.Table.from_pylist(told, PLACES))
+    made = Changes(partitions, columns=columns)
+    make(case, groups, made, pa.Table.from_pylist(told, PLACES), by_partition=by_partition)
     ours = case.metadata
     assert sorted(index_rows(ours), key=str) == sorted(places, key=str)
     for partition, records in wanted.items():
@@ -132,6 +141,12 @@ def test_it_says_what_that_of_hudi_said(name: str, tmp_path: Path) -> None:
 
 def scan(metadata: MetadataTable, partition: str) -> dict[str, Record]:
     return metadata.scan(partition) if partition in metadata.partitions and partition != "record_index" else {}
+
+
+def opened_index(metadata: MetadataTable) -> RecordIndex:
+    index = RecordIndex.open(metadata)
+    assert index is not None
+    return index
 
 
 def index_rows(metadata: MetadataTable) -> list[dict[str, Any]]:
