@@ -16,11 +16,11 @@ TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test check rooms dist bench drills interop clean
+.PHONY: help install run run-kafka test check rooms dist bench drills drills-matrix interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, interop), WORKERS=2 (test, drills)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, drills-matrix, interop), WORKERS=2 (test, drills, drills-matrix)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -55,8 +55,11 @@ dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-file
 bench: install  ## this writer beside Hudi on Spark and Flink, Paimon, delta-rs: an hour or more, ARGS=--quick 2 minutes (sets up .peers/)
 	@$(PY) -m bench.compare --limits $(ARGS)
 
-drills: install  ## the long failure drills
-	$(PY) -m pytest $(SIDE_BY_SIDE) -m drill tests/drills tests/behaviours --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
+drills: install  ## the long failure drills of a stream: an hour or more
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m 'drill and not matrix' tests/drills tests/behaviours --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
+
+drills-matrix: install  ## those of table services, of upgrades, of pairs of kills on version 9, of each call of a failing storage
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m matrix tests/drills tests/behaviours --drill-report out/drills-matrix.json $(ARGS)
 
 interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
 	@$(PY) -m bench.peers.home

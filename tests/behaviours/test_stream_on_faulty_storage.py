@@ -138,6 +138,7 @@ def test_a_change_that_is_sent_twice(begun: dict[str, Begun], tmp_path: Path) ->
 
 
 @pytest.mark.drill
+@pytest.mark.matrix
 @pytest.mark.parametrize("copies", [False, True], ids=["links", "copies"])
 @pytest.mark.parametrize("lost", [False, True], ids=["goes on", "lost checkpoint"])
 @pytest.mark.parametrize("table_type", TYPES)

@@ -109,7 +109,11 @@ def test_a_kill_at_every_step_loses_and_doubles_nothing(
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize(("version", "table_type"), [(6, "MERGE_ON_READ"), (9, "MERGE_ON_READ")], indirect=["version"])
+@pytest.mark.parametrize(
+    ("version", "table_type"),
+    [(6, "MERGE_ON_READ"), pytest.param(9, "MERGE_ON_READ", marks=pytest.mark.matrix)],
+    indirect=["version"],
+)
 def test_a_second_kill_in_the_recovery(version: int, table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
     """All pairs of steps without a metadata table; with one, the pairs that its steps are in."""
     circuit = pair_circuit(POINTS[version], PLAIN if version == 6 else METADATA)

@@ -19,7 +19,7 @@ from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.support.events import Event, Mix, generate
 
-pytestmark = pytest.mark.drill
+pytestmark = [pytest.mark.drill, pytest.mark.matrix]
 PER_BATCH = 60
 MIX = Mix(keys=150, tombstones=0.03)
 SMALL = {

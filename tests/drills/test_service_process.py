@@ -22,7 +22,7 @@ from tests.drills.test_service_kills import RECORD_INDEX, WITHOUT, check_healthy
 from tests.support.events import Event, Mix, generate
 from tests.support.process import DeadlineError, Process, wait_for
 
-pytestmark = pytest.mark.drill
+pytestmark = [pytest.mark.drill, pytest.mark.matrix]
 PER_BATCH = 60
 MIX = Mix(keys=150, tombstones=0.03)
 CASES = {"version 6": ("6", WITHOUT), "version 9, metadata table": ("9", RECORD_INDEX)}

@@ -85,6 +85,7 @@ class Changed:
 
 
 @pytest.mark.drill
+@pytest.mark.matrix
 @pytest.mark.spark
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 def test_killed_at_each_change(table_type: str, new_drill: NewDrill, spark: SparkSession, tmp_path: Path) -> None:
