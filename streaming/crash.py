@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -44,6 +45,8 @@ SERVICE_POINTS = (
 WORKER_POINTS = ("worker_offered", "worker_staged", "worker_handed_in")
 CRASH_POINTS = (*COMMIT_POINTS, *SERVICE_POINTS, *WORKER_POINTS)
 ANY_BATCH = -2
+STOPS_WITHIN_S = 5.0
+POLL_S = 0.02
 
 
 def steps_of(service: str, reach: Callable[[str], None]) -> Callable[[str], None]:
@@ -87,7 +90,11 @@ class CrashPlan:
             signal.pause()  # a worker outside the group must not run on while the driver dies
         elif first:  # several workers come past the same step; the one that wakes up must not stop again
             if os.getpgrp() != self.process_group:
+                # Waiting and not stopped itself: a drill may stop it in between, and its own signal, sent when all goes on,
+                # would leave it standing for ever.
                 os.killpg(self.process_group, signal.SIGSTOP)
+                _wait_while_stopped(self.process_group)
+                return
             # To this thread: a signal to the process may go to another one, and this one would run on, past the step, until
             # that one is given a processor. Spark's half of a driver waits for this half; a drill stops it next.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
@@ -109,3 +116,20 @@ class CrashPlan:
         os.write(handle, f"{self.point}@{batch}\n".encode())
         os.close(handle)
         return True
+
+
+def _wait_while_stopped(pid: int) -> None:
+    """Until a process that was just sent SIGSTOP has stopped and goes on; it may have done both already."""
+    until = time.monotonic() + STOPS_WITHIN_S
+    while not _is_stopped(pid) and time.monotonic() < until:
+        time.sleep(POLL_S)
+    while _is_stopped(pid):
+        time.sleep(POLL_S)
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False

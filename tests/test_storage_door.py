@@ -31,7 +31,7 @@ LOCAL: dict[str, tuple[str, str]] = {
     "table/timeline/history/lsm_write.py": ("ParquetWriter", "given a storage's streams"),
     "table/timeline/lease.py": ("open os.readlink", "/proc: who is alive"),
     "streaming/clock.py": ("Path.read_text", "a drill's clock"),
-    "streaming/crash.py": ("os.open", "a drill's note of the crash"),
+    "streaming/crash.py": ("open os.open", "a drill's note of the crash, and /proc: whether the driver stands still"),
     "streaming/options/transformer_options.py": ("Path.read_text", "the SQL file, on the machine of the driver"),
     "streaming/source/transform/stage.py": ("Path.read_text", "the schema file, on the machine of the driver"),
     "streaming/options/props_file.py": ("Path.read_text", "the properties file"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -12,7 +13,7 @@ import pytest
 from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.crash import CRASH_POINTS, CrashPlan
 from tests.support.paths import ROOT
-from tests.support.process import Process
+from tests.support.process import Process, process_state
 
 REACH = """
 import os
@@ -76,3 +77,42 @@ def test_the_clock_is_the_systems_or_off_by_what_is_asked(tmp_path: Path) -> Non
     assert abs(clock() - time.time() * 1000 - 7_200_000) < 5000
     path.write_text("-86400000\n")
     assert abs(clock() - time.time() * 1000 + 86_400_000) < 5000
+
+
+# A worker makes a group of its own, as Spark's do; its parent is the driver.
+DRIVER = """
+import os, sys
+from tagstream.streaming.crash import CrashPlan
+plan = CrashPlan.from_env({"TAGSTREAM_CRASH": "state_committed@3:pause", "TAGSTREAM_CRASH_NOTE": sys.argv[1]}, os.getpid())
+worker = os.fork()
+if worker == 0:
+    os.setpgid(0, 0)
+    plan.reach("state_committed", 2)
+    plan.reach("state_committed", 3)
+    os._exit(7)
+code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+plan.reach("state_committed", 3)
+sys.exit(code)
+"""
+
+
+@pytest.mark.kill
+def test_a_worker_that_was_stopped_with_its_driver_goes_on_with_it(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    with Process([sys.executable, "-c", DRIVER, note], tmp_path / "log") as process:
+        process.wait_for(lambda: process.stopped, 60, "the driver to be stopped")
+        process.pause()
+        assert note.read_text() == "state_committed@3\n"
+        assert process_state(process.pid) == "T"
+        process.resume()
+        assert process.wait(60) == 7, process.output()
+
+
+@pytest.mark.kill
+def test_a_worker_waits_for_a_driver_that_stands_still(tmp_path: Path) -> None:
+    with Process([sys.executable, "-c", DRIVER, tmp_path / "note"], tmp_path / "log") as process:
+        process.wait_for(lambda: process.stopped, 60, "the driver to be stopped")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert [process_state(int(child)) in ("S", "R") for child in children] == [True]
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.wait(60) == 7, process.output()
