@@ -83,8 +83,13 @@ def truth(table: str, phase: str, names: Sequence[str] = PHASES, folder: str = "
     for name in reversed(names[: list(names).index(phase) + 1]):
         text = _files().get(f"{folder}/{table}.{name}.jsonl")
         if text is not None:
-            return [json.loads(line, parse_float=Decimal, parse_int=_whole) for line in text.splitlines()]
+            return [row_of_json(line.decode()) for line in text.splitlines()]
     return []
+
+
+def row_of_json(line: str) -> dict[str, Any]:
+    """A row as PostgreSQL's row_to_json gives it. Numbers are exact."""
+    return json.loads(line, parse_float=Decimal, parse_int=_whole)  # type: ignore[no-any-return]
 
 
 def schema_by_id(number: int) -> dict[str, Any]:
