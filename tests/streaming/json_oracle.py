@@ -114,6 +114,8 @@ def _stamp(text: str, kind: pa.TimestampType) -> int:
 
 def _number(text: str, kind: pa.DataType) -> Any:
     t = pa.types
+    if t.is_floating(kind) and not isinstance(text, Literal) and text in ("NaN", "Infinity", "-Infinity"):
+        return float(text)  # as texts, in quotes
     parts = re.fullmatch(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?", text)
     if parts is None or not (parts.group(2) or parts.group(3)):
         raise ValueError
