@@ -8,7 +8,7 @@ the meta columns) and ``writer.model.name`` = ``avro``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -129,7 +129,13 @@ class BaseFileWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.close()
+        if error is None:
+            self._writer.close()
+            return
+        # The first error is the one to be told. After a close that failed Arrow's second says only that there is no footer.
+        with suppress(Exception):
+            self._writer.close()
+        self._writer.is_open = False
 
     def _index(self, keys: pa.Array) -> None:
         if len(keys) == 0:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,6 +48,33 @@ def write(path: Path, *batches: pa.Table, bloom: BloomParams = SMALL, size: int 
         for batch in batches:
             writer.append(batch)
         return writer.close()
+
+
+class Full(io.BytesIO):
+    """A disk with room for so many bytes."""
+
+    room = 0
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(data)
+
+
+def test_a_full_disk_is_what_is_told_wherever_it_is_full(tmp_path: Path) -> None:
+    whole, failed = write(tmp_path / "f", rows("a"), rows("b"), size=1).bytes, 0
+    for room in range(0, whole, max(1, whole // 200)):
+        out = Full()
+        out.room = room
+        try:
+            with BaseFileWriter(out, "f", SCHEMA, AVRO, bloom=SMALL, row_group_bytes=1) as writer:
+                writer.append(rows("a"))
+                writer.append(rows("b"))
+                writer.close()
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, room
+            failed += 1
+    assert failed > 150
 
 
 def test_rows_and_footer(tmp_path: Path) -> None:
