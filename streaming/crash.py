@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tagstream.table.process_stat import process_stat
+
 _METADATA = ("metadata_begun", "metadata_files", "metadata_completed")
 COMMIT_POINTS = (
     "profile_pinned",
@@ -128,8 +130,5 @@ def _wait_while_stopped(pid: int) -> None:
 
 
 def _is_stopped(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
+    fields = process_stat(pid)
+    return fields is not None and fields[0] == "T"

@@ -22,6 +22,7 @@ LOCAL: dict[str, tuple[str, str]] = {
     "state/store/rocks_store.py": ("open os.makedirs os.path.exists os.unlink", "RocksDB's own folder"),
     "table/file_group/base_file.py": ("ParquetFile ParquetWriter", "given a storage's streams"),
     "table/file_group/log/block.py": ("ParquetFile ParquetWriter", "in memory"),
+    "table/process_stat.py": ("open", "/proc: who is alive, who stands still"),
     "table/services/spill.py": (
         "memory_map os.unlink tempfile",
         "log rows that memory has no room for, on the executor's own disk",
@@ -31,7 +32,7 @@ LOCAL: dict[str, tuple[str, str]] = {
     "table/timeline/history/lsm_write.py": ("ParquetWriter", "given a storage's streams"),
     "table/timeline/lease.py": ("open os.readlink", "/proc: who is alive"),
     "streaming/clock.py": ("Path.read_text", "a drill's clock"),
-    "streaming/crash.py": ("open os.open", "a drill's note of the crash, and /proc: whether the driver stands still"),
+    "streaming/crash.py": ("os.open", "a drill's note of the crash"),
     "streaming/options/transformer_options.py": ("Path.read_text", "the SQL file, on the machine of the driver"),
     "streaming/source/transform/stage.py": ("Path.read_text", "the schema file, on the machine of the driver"),
     "streaming/options/props_file.py": ("Path.read_text", "the properties file"),

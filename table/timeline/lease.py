@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError, LeaseLostError, StaleVersionError
+from tagstream.table.process_stat import process_stat
 from tagstream.table.storage.storage import META_FOLDER, Register, Storage
 
 LEASE_FILE = f"{META_FOLDER}/.tagstream_lease"
@@ -195,10 +196,5 @@ def _pid_namespace() -> str:
 
 def _process_start(pid: int) -> int | None:
     """Start of a process in clock ticks since boot; None when there is no such process (a zombie counts as none)."""
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            # The command name before may hold blanks and brackets: fields count from the last bracket.
-            fields = f.read().rsplit(")", 1)[1].split()
-    except OSError:
-        return None
-    return None if fields[0] in ("Z", "X") else int(fields[19])
+    fields = process_stat(pid)
+    return None if fields is None or fields[0] in ("Z", "X") else int(fields[19])

@@ -18,10 +18,10 @@ from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_REA
 from tagstream.table.schema.schema import META_COLUMNS
 from tests.interop.hudi_spark import HudiSpark
 from tests.streaming.stream_case import StreamCase
-from tests.streaming.test_debezium_stream import send
 from tests.support import cdc, schema_registry
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.producer import send_captured
 
 pytestmark = [pytest.mark.hudi_jar, pytest.mark.spark, pytest.mark.kafka]
 
@@ -75,7 +75,7 @@ class Capture:
         for n, (phase, messages) in enumerate(cdc.phases(self.folder, self.source.table)):
             if not messages:
                 continue
-            send(self.broker, self.topic, messages)
+            send_captured(self.broker, self.topic, messages)
             reports = self.case.run("--source-limit", LIMITS[n % len(LIMITS)])
             batches += len(reports)
             assert sum(report.quarantined for report in reports) == 0

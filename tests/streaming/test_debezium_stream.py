@@ -6,25 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from tests.streaming.stream_case import StreamCase
 from tests.support import cdc, schema_registry
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.producer import send_captured
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
-def send(broker: KafkaBroker, topic: str, messages: list[cdc.Message]) -> None:
-    """Each message into its partition."""
-    producer = KafkaProducer(**broker.python_client())
-    for m in messages:
-        headers = [(k, v.encode()) for k, v in m.headers.items()]
-        producer.send(topic, key=m.key, value=m.value, partition=m.partition, headers=headers)
-    producer.flush()
-    producer.close()
 
 
 def debezium_case(
@@ -55,7 +45,7 @@ def test_orders_from_a_broker_at_each_phase(tmp_path: Path, spark: SparkSession,
     for phase, messages in cdc.phases("json", topic):
         if not messages:
             continue
-        send(kafka_broker, topic, messages)
+        send_captured(kafka_broker, topic, messages)
         skipped += sum(r.skipped for r in case.run())
         rows = read_table(case.table, meta_columns=False).to_pylist()
         wrong = cdc.differences(rows, cdc.truth(topic, phase), ["id"], ["span"])
@@ -68,7 +58,7 @@ def test_avro_whose_schema_changes_in_mid_stream(
 ) -> None:
     """The table has its last schema from the start; records of nine schemas are read into it."""
     topic = items_topic
-    send(kafka_broker, topic, cdc.messages("avro", topic))
+    send_captured(kafka_broker, topic, cdc.messages("avro", topic))
     kept = json.loads(cdc.file("registry.json"))
     with schema_registry.running(schema_registry.Registry(kept["schemas"], kept["subjects"])) as registry:
         conf = {"tagstream.source.format": "debezium-avro", "schema.registry.url": registry.url}

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from tagstream.state.durable.meta import read_meta
@@ -26,6 +25,7 @@ from tests.streaming.stream_case import StreamCase
 from tests.support import cdc, schema_registry
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.producer import send_captured
 from tests.support.table_version import using
 
 pytestmark = pytest.mark.spark
@@ -230,21 +230,6 @@ def test_a_column_that_is_renamed_by_an_alias(tmp_path: Path, spark: SparkSessio
 # ---------------------------------------------------------------------------------------------- schemas of records
 
 
-def send(broker: KafkaBroker, topic: str, messages: list[cdc.Message]) -> None:
-    """Each message into its partition."""
-    producer = KafkaProducer(**broker.python_client())
-    for m in messages:
-        producer.send(
-            topic,
-            key=m.key,
-            value=m.value,
-            partition=m.partition,
-            headers=[(k, v.encode()) for k, v in m.headers.items()],
-        )
-    producer.flush()
-    producer.close()
-
-
 def items_case(
     folder: Path, spark: SparkSession, broker: KafkaBroker, table_type: str, conf: dict[str, str]
 ) -> StreamCase:
@@ -287,7 +272,7 @@ def test_the_registry_s_schemas_are_taken_up(
         for phase, messages in phases:
             if phase == "resnapshot":
                 continue
-            send(kafka_broker, topic, messages)
+            send_captured(kafka_broker, topic, messages)
             case.run("--commit-on-errors")
             for rows in (read_table(case.table, meta_columns=False).to_pylist(), ours(case.table).to_pylist()):
                 assert not (wrong := items_differ(rows, phase)), (phase, wrong)
@@ -317,7 +302,7 @@ def test_schemas_that_records_have_with_them(
     for phase, messages in cdc.phases("jsonschema", topic):
         if not messages or phase == "resnapshot":
             continue
-        send(kafka_broker, topic, messages)
+        send_captured(kafka_broker, topic, messages)
         case.run("--commit-on-errors")
         rows = read_table(case.table, meta_columns=False).to_pylist()
         assert not (wrong := items_differ(rows, phase)), (phase, wrong)

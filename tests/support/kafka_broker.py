@@ -115,12 +115,9 @@ class KafkaBroker:
         """Start it and wait until it answers; on the same folder and ports when it ran before."""
         if self._process is not None:
             raise ValueError("the broker runs already")
-        self._process = Process(self._java("kafka.Kafka", str(self.folder / "server.properties")), self.log)
-        try:
-            self._process.wait_for(self.answers, START_SECONDS, "the broker's answer")
-        except BaseException:
-            self.kill()
-            raise
+        process = Process(self._java("kafka.Kafka", str(self.folder / "server.properties")), self.log)
+        process.wait_until_up(self.answers, START_SECONDS, "the broker's answer")
+        self._process = process
 
     def stop(self) -> None:
         """SIGTERM, then wait; nothing when it does not run."""

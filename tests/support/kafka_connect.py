@@ -45,13 +45,9 @@ class KafkaConnect:
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         command = [*JAVA, "-cp", f"{self._jars}/*", main, str(self.folder / "worker.properties")]
         self._process = Process(command, self.folder / "connect.log", cwd=self.folder)
-        try:
-            self._process.wait_for(
-                lambda: self._ask("GET", "/connectors") == [], START_SECONDS, "Kafka Connect's answer"
-            )
-        except BaseException:
-            self._process.kill()
-            raise
+        self._process.wait_until_up(
+            lambda: self._ask("GET", "/connectors") == [], START_SECONDS, "Kafka Connect's answer"
+        )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

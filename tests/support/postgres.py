@@ -80,11 +80,7 @@ class Postgres:
         ]
         command = [*self._as, str(programs() / "postgres"), "-D", str(self._folder / "data"), *options]
         self._process = Process(command, self.log, cwd=self._folder)
-        try:
-            self._process.wait_for(self.answers, START_SECONDS, "PostgreSQL's answer")
-        except BaseException:
-            self._process.kill()
-            raise
+        self._process.wait_until_up(self.answers, START_SECONDS, "PostgreSQL's answer")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -142,6 +142,14 @@ class Process:
         if ended and not condition():
             raise DeadlineError(f"ended with {self.returncode} before {what}: {self._described()}")
 
+    def wait_until_up(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """As :meth:`wait_for`, of a server that was just started: one that does not come up is killed."""
+        try:
+            self.wait_for(condition, seconds, what)
+        except BaseException:
+            self.kill()
+            raise
+
     def _described(self) -> str:
         return f"{' '.join(self.command)}\n{self.output()[-4000:]}"
 

@@ -22,8 +22,10 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tests.support import cdc
 from tests.support.disorder import delayed, duplicated, shuffled
 from tests.support.events import Event, Mix, generate
+from tests.support.kafka_broker import KafkaBroker
 
 Message = tuple[bytes, bytes | None]  # key, value; no value is a tombstone
 DELETED_FIELD = "_hoodie_is_deleted"
@@ -96,6 +98,16 @@ def send(
     if on_sent is not None:
         on_sent(count)
     return count
+
+
+def send_captured(broker: KafkaBroker, topic: str, messages: Iterable[cdc.Message]) -> None:
+    """Captured messages, each into its partition and with its headers; returns when the broker has them."""
+    producer = KafkaProducer(**broker.python_client())
+    for m in messages:
+        headers = [(k, v.encode()) for k, v in m.headers.items()]
+        producer.send(topic, key=m.key, value=m.value, partition=m.partition, headers=headers)
+    producer.flush()
+    producer.close()
 
 
 def make_topic(topic: str, partitions: int, client: Mapping[str, Any]) -> None:

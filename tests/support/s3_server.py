@@ -112,12 +112,9 @@ class S3Server:
             f"127.0.0.1:{self.port}",
             self.folder / "data",
         ]
-        self._process = Process(command, self.folder / "minio.log", cwd=self.folder, env=env)
-        try:
-            self._process.wait_for(self._answers, START_SECONDS, "MinIO to answer")
-        except BaseException:
-            self.kill()
-            raise
+        process = Process(command, self.folder / "minio.log", cwd=self.folder, env=env)
+        process.wait_until_up(self._answers, START_SECONDS, "MinIO to answer")
+        self._process = process
 
     def kill(self) -> None:
         """SIGKILL; the data stays."""
