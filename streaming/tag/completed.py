@@ -49,14 +49,18 @@ def refused(good: pa.Table, result: TagResult, partial: PartialRows | None = Non
 
 
 def without_lacking(good: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Records that are whole, and as bad ones those that are not: pull-type indexes do not fetch the row before."""
-    if "absent" not in good.column_names or good.column("absent").null_count == good.num_rows:
+    """Records that are whole, without the columns that tell of what is lacking, and as bad ones those that are not.
+
+    Pull-type indexes do not fetch the row before.
+    """
+    if "absent" not in good.column_names:
         return good, good.slice(0, 0)
     short = good.filter(good.column("absent").is_valid())
     text = "it lacks values that were not sent, which only the state index completes (hoodie.index.type)"
     place = short.schema.get_field_index("reason")
     short = short.set_column(place, "reason", pa.repeat(pa.scalar(text, pa.string()), short.num_rows))
-    return good.filter(good.column("absent").is_null()), short
+    whole = good.filter(good.column("absent").is_null()) if short.num_rows else good
+    return whole.drop_columns(["absent"]), short
 
 
 def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:

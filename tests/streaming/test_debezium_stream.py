@@ -53,6 +53,30 @@ def test_orders_from_a_broker_at_each_phase(tmp_path: Path, spark: SparkSession,
     assert skipped > 0
 
 
+@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "RECORD_INDEX"])
+def test_whole_rows_with_an_index_that_is_asked(
+    index: str, tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
+) -> None:
+    """``stock`` has its whole rows in each event: such an index fills nothing in that was not sent."""
+    topic = f"stock-{index.lower()}"
+    kafka_broker.create_topic(topic, partitions=2)
+    conf = {
+        "tagstream.source.format": "debezium-json",
+        "hoodie.index.type": index,
+        "hoodie.metadata.enable": "true",
+        "hoodie.datasource.write.recordkey.field": "region,item",
+    }
+    case = debezium_case(tmp_path, spark, kafka_broker, topic, "region", conf, 8)
+    for phase, messages in cdc.phases("json", "shop.stock"):
+        if not messages:
+            continue
+        send_captured(kafka_broker, topic, messages)
+        assert sum(report.quarantined for report in case.run()) == 0
+        rows = read_table(case.table, meta_columns=False).to_pylist()
+        wrong = cdc.differences(rows, cdc.truth("shop.stock", phase), ["region", "item"])
+        assert not wrong, (phase, wrong[:5])
+
+
 def test_avro_whose_schema_changes_in_mid_stream(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, items_topic: str
 ) -> None:

@@ -17,9 +17,10 @@ def state_keys(keys: pa.Array, partitions: pa.Array, *, global_index: bool) -> p
 
 
 def record_keys(skeys: pa.Array) -> pa.Array:
-    """Record keys (string) of state keys: after the first byte, or after the NUL that ends the partition path."""
+    """Record keys (string) of state keys, null for a null: after the first byte, or the NUL that ends the partition path."""
     flat = skeys.cast(pa.string())
-    if len(flat) and flat[0].as_py()[:1] != GLOBAL_KEY.decode():
+    first = pc.first(flat).as_py()  # that is not null
+    if first is not None and first[:1] != GLOBAL_KEY.decode():
         return pc.list_element(pc.split_pattern(flat, "\0", max_splits=1), 1)
     # binary_slice of Arrow 26 fails on binary values ("Negative buffer resize"); the text form does not
     return pc.utf8_slice_codeunits(flat, 1)

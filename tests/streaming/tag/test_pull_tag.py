@@ -9,8 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, GLOBAL_KEY, PARTITIONED_KEY
+from tagstream.state.tag_batch import (
+    FLAG_DELETE,
+    FLAG_NO_ORDERING,
+    FLAG_NO_PARTITION,
+    GLOBAL_KEY,
+    OP_INSERT,
+    PARTITIONED_KEY,
+)
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD
+from tagstream.streaming.tag.located import OP_BAD
 from tagstream.streaming.tag.pull_tag import MOVED, PullSpec, Resolve, tag_pulled
 from tagstream.table.write.write_profile import WriteProfile
 
@@ -94,6 +102,21 @@ def test_insert_update_move_delete_and_late() -> None:
     assert {k: counts[k] for k in ("records", "inserts", "updates", "moves", "deletes", "late", "unknown_deletes")} == {
         "records": 7, "inserts": 1, "updates": 1, "moves": 1, "deletes": 2, "late": 1, "unknown_deletes": 1,
     }  # fmt: skip
+
+
+def test_a_record_that_lacks_values_is_a_bad_one() -> None:
+    """Of a format whose records may lack some: the whole ones go their way, the others to the quarantine."""
+    records = keyed([event("whole", "p1", 5), event("short", "p1", 5)])
+    records = records.append_column("absent", pa.array([None, b"\x80"], pa.binary()))
+    records = records.append_column("old", pa.nulls(2, pa.binary()))
+    rows, counts = tag_pulled(0, records, found(), PullSpec(PROFILE, "int64", True, True))
+    assert [(r["op"], r["skey"]) for r in rows.to_pylist()] == [
+        (OP_INSERT, GLOBAL_KEY + b"whole"), (OP_BAD, GLOBAL_KEY + b"short")
+    ]  # fmt: skip
+    assert "only the state index completes" in rows.column("note")[1].as_py()
+    assert counts["inserts"] == 1
+    whole, _ = tag_pulled(0, records.slice(0, 1), found(), PullSpec(PROFILE, "int64", True, True))
+    assert whole.num_rows == 1
 
 
 def test_of_a_key_that_is_there_twice_the_newest_counts() -> None:
