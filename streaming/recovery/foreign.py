@@ -140,8 +140,10 @@ def _is_left_out(planned: PlannedSlice, group: FileGroupId, name: str, own: Inst
     if own.time <= _base_instant(planned):
         return False  # of an earlier slice, whose rows the planned one holds
     log = parse_log_file_name(name)
+    if log is None:
+        return own.time < by.time  # a base file that came after it begins a newer slice, over its own
     # A log of the slice that the compaction begins belongs to that: by its name, from version 8 on by its completion.
-    return log is None or (own.completion_time or log.base_instant) < by.time
+    return (own.completion_time or log.base_instant) < by.time
 
 
 def _base_instant(planned: PlannedSlice) -> str:

@@ -32,7 +32,7 @@ AVRO = {
                 "amount": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2},
                 "weight": "double",
                 "paid": "boolean",
-                "placed": {"type": "long", "logicalType": "local-timestamp-micros"},
+                "placed": {"type": "long", "logicalType": "timestamp-micros"},
                 "tags": {"type": "array", "items": ["null", "string"]},
                 "doc": "string",
                 "note": "string",
