@@ -20,7 +20,7 @@ from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedT
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
-from tagstream.table.schema.avro_defaults import keep_defaults
+from tagstream.table.schema.avro_defaults import default_of, keep_defaults
 from tagstream.table.schema.evolve import EvolutionRules, Missing, evolve
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
 
@@ -101,7 +101,7 @@ def record_rules(options: Options, config: TableConfig, defaults: Sequence[str] 
     ``defaults``: Avro JSON of what fills columns that records lack.
     """
     missing: Missing = "fail" if options.schema.missing == "fail" else "null"
-    filled = {f["name"] for text in defaults for f in json.loads(text)["fields"] if f.get("default") is not None}
+    filled = {f["name"] for text in defaults for f in json.loads(text)["fields"] if default_of(f) is not None}
     known = avro_facts(defaults[-1]) if defaults else {}
     return EvolutionRules(
         roles=roles_of(config),

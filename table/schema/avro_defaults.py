@@ -3,6 +3,10 @@
 A reader of the written schema then knows what a record gets that lacks the field, and so does a stream that is started
 without a schema file. Only a default that Avro allows for the written type is kept: Avro's readers refuse a schema with
 another. Decimals are written as ``fixed``, whose defaults are bytes: theirs are left out.
+
+A column that may be null is always written as ``["null", T]`` with null as its default: Hudi 1.2 brings every union of a
+schema that it reads with to that order, keeps the default, and Avro then refuses each read ("Invalid default for field").
+Another default of such a column stands beside it, as a property that Avro's readers pass over.
 """
 
 from __future__ import annotations
@@ -11,15 +15,12 @@ import json
 from typing import Any
 
 _INTEGERS = {"int": 31, "long": 63}
+_BESIDE = "tagstream.default"
 Names = dict[str, Any]
 
 
 def keep_defaults(record: dict[str, Any], *sources: str) -> dict[str, Any]:
-    """``record`` with the defaults of the first of the ``sources`` (Avro JSON) that has the field.
-
-    A column that may be null and has another default than null gets the union's branches in the order that Avro asks for:
-    that of the default first.
-    """
+    """``record`` with the defaults of the first of the ``sources`` (Avro JSON) that has the field."""
     known = [json.loads(source) for source in sources]
     names: Names = {}
     for source in reversed(known):
@@ -32,16 +33,21 @@ def keep_defaults(record: dict[str, Any], *sources: str) -> dict[str, Any]:
     return {**record, "fields": fields}
 
 
+def default_of(field: dict[str, Any]) -> Any:
+    """What a record gets that lacks this field, in Avro's JSON form; None where it is null, or nothing."""
+    found = field.get("default")
+    return field.get(_BESIDE) if found is None else found
+
+
 def _kept(field: dict[str, Any], source: dict[str, Any], names: Names) -> dict[str, Any]:
     avro = _typed(field["type"], source["type"], names)
     out = {**field, "type": avro}
-    if "default" not in source or source["default"] is None:
+    default = default_of(source)
+    if default is None:
         return out
     if isinstance(avro, list):  # ["null", T]
-        avro = [*(branch for branch in avro if branch != "null"), "null"]
-    if not _fits(avro, source["default"]):
-        return out
-    return {**out, "type": avro, "default": source["default"]}
+        return {**out, _BESIDE: default} if _fits(_branch(avro), default) else out
+    return {**out, "default": default} if _fits(avro, default) else out
 
 
 def _typed(avro: Any, source: Any, names: Names) -> Any:

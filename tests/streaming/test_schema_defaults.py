@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.schema.avro_defaults import default_of
 from tests.admin.running import run_json
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
@@ -50,7 +51,7 @@ def test_a_start_without_the_schema_file(tmp_path: Path, spark: SparkSession, ta
         assert {name: found[key][name] for name in default} == default, key
 
     schema = json.loads(HoodieTable.open(str(case.table)).schema_json() or "")
-    kept = {f["name"]: f["default"] for f in schema["fields"] if f.get("default") is not None}
+    kept = {f["name"]: default_of(f) for f in schema["fields"] if default_of(f) is not None}
     assert kept == {**{f["name"]: f["default"] for f in FIELDS}, "_hoodie_is_deleted": False}
     advice = run_json("index", "advise", "--target-base-path", case.table, "--sample", case.source)
     assert advice["bad"] == 0

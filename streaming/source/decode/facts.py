@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tagstream.table.schema.avro_defaults import default_of
+
 ITEM = "item"  # the elements of an array, the values of a map
 
 
@@ -58,7 +60,7 @@ def _of(kind: Any, named: dict[str, Any], space: str, default: Any) -> Facts:
             found = Facts(None, tuple(kind["symbols"]))
         elif what != "fixed":
             inner = name.rpartition(".")[0]
-            fields = {f["name"]: _of(f["type"], named, inner, f.get("default")) for f in kind["fields"]}
+            fields = {f["name"]: _of(f["type"], named, inner, default_of(f)) for f in kind["fields"]}
             found = Facts(None, children=fields)
         named[name] = found
         return Facts(default, found.symbols, found.is_uuid, found.children)

@@ -8,7 +8,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from tagstream.table.schema.avro_defaults import keep_defaults
+from tagstream.streaming.source.decode.facts import avro_facts
+from tagstream.table.schema.avro_defaults import default_of, keep_defaults
 from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
 
 
@@ -43,15 +44,19 @@ def test_a_default_is_kept(avro: Any, default: Any) -> None:
     assert written({"name": "a", "type": avro, "default": default})["a"]["default"] == default
 
 
-def test_a_column_that_may_be_null_names_the_type_of_its_default_first() -> None:
+def test_a_column_that_may_be_null_has_null_as_avro_default_and_its_own_beside_it() -> None:
     found = written(
         {"name": "a", "type": ["int", "null"], "default": 5},
         {"name": "b", "type": ["null", "int"], "default": None},
         {"name": "c", "type": ["null", "int"]},
+        {"name": "d", "type": ["int", "null"], "default": "x"},
     )
-    assert (found["a"]["type"], found["a"]["default"]) == (["int", "null"], 5)
-    assert (found["b"]["type"], found["b"]["default"]) == (["null", "int"], None)
-    assert (found["c"]["type"], found["c"]["default"]) == (["null", "int"], None)
+    for field in found.values():
+        assert (field["type"], field["default"]) == (["null", "int"], None)
+    assert [default_of(found[name]) for name in "abcd"] == [5, None, None, None]
+    again = written(found["a"])
+    assert again["a"] == found["a"], "a schema that was written is written the same"
+    assert avro_facts(json.dumps({"type": "record", "name": "r", "fields": [found["a"]]}))["a"].default == 5
 
 
 def test_nested_fields_keep_theirs_also_in_arrays_and_by_name() -> None:
@@ -60,7 +65,11 @@ def test_nested_fields_keep_theirs_also_in_arrays_and_by_name() -> None:
         {"name": "one", "type": inner},
         {"name": "many", "type": {"type": "array", "items": "In"}},
         {"name": "maybe", "type": ["null", {"type": "map", "values": ["null", "n.In"]}], "default": None},
-    )
+        {"name": "own", "type": {"type": "record", "name": "Own", "fields": [
+            {"name": "q", "type": ["int", "null"], "default": 7}]}},
+    )  # fmt: skip
+    (own,) = found["own"]["type"]["fields"]
+    assert (own["default"], default_of(own)) == (None, 7)
     assert found["one"]["type"]["fields"][0]["default"] == 7
     assert found["many"]["type"]["items"]["fields"][0]["default"] == 7
     assert found["maybe"]["type"][1]["values"][1]["fields"][0]["default"] == 7
