@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.services import cleaner
+from tagstream.streaming.services import cleaner, clusterer
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
@@ -176,7 +178,13 @@ BESIDE |= {"hoodie.clustering.async.enabled": "true", "hoodie.archive.automatic"
     ],
 )
 def test_clustering_beside_the_batches(
-    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, table_type: str, name: str, index: str
+    tmp_path: Path,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    table_type: str,
+    name: str,
+    index: str,
 ) -> None:
     """While batches bring new keys alone a clustering is completed between two of them, and updates find their rows then;
     while they have rows for the plan's file groups they win."""
@@ -188,12 +196,33 @@ def test_clustering_beside_the_batches(
     last = [ev.Event(e.key, "moved", newest + 9999, name="last", amount=2.0) for e in known]
     case = StreamCase(tmp_path, spark, table_type, SMALL | CASES[name] | BESIDE | {"hoodie.index.type": index})
     steps: list[tuple[str, int]] = []
+    may_end = threading.Event()
+    carried_out = clusterer.run_in_spark
+
+    def when_told(*given: Any) -> Any:
+        """How fast the tasks are beside the batches is a matter of luck; here they end in a known batch."""
+        assert may_end.wait(120)
+        return carried_out(*given)
+
+    monkeypatch.setattr(clusterer, "run_in_spark", when_told)
+
+    def at(step: str, batch: int) -> None:
+        steps.append((step, batch))
+        running = [thread for thread in threading.enumerate() if thread.name.startswith("clustering ")]
+        if step == "files_written" and running:
+            if batch < 5:  # it has not ended when the batch of hot keys publishes its files
+                may_end.set()
+            else:  # it has ended when the batch of new keys is committed
+                running[0].join(120)
+        elif step == "clustering_inflight":
+            may_end.clear() if batch < 5 else may_end.set()
+
     done = 0
     for events in (hot, [*hot, *new], [*hot, *new, *last]):
         batches = len(events) // PER_FILE
         ev.write_files(events[done * PER_FILE :], case.source, PER_FILE, first=done)
         done = batches
-        case.run(at=lambda step, batch: steps.append((step, batch)))
+        case.run(at=at)
         rows = ev.rows(ev.oracle(events, global_index=True).values())
         assert not compare(rows, read_table(case.table), key=("id", "part"))
     stopped = [batch for step, batch in steps if step == "clustering_stopped"]
