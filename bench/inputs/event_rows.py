@@ -76,6 +76,11 @@ def event_rows(
 
 def json_lines(rows: pa.Table) -> bytes:
     """A JSON object a line, its fields in the schema's order. No value needs an escape."""
+    return as_bytes(pc.binary_join_element_wise(json_objects(rows), "\n", ""))
+
+
+def json_objects(rows: pa.Table) -> pa.Array:
+    """A JSON object a row, its fields in the schema's order; null where a field is null. No value needs an escape."""
     parts: list[Any] = []
     before = "{"
     for name in rows.column_names:
@@ -83,11 +88,10 @@ def json_lines(rows: pa.Table) -> bytes:
         quote = '"' if pa.types.is_string(column.type) else ""
         parts += [f'{before}"{name}":{quote}', pc.cast(column, pa.string())]
         before = f"{quote},"
-    lines = pc.binary_join_element_wise(*parts, before[:-1] + "}\n", "")
-    return _bytes(lines)
+    return pc.binary_join_element_wise(*parts, before[:-1] + "}", "")
 
 
-def _bytes(lines: pa.Array) -> bytes:
+def as_bytes(lines: pa.Array) -> bytes:
     """The array's texts one after the other."""
     _, offsets, data = lines.buffers()
     bounds = np.frombuffer(offsets, np.int32, count=len(lines) + 1, offset=lines.offset * 4)

@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.inputs.envelopes import envelopes
 from bench.inputs.event_rows import avro_schema, event_rows, json_lines, keys_of, partitions_of
 
 FIRST_MS = 1_700_000_000_000
 FIRST_MTIME_S = 1_600_000_000
 BATCH_MS = 10_000_000  # between the times of two batches: more than a batch has records
-NAMES = ("mixed", "zipf", "insert", "update", "one-row", "wide")
+NAMES = ("mixed", "zipf", "insert", "update", "one-row", "wide", "debezium")
 _FORMAT = 1
 _WIDE_COLUMNS, _COLUMNS = 100, 8
 _CHUNK = 500_000
@@ -54,6 +55,11 @@ class Workload:
     def columns(self) -> int:
         """Columns of an event."""
         return _WIDE_COLUMNS if self.name == "wide" else _COLUMNS
+
+    @property
+    def format(self) -> str:
+        """Of the lines, as ``tagstream.source.format`` and Flink name it."""
+        return "debezium-json" if self.name == "debezium" else "json"
 
     @property
     def load_name(self) -> str:
@@ -136,6 +142,7 @@ def _make_batch(workload: Workload, rows: _Rows, number: int, path: Path) -> Non
     to = np.concatenate([to, random.integers(0, workload.partitions, inserts)])
     order = random.permutation(len(keys))
     keys, to = keys[order], to[order]
+    before = before_rows(workload, rows, keys, number) if workload.format == "debezium-json" else None
     ts = FIRST_MS + (number + 1) * BATCH_MS + np.arange(len(keys))
     rows.partition = np.concatenate([rows.partition, np.zeros(inserts, np.int64)])
     rows.ts = np.concatenate([rows.ts, np.zeros(inserts, np.int64)])
@@ -144,8 +151,18 @@ def _make_batch(workload: Workload, rows: _Rows, number: int, path: Path) -> Non
     with path.open("wb") as f:
         for start in range(0, len(keys), _CHUNK):
             at = slice(start, start + _CHUNK)
-            f.write(json_lines(event_rows(keys[at], to[at], ts[at], workload.columns, random)))
+            after = event_rows(keys[at], to[at], ts[at], workload.columns, random)
+            f.write(json_lines(after) if before is None else envelopes(before.slice(start, _CHUNK), after))
     os.utime(path, (FIRST_MTIME_S + number,) * 2)
+
+
+def before_rows(workload: Workload, rows: _Rows, keys: np.ndarray, number: int) -> pa.Table:
+    """The rows before a batch's changes, with nulls where a key is new. Their other values are drawn: nobody keeps them."""
+    known = keys < len(rows.ts)
+    old = np.where(known, keys, 0)
+    random = _random(workload, 4, number)
+    found = event_rows(keys, rows.partition[old], rows.ts[old], workload.columns, random)
+    return found.take(pa.array(np.arange(len(keys)), mask=~known))
 
 
 def _counts(workload: Workload, random: np.random.Generator) -> tuple[int, int, int]:

@@ -16,6 +16,7 @@ from bench.writers.case import (
     HUDI_FLINK,
     HUDI_SPARK,
     PAIMON,
+    TAGSTREAM,
     BenchError,
     Case,
     Writer,
@@ -90,7 +91,8 @@ def order_of(case: Case) -> dict[str, Any]:
         return order | {"do": "stream", "rows": str(case.folder / "load.parquet")}
     if case.writer.name in FLINK_PEERS:
         files = sorted(map(str, (case.folder / "batches").glob("*.json")))
-        return order | {"columns": list(kinds), "types": list(kinds.values()), "files": files, "create": False}
+        return order | {"columns": list(kinds), "types": list(kinds.values()), "files": files, "create": False,
+                        "format": case.workload.format}  # fmt: skip
     if case.writer.name == HUDI_SPARK:
         sql = {"long": "BIGINT"}
         schema = ", ".join(f"{name} {sql.get(kind, kind.upper())}" for name, kind in kinds.items())
@@ -111,6 +113,8 @@ def writer_options(case: Case) -> dict[str, str]:
     if case.writer.name == PAIMON:
         return _PAIMON_OPTIONS[case.writer.index]
     found = index_options(case.writer)
+    if case.writer.name == TAGSTREAM and case.workload.format != "json":
+        found["tagstream.source.format"] = case.workload.format
     if case.writer.name == HUDI_SPARK and case.table_type == "MERGE_ON_READ" and not case.writer.bucketed:
         # With its default Hudi puts new keys into base files that are small, and rewrites nearly all of the table's for
         # it in every batch; so they get files of their own, and updates go to logs alone.

@@ -130,6 +130,14 @@ class Pipeline:
         commit.complete(self.table, instant, action, metadata, clock_ms=lambda: self.now_ms)
         self.batch_id += 1
 
+    def restart(self) -> None:
+        """As a new start on another machine: table and schema are opened anew, the index comes from the checkpoint alone."""
+        self.table = self.table.reload()
+        self.layout = replace(self.layout, local_dir=f"{self.layout.local_dir}-{self.batch_id}")
+        written = self.table.schema_json()
+        assert written is not None, "no batch was written"
+        self.spec = replace(self.spec, avro_json=written, defaults_json=written)
+
     def rows(self) -> list[dict[str, Any]]:
         """What our own reader finds in the table."""
         found = read_snapshot(self.table)

@@ -95,13 +95,18 @@ def change(run: Pipeline, made: pa.Schema, text: str) -> None:
 def history(
     folder: Path, table_type: str, seed: int, steps: int = 8, version: int = 6
 ) -> Iterator[tuple[Pipeline, dict[str, Row]]]:
-    """(the table, its rows by key) after each step. Changes that must be refused are, by the column's name."""
+    """(the table, its rows by key) after each step; some steps begin with a new start. Changes that must be refused are, by
+    the column's name."""
     r = random.Random(seed)
+    starts = random.Random(f"starts {seed}")
     file, known = {"a": "int", "b": "float", "c": "d8"}, {"a": "int", "b": "float", "c": "d8"}
     run = Pipeline.create(folder, table_type, json.dumps(schema_of(file)), ["id"], ["part"], PLAIN, ["ts"], version)
     oracle: dict[str, Row] = {}
     offset = 0
     for step in range(steps):
+        if step and starts.random() < 0.4:
+            run.restart()
+            take_up(run, file)
         if step:
             wanted = changed(r, file, step)
             narrower = [n for n, k in wanted.items() if n in known and not _holds(k, known[n])]

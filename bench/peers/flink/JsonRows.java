@@ -15,7 +15,7 @@ import org.apache.flink.table.types.logical.RowType;
 import org.apache.flink.table.types.logical.VarCharType;
 
 /** JSON objects as rows. The first column is the key. */
-final class JsonRows implements Serializable {
+class JsonRows implements Serializable {
   private final String[] names;
   private final String[] types;
   private final String start;

@@ -50,6 +50,14 @@ abstract class PeerJob {
   /** The engine's writer behind the rows. */
   abstract void sink(DataStream<RowData> rows, JsonRows json) throws Exception;
 
+  /** How lines become rows; the order's `format` says what they are. */
+  JsonRows rows(List<String> columns, List<String> types) {
+    if (!order.path("format").asText("json").equals("json")) {
+      throw new IllegalArgumentException("this program does not read " + order.get("format"));
+    }
+    return new JsonRows(columns, types);
+  }
+
   /** How many commits of rows the table has. */
   abstract int commits() throws IOException;
 
@@ -103,7 +111,7 @@ abstract class PeerJob {
     env.setParallelism(PARALLELISM);
     env.setMaxParallelism(MAX_PARALLELISM);
     env.enableCheckpointing(NEVER_MS, CheckpointingMode.EXACTLY_ONCE); // the driver triggers them
-    JsonRows json = new JsonRows(texts(order.get("columns")), texts(order.get("types")));
+    JsonRows json = rows(texts(order.get("columns")), texts(order.get("types")));
     DataStream<RowData> rows = env.addSource(
         new GatedSource(files.toArray(new String[0]), json), "files", InternalTypeInfo.of(json.rowType()));
     sink(rows, json);

@@ -20,7 +20,8 @@ def make(folder: Path, name: str = "mixed", **settings: int) -> tuple[Workload, 
 def batches(folder: Path) -> list[list[dict[str, object]]]:
     files = sorted((folder / "batches").iterdir(), key=lambda file: file.stat().st_mtime)
     assert [file.name for file in files] == [f"batch-{n:05d}.json" for n in range(len(files))]
-    return [[json.loads(line) for line in file.read_text("ascii").splitlines()] for file in files]
+    lines = [[json.loads(line) for line in file.read_text("ascii").splitlines()] for file in files]
+    return [[line.get("after", line) for line in batch] for batch in lines]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,6 +38,27 @@ def test_a_replay_of_the_files_leads_to_the_expected_rows(name: str, tmp_path: P
     )
 
 
+def test_change_events_have_the_row_before_them(tmp_path: Path) -> None:
+    _, folder = make(tmp_path, "debezium")
+    rows = {row["id"]: row for row in pq.read_table(folder / "load.parquet").to_pylist()}
+    ops = set()
+    for file in sorted((folder / "batches").iterdir()):
+        for line in file.read_text("ascii").splitlines():
+            event = json.loads(line)
+            before, after = event["before"], event["after"]
+            known = rows.get(after["id"])
+            assert event["op"] == ("c" if known is None else "u")
+            if known is None:
+                assert before is None
+            else:
+                assert list(before) == list(after)
+                assert [before[name] for name in ("id", "part", "ts")] == [known[name] for name in ("id", "part", "ts")]
+            assert event["source"]["lsn"] == after["ts"]
+            rows[after["id"]] = after
+            ops.add(event["op"])
+    assert ops == {"c", "u"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_events_have_the_columns_of_the_schema(name: str, tmp_path: Path) -> None:
     workload, folder = make(tmp_path, name)
@@ -48,7 +70,13 @@ def test_events_have_the_columns_of_the_schema(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("name", "shares"),
-    [("mixed", (180, 60, 60)), ("wide", (180, 60, 60)), ("insert", (0, 300, 0)), ("update", (300, 0, 0))],
+    [
+        ("mixed", (180, 60, 60)),
+        ("debezium", (180, 60, 60)),
+        ("wide", (180, 60, 60)),
+        ("insert", (0, 300, 0)),
+        ("update", (300, 0, 0)),
+    ],
 )
 def test_a_batch_has_its_share_of_updates_inserts_and_moves(
     name: str, shares: tuple[int, int, int], tmp_path: Path

@@ -1,6 +1,7 @@
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
@@ -31,6 +32,12 @@ public final class HudiJob extends PeerJob {
     }
     pipeline.pk("id").partition("part").options(HudiSettings.hudi(table, order.get("table_type").asText(), options()));
     pipeline.sink(rows, false);
+  }
+
+  @Override
+  JsonRows rows(List<String> columns, List<String> types) {
+    return order.path("format").asText("json").equals("debezium-json")
+        ? new DebeziumRows(columns, types) : super.rows(columns, types);
   }
 
   @Override
