@@ -176,6 +176,8 @@ def stream(
             cover_table(job, spark, rebuild=rebuild, doubt=doubt)
             job.table = drop_unkept(job.table, options.metadata, clock_ms())
             again = restart is not None and restart.count > 1 and restart.error == SchemaChangedError.__name__
+            if restart is not None and options.transformers:  # the schema file may be another one
+                job.options = with_transformed_schema(spark, job.options)
             widens = look_at_schema(job, again=again)
             if widens:
                 job.table = drop_partition_stats(job.table, clock_ms())

@@ -10,6 +10,7 @@ from tagstream.state.durable.root import SCHEMAS
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import SchemaChangedError
 from tagstream.streaming.source.schema_notes import SchemaNotes
+from tagstream.streaming.source.transform.stage import source_schema
 from tagstream.streaming.start.schema_match import columns_left_null, evolution_rules, given_name, stream_schema
 from tagstream.table.errors import ConfigError, SchemaRefusedError
 from tagstream.table.schema.evolve import EvolutionRules, evolve
@@ -80,16 +81,23 @@ def _watch_file(job: JobContext, stamp: tuple[int, int] | None) -> Callable[[], 
             return
         seen[0] = now
         try:
-            found = stream_schema(job.options, job.table, job.noticed)
+            changed = _changed(job)
         except SchemaRefusedError:
             raise
         except ConfigError as e:  # half written, perhaps; looked at again when it is written to
             LOG.warning("%s; the job goes on with the schema that it had", e)
             return
-        if found != (job.avro_json, job.decode.defaults_json):
+        if changed:
             raise SchemaChangedError(f"schema file {job.options.schema_file} was changed")
 
     return look
+
+
+def _changed(job: JobContext) -> bool:
+    """Whether the schema file says something else; where records are transformed, what comes of it only Spark can tell."""
+    if job.options.transformers:
+        return source_schema(job.options) != job.options.transformed_from
+    return stream_schema(job.options, job.table, job.noticed) != (job.avro_json, job.decode.defaults_json)
 
 
 def _stamp(job: JobContext) -> tuple[int, int] | None:

@@ -46,7 +46,8 @@ class Options:
     Sizes are bytes, intervals seconds, TTL days. ``explicit`` holds the names of the keys that the user gave (the rest
     are defaults, or are taken from an existing table by ``streaming.job.table_match``). ``kafka_options`` are ready for
     Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself. ``frame_schema``: the
-    Avro schema of typed rows: of the DataFrame that is the source, or of what transformers make of records.
+    Avro schema of typed rows: of the DataFrame that is the source, or of what transformers make of records; these then have
+    the schema ``transformed_from``.
     """
 
     target_base_path: str
@@ -99,6 +100,7 @@ class Options:
     changed_files: Literal["fail", "again", "ignore"]
     schema_file: str | None
     frame_schema: str | None
+    transformed_from: str | None
     transformers: tuple[TransformerOption, ...]
     decode_rules: Mapping[str, bool]
     records: RecordOptions
@@ -256,6 +258,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         changed_files=cast('Literal["fail", "again", "ignore"]', r.text("tagstream.source.dfs.changed.files")),
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
         frame_schema=frame_schema,
+        transformed_from=None,
         transformers=transformers,
         decode_rules={
             "round_numbers": r.text("tagstream.decode.numbers") == "round",

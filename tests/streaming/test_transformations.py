@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.table.errors import ConfigError
+from tagstream.streaming.progress.report import BatchReport
+from tagstream.table.errors import ConfigError, SchemaRefusedError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tests.drills.stream_job import PROJECT
@@ -173,6 +174,41 @@ def test_a_chain_with_ids_a_file_flattening_and_a_function(
     assert {name: row[name] for name in row if name != "at"} == {
         "id": "a", "customer_name": None, "tags": [], "amount": 7.0, "city": "KIEL",
     }  # fmt: skip
+
+
+def test_another_schema_of_the_records_while_the_job_runs(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A column more comes through the query from the next batch on; a change that the table cannot follow is refused, and
+    nothing of its batch is lost."""
+    more = {"name": "city", "type": ["null", "string"], "default": None}
+    wider = {**ev.AVRO_SCHEMA, "fields": [*ev.AVRO_SCHEMA["fields"], more]}
+    other = {**wider, "fields": [*wider["fields"][:-1], {**more, "type": ["null", "long"]}]}
+    query = "SELECT *, concat(part, '!') AS loud FROM <SRC>"
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", {CLASS: "SqlQueryBasedTransformer", QUERY: query})
+    case.source.mkdir()
+    for number in range(4):
+        row = {"id": f"k{number % 3}", "part": "p", "ts": number, "city": f"c{number}"}
+        text = json.dumps(row | ({"city": number} if number == 3 else {})) + "\n"
+        ev.write_event_file(case.source, number, text, modified=1_700_000_000 + number)
+
+    def on_batch(report: BatchReport) -> None:
+        changed = {0: wider, 2: other}.get(report.batch_id)
+        if changed is not None:
+            (tmp_path / "event.avsc").write_text(json.dumps(changed))
+
+    with pytest.raises(SchemaRefusedError, match="column 'city'"):
+        case.run(on_batch=on_batch)
+    wanted = {"k0": None, "k1": "c1", "k2": "c2"}
+    rows = {row["id"]: row for row in read_table(case.table).to_pylist()}
+    assert {key: row["city"] for key, row in rows.items()} == wanted
+    assert {row["loud"] for row in rows.values()} == {"p!"}
+    assert len([r for r in caplog.records if "The query starts again" in r.getMessage()]) == 2
+
+    case.schema = wider
+    (report,) = case.run()
+    assert (report.batch_id, report.records, report.quarantined) == (3, 1, 0)
+    assert {row["id"]: row["city"] for row in read_table(case.table).to_pylist()} == wanted | {"k0": "3"}
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,9 @@ class Transformation:
 
 
 def transformation(options: Options, spec: DecodeSpec) -> Transformation:
-    """The transformation that the options name; ``spec``: of the table."""
-    return Transformation(options.transformers, source_spec(spec, source_schema(options), options))
+    """The transformation of options ``with_transformed_schema``; ``spec``: of the table."""
+    assert options.transformed_from is not None, "nobody has asked what comes out"
+    return Transformation(options.transformers, source_spec(spec, options.transformed_from, options))
 
 
 def source_schema(options: Options) -> str:
@@ -64,11 +65,12 @@ def source_schema(options: Options) -> str:
 def with_transformed_schema(spark: SparkSession, options: Options) -> Options:
     """The options with the schema of what comes out of the transformation, by a look at it without records."""
     mark = options.records.delete_field
-    columns = records_schema(source_schema(options))
+    source = source_schema(options)
+    columns = records_schema(source)
     rows = apply_chain(spark.createDataFrame([], columns), options.transformers, mark)
     given = to_arrow_schema(rows.schema, timezone="UTC")
     told = pa.schema([field for field in given if field.name != RECORD])
-    return replace(options, frame_schema=rows_avro(told, mark, "the transformed records"))
+    return replace(options, frame_schema=rows_avro(told, mark, "the transformed records"), transformed_from=source)
 
 
 def records_schema(avro_json: str) -> StructType:
