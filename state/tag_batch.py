@@ -38,10 +38,14 @@ class PartialRows:
 
 @dataclass(frozen=True)
 class ImageWanted:
-    """The row of a key as it was before the event of ordering value `before` (None: unknown) took it away."""
+    """The row of a key as it was before the event of ordering value `before` (None: unknown) took it away.
+
+    `left`: asked by that event itself, a delete, for a record of a later batch.
+    """
 
     skey: bytes
     before: int | bytes | None
+    left: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Completion:
     `rows`: the records; `donor` (rows x columns): the row that has the value, -1: the held row. `held`: -1 the key's own row
     in the table, which is at `places`; -2 no held row is needed; else the held row is that of the old key of this row.
     `images`: the keys whose rows were asked for; their `rows` are -1 where the batch has none, `held` -3 where nothing has.
+    `image_left`: which of them were asked for by deletes.
     """
 
     rows: INT64
@@ -62,6 +67,7 @@ class Completion:
     image_donor: npt.NDArray[np.int64]
     image_held: INT64
     image_places: list[tuple[str, str] | None]
+    image_left: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

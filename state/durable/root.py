@@ -1,6 +1,7 @@
 """The root of a checkpoint's query: the folder of Spark's files and of the index of its batches; never moved, only left.
 
     C/tagstream/meta.json, runs/, root        the checkpoint's own, whatever query it is at
+    C/tagstream/changed_keys                  rows of changed keys, for records of later batches
     R/metadata, offsets, commits, state, ...  Spark's: R is the checkpoint location that Spark is given
     R/tagstream/index, manifests, profiles, quarantine, schemas, takeover.json
 
@@ -21,7 +22,7 @@ from tagstream.table.storage.storage import Storage
 
 INDEX, MANIFESTS, PROFILES = "tagstream/index", "tagstream/manifests", "tagstream/profiles"
 QUARANTINE, TAKEOVER = "tagstream/quarantine", "tagstream/takeover.json"
-SCHEMAS = "tagstream/schemas"
+SCHEMAS, LEFT = "tagstream/schemas", "tagstream/changed_keys"
 ROOT_VERSION = 1
 _REGISTER, _ROOTS = "tagstream/root", "tagstream/roots"
 

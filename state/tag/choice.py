@@ -64,6 +64,7 @@ class Choice:
                 image_donor=self._whole(self.images.donor),
                 image_held=self._whole(self.images.held),
                 image_places=[found[i] if i >= 0 else None for i in at.tolist()],
+                image_left=np.array([image.left for image in self.batch.images], np.bool_),
             ),
         )
 

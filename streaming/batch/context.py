@@ -12,7 +12,7 @@ from tagstream.index.base import HoodieIndex
 from tagstream.state.durable.gc import collect_garbage
 from tagstream.state.durable.manifest import BatchManifest
 from tagstream.state.durable.meta import CheckpointMeta
-from tagstream.state.durable.root import INDEX, MANIFESTS, PROFILES, QUARANTINE, SCHEMAS, Root
+from tagstream.state.durable.root import INDEX, LEFT, MANIFESTS, PROFILES, QUARANTINE, SCHEMAS, Root
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag.expected import ExpectedChains, chains_before
 from tagstream.streaming.batch.commit_record import CommitRecord
@@ -141,6 +141,11 @@ class JobContext:
         """Where bad records go, for the job's user alone."""
         return private(self.root.files.below(QUARANTINE))
 
+    @property
+    def left(self) -> Storage:
+        """Where rows of changed keys are left; of all queries of the checkpoint, for one may go on where another ended."""
+        return private(self.checkpoint.below(LEFT))
+
     def begun_by(self, batch_id: int) -> CommitMetadata:
         """What the inflight file of a batch says, so that a later run knows it for a leftover of this project."""
         writer = {"stream_id": self.meta.stream_id, "run": self.run, "batch_id": batch_id}
@@ -196,6 +201,7 @@ class JobContext:
             options=self._file_options(),
             decode=self.decode,
             quarantine=self.quarantine,
+            left=self.left,
             topic=self.options.kafka_topic or "",
             crash=self.crash,
             replay=replay,

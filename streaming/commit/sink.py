@@ -46,6 +46,7 @@ from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.metadata.batch_keys import deleted_rows, without_moves
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.services.services import TableServices
+from tagstream.streaming.write.left_images import forget_left
 from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
 from tagstream.streaming.write.write import (
     INDEX_STATUS,
@@ -63,6 +64,7 @@ from tagstream.table.write import commit as protocol
 
 LOG = logging.getLogger("tagstream")
 DAY_MS = 86_400_000
+LEFT_DAYS = 7  # how far apart a topic's partitions may be read
 
 
 @dataclass
@@ -204,6 +206,8 @@ class BatchSink:
         job.collect_garbage(batch_id)
         if job.decode.files:
             forget_old_plans(job.root.files, batch_id, job.retain_batches)
+        if job.decode.reads_headers and batch_id % max(1, job.retain_batches // 10) == 0:
+            forget_left(job.left, job.clock_ms() - LEFT_DAYS * DAY_MS)
         if job.options.quarantine_days and batch_id % max(1, job.retain_batches // 10) == 0:
             forget_old(job.quarantine, job.clock_ms() - int(job.options.quarantine_days * DAY_MS))
 

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from tagstream.state.layout import OrderingKind
 from tagstream.state.tag.fill import LOST, OWN
-from tagstream.state.tag_batch import FLAG_NO_ORDERING, Completion, ImageWanted, PartialRows, TagResult
+from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, Completion, ImageWanted, PartialRows, TagResult
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.key_decoder import FLAG_IMAGE
-from tagstream.streaming.tag.located import OP_IMAGE, located_table
+from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, located_table
 from tagstream.table import chunks
 
 Ints = npt.NDArray[np.int64]
@@ -29,7 +29,10 @@ def images_of(records: pa.Table, ordering: OrderingKind) -> list[ImageWanted]:
     asks = records.filter(pa.array((records.column("flags").to_numpy() & FLAG_IMAGE) != 0))
     columns = zip(*(asks.column(name).to_pylist() for name in ("skey", "ord", "flags")), strict=True)
     ordered = ordering != "none"
-    return [ImageWanted(k, o if ordered and not f & FLAG_NO_ORDERING else None) for k, o, f in columns]
+    return [
+        ImageWanted(k, o if ordered and not f & FLAG_NO_ORDERING else None, bool(f & FLAG_DELETE))
+        for k, o, f in columns
+    ]
 
 
 def lacking(rows: pa.Table) -> npt.NDArray[np.bool_]:
@@ -64,7 +67,11 @@ def without_lacking(good: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
-    """Located records with what the batch has of the values they lack, and behind them the images that were asked for."""
+    """Located records with what the batch has of the values they lack, and behind them the images that were asked for.
+
+    Of those that deletes ask for only the ones that no file of the table will ever have had: rows that the batch itself made
+    or changed before it deleted them.
+    """
     done = result.completion
     if done is None:
         return rows
@@ -78,7 +85,10 @@ def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
         where = at[done.rows]
         columns = {"row": _filled(held, done.donor, kind)} | _sources(done, good)
         rows = _scattered(rows, where, columns)
-    return pa.concat_tables([rows, _images(rows.schema, held, done, good)]) if done.images else rows
+    if not done.images:
+        return rows
+    images = _images(rows.schema, held, done, good)
+    return pa.concat_tables([rows, images.filter(pa.array(~done.image_left | (done.image_rows >= 0)))])
 
 
 def _sources(done: Completion, good: pa.Table) -> dict[str, pa.Array]:
@@ -104,7 +114,7 @@ def _images(schema: pa.Schema, held: pa.StructArray, done: Completion, good: pa.
     columns = {
         "dest_part": pa.repeat(pa.scalar(""), n),
         "dest_file": pa.repeat(pa.scalar("#"), n),
-        "op": pa.array(np.full(n, OP_IMAGE, np.int8)),
+        "op": pa.array(np.where(done.image_left, OP_LEFT, OP_IMAGE).astype(np.int8)),
         "skey": pa.array(done.images, pa.binary()),
         "row": _filled(held, done.image_donor, held.type),
         "absent": absent_bits(done.image_donor < 0, np.arange(n), n),

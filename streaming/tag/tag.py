@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
-from tagstream.state.tag_batch import OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
+from tagstream.state.tag_batch import FLAG_DELETE, OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.packed import unpack
@@ -185,10 +186,17 @@ def tag_batch(
         pos_hi=column("pos_hi"),
         pos_lo=column("pos_lo"),
         absent=lacking(rows) if images or _some(rows, "absent") else None,
-        elsewhere=rows.column("old").is_valid().to_numpy() if _some(rows, "old") else None,
+        elsewhere=_elsewhere(rows) if _some(rows, "old") else None,
         images=images,
         partial=partial,
     )
+
+
+def _elsewhere(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """The records whose values are in another row; deletes have their own there (``source.pack_by_group``)."""
+    deleted = (rows.column("flags").to_numpy() & FLAG_DELETE) != 0
+    found: npt.NDArray[np.bool_] = rows.column("old").is_valid().to_numpy() & ~deleted
+    return found
 
 
 def _some(rows: pa.Table, name: str) -> bool:

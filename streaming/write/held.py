@@ -17,13 +17,15 @@ import pyarrow.compute as pc
 from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.state_keys import record_keys
-from tagstream.streaming.tag.located import OP_IMAGE
-from tagstream.streaming.write.left_rows import KEY, left_rows
+from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT
+from tagstream.streaming.write.left_images import KEY, left_table, read_left, write_left
+from tagstream.streaming.write.left_rows import left_rows
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import snapshot_schema
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
 Bits = npt.NDArray[np.bool_]
@@ -33,20 +35,26 @@ Bits = npt.NDArray[np.bool_]
 class HeldRows:
     """Where rows are read from: the table and the timeline that the batch was decided on; ``schema``: of its records.
 
+    ``left``: the folder of rows that were deleted in the batch that made them; ``instant`` and ``task`` of the batch.
     ``null_if_lost``: a value that no row holds any more becomes null; else it is an error.
     """
 
     table: HoodieTable
     timeline: Timeline
     schema: pa.Schema
+    left: Storage
+    instant: str
+    task: int
     null_if_lost: bool = False
 
     def fill(self, rows: pa.Table) -> pa.Table:
         """Located records with all of their values, without the images. HeldRowError where a value is lost."""
         if "absent" not in rows.column_names:
             return rows
-        is_image = rows.column("op").to_numpy() == OP_IMAGE
+        op = rows.column("op").to_numpy()
+        is_image = (op == OP_IMAGE) | (op == OP_LEFT)
         images, rows = rows.filter(pa.array(is_image)), rows.filter(pa.array(~is_image))
+        images = self._keep(images)
         at = np.flatnonzero(rows.column("absent").is_valid().to_numpy())
         if not len(at):
             return rows
@@ -62,6 +70,20 @@ class HeldRows:
         both = pa.chunked_array([*rows.column(i).chunks, values])
         return rows.set_column(i, rows.schema.field(i), both.take(pa.array(order)))
 
+    def _keep(self, images: pa.Table) -> pa.Table:
+        """Leave what deletes have asked for to later batches; the other images."""
+        leaves = images.column("op").to_numpy() == OP_LEFT
+        if not leaves.any():
+            return images
+        found = self._complete_images(images, set(images.filter(pa.array(leaves)).column("skey").to_pylist()))
+        found = found.filter(pa.array(found.column("op").to_numpy() == OP_LEFT))
+        values = _struct(found.column("row"))
+        lost = unpack_absent(_flat(found.column("absent")), values.type.num_fields).any(axis=1)
+        write_left(
+            self.left, self.instant, self.task, left_table(record_keys(_flat(found.column("skey"))), lost, values)
+        )
+        return images.filter(pa.array(~leaves))
+
     def _complete_images(self, images: pa.Table, wanted: set[bytes | None]) -> pa.Table:
         """The images that are wanted, filled; an image may need another one, of the key that it had before."""
         while True:
@@ -74,12 +96,12 @@ class HeldRows:
         if not found.num_rows:
             return found
         values, bits = self._own(found)
+        values, bits = self._gone(found, values, bits)
         for _ in range(found.num_rows):
             left = int(bits.sum())
             values, bits = _from(values, bits, found, _with(found, values, bits))
             if int(bits.sum()) in (0, left):
                 break
-        values, bits = self._gone(found, values, bits)
         return _with(found, values, bits)
 
     def _gone(self, images: pa.Table, values: pa.StructArray, bits: Bits) -> tuple[pa.StructArray, Bits]:
@@ -90,7 +112,9 @@ class HeldRows:
         keys = record_keys(_flat(images.column("skey")))
         names = [f.name for i, f in enumerate(values.type) if bits[lost, i].any()]
         wanted = pa.schema([self.schema.field(name).with_nullable(True) for name in names])
-        held = left_rows(self.table, self.timeline, set(keys.filter(pa.array(lost)).to_pylist()), wanted)
+        asked = set(keys.filter(pa.array(lost)).to_pylist())
+        kept = list(read_left(self.left, asked, self.instant))
+        held = left_rows(self.table, self.timeline, asked, wanted, kept)
         found = pc.index_in(keys, value_set=_flat(held.column(KEY)))
         there = found.is_valid().to_numpy(zero_copy_only=False) & lost
         return _merged(values, bits, held, found, there)

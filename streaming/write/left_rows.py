@@ -2,7 +2,8 @@
 
 Its old key's delete and its new key's row come in different topic partitions, and so perhaps in different batches. The
 commits that the timeline still has are gone through from the newest on. Only file groups that they deleted from are read;
-what the cleaner has removed is not to be had.
+what the cleaner has removed is not to be had. A row that its batch made or changed before it deleted it is in no slice so:
+it was left beside the table (``left_images``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.streaming.write.left_images import KEY, LOST
 from tagstream.table.errors import TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
@@ -20,16 +22,26 @@ from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.timeline import Timeline
 
-KEY = "@key"
 
+def left_rows(
+    table: HoodieTable,
+    timeline: Timeline,
+    keys: set[str],
+    wanted: pa.Schema,
+    kept: Sequence[tuple[str, pa.Table]] = (),
+) -> pa.Table:
+    """The columns ``wanted`` and ``@key`` of the rows that ``keys`` had before they were deleted last, where found.
 
-def left_rows(table: HoodieTable, timeline: Timeline, keys: set[str], wanted: pa.Schema) -> pa.Table:
-    """The columns ``wanted`` and ``@key`` of the rows that ``keys`` had before they were deleted last, where found."""
+    ``kept``: instants and rows of what was left beside the table (``left_images.read_left``).
+    """
     schema = pa.schema([*wanted, pa.field(KEY, pa.string())])
     out = [schema.empty_table()]
     left = set(keys)
+    beside = list(kept)  # newest first
     writes = timeline.completed_writes
     for before, instant in zip(reversed(writes[:-1]), reversed(writes[1:]), strict=True):
+        while beside and beside[0][0] >= instant.time:
+            left -= _take(beside.pop(0)[1], left, schema, out)
         if not left:
             break
         groups: dict[str, list[str]] = {}
@@ -40,7 +52,18 @@ def left_rows(table: HoodieTable, timeline: Timeline, keys: set[str], wanted: pa
             found = _rows_of(table, timeline, before.time, groups, left, schema)
             out.append(found)
             left -= set(found.column(KEY).to_pylist())
+    for _, rows in beside:  # their commits are archived
+        left -= _take(rows, left, schema, out)
     return pa.concat_tables(out)
+
+
+def _take(rows: pa.Table, keys: set[str], schema: pa.Schema, out: list[pa.Table]) -> set[str]:
+    """Add the rows of ``keys`` to ``out``, but for those whose values are lost; the keys that are settled."""
+    mine = rows.filter(pc.is_in(rows.column(KEY), value_set=pa.array(sorted(keys), pa.string())))
+    whole = mine.filter(pc.invert(mine.column(LOST)))
+    there = [name for name in schema.names if name in whole.column_names]
+    out.append(conform(whole.select(there), schema, "rows of changed keys"))
+    return set(mine.column(KEY).to_pylist())
 
 
 def _rows_of(

@@ -42,8 +42,9 @@ class WriteSpec:
 
     ``table`` and ``timeline``: as the driver found them when it began the batch; its newest completed instant's slices are
     written over. No task looks itself: what another writer does meanwhile would make the files of one batch differ in what
-    they follow, and the driver judges by what it saw. ``index``: a pull-type index that the tasks keep up to date;
-    ``tell_written``: what the driver is told for one; ``tell_moves``: with the places that moves leave.
+    they follow, and the driver judges by what it saw. ``left``: where rows of changed keys go.
+    ``index``: a pull-type index that the tasks keep up to date; ``tell_written``: what the driver is told for one;
+    ``tell_moves``: with the places that moves leave.
     """
 
     table: HoodieTable
@@ -56,6 +57,7 @@ class WriteSpec:
     options: WriterOptions
     decode: DecodeSpec
     quarantine: Storage
+    left: Storage
     topic: str
     crash: CrashPlan
     replay: bool = False
@@ -103,7 +105,10 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     file groups that are written together (``table.chunks.CHUNK_BYTES``) or of a larger one.
     """
     table = spec.table
-    rows = HeldRows(table, spec.timeline, spec.decode.schema, spec.decode.null_if_lost).fill(rows)
+    held = HeldRows(
+        table, spec.timeline, spec.decode.schema, spec.left, spec.instant, partition, spec.decode.null_if_lost
+    )
+    rows = held.fill(rows)
     if not rows.num_rows:  # there were images for other tasks alone
         return []
     op = rows["op"].to_numpy()

@@ -154,7 +154,8 @@ class Pipeline:
         spec = WriteSpec(
             table=self.table, timeline=timeline, instant=instant, action=action, batch_id=self.batch_id, run=1,
             avro_json=self.spec.avro_json, options=WriterOptions(bloom=BloomParams(num_entries=100)), decode=self.spec,
-            quarantine=PosixStorage(self.table.base_path + "-quarantine"), topic="t", crash=CrashPlan(),
+            quarantine=PosixStorage(self.table.base_path + "-quarantine"),
+            left=PosixStorage(self.table.base_path + "-changed-keys"), topic="t", crash=CrashPlan(),
         )  # fmt: skip
         kept = rows.filter(pa.array([not b for b in bad]))
         told = write_files(spec, kept, partition=lane, attempt=1) if kept.num_rows else []

@@ -12,7 +12,9 @@ import pytest
 
 from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.formats.make import FormatRules
+from tagstream.streaming.write.left_images import forget_left
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.storage.posix import PosixStorage
 from tests.streaming.pipeline import Pipeline
 from tests.support import cdc
 
@@ -98,6 +100,8 @@ class Topic:
         value = {"op": op, "before": None, "after": after, "source": {"lsn": self.lsn, "snapshot": "false"}}
         old = more.get("old")
         headers = {} if old is None else {"__debezium.oldkey": json.dumps({"id": old})}
+        if (new := more.get("new")) is not None:
+            headers["__debezium.newkey"] = json.dumps({"id": new})
         partition = more.get("partition", 0)
         return cdc.Message(
             partition, self.offset, json.dumps({"id": key}).encode(), json.dumps(value).encode(), headers
@@ -105,7 +109,7 @@ class Topic:
 
     def change_of_key(self, old: int, new: int, row: dict[str, object]) -> list[cdc.Message]:
         """Two records with one position, in different topic partitions."""
-        gone = self.message("d", old)
+        gone = self.message("d", old, new=new)
         return [gone, self.message("c", new, row, old=old, partition=1, lsn=self.lsn)]
 
 
@@ -159,6 +163,45 @@ def test_keys_that_change_twice_in_the_batch_that_makes_them(tmp_path: Path, tab
     again = [t.message("c", 1, {"a": "new", "b": "new"})]
     run.batch([*first, *second, *third, *again])
     assert rows_of(run) == {1: ("x", "new", "new"), 3: ("x", "a1", "b3")}
+
+
+@BOTH
+def test_a_row_that_is_deleted_in_the_batch_that_made_it_so(tmp_path: Path, table_type: str) -> None:
+    """No file of the table has it ever had so: its values are left for the record of the new key, which comes later."""
+    run, t = notes(tmp_path, table_type), Topic()
+    run.batch([t.message("c", 1, {"a": "a1", "b": "b1"}), t.message("c", 7, {"a": "a7"})])
+    made = [t.message("c", 2, {"a": "a2", "b": "b2"}), t.message("u", 2, {"a": HOLE, "b": "b3"})]
+    changed = [t.message("u", 1, {"a": "a9", "b": HOLE})]  # the slice before has another value
+    gone_2, new_3 = t.change_of_key(2, 3, {"a": HOLE, "b": HOLE})
+    gone_1, new_4 = t.change_of_key(1, 4, {"a": HOLE, "b": HOLE, "p": "z"})
+    gone_3, new_5 = t.change_of_key(3, 5, {"a": HOLE, "b": "b5"})
+    run.batch([*made, *changed, gone_2, gone_1])
+    assert rows_of(run) == {7: ("x", "a7", None)}
+    run.restart()
+    run.batch([t.message("u", 7, {"a": HOLE, "b": "b7"})])
+    run.batch([new_3, new_4, gone_3])
+    assert rows_of(run) == {4: ("z", "a9", "b1"), 7: ("x", "a7", "b7")}
+    run.batch([new_5])
+    assert rows_of(run) == {4: ("z", "a9", "b1"), 5: ("x", "a2", "b5"), 7: ("x", "a7", "b7")}
+    run.batch([t.message("c", 1, {"a": "new", "b": "new"})])  # the key again, and again another one later
+    gone_1, new_6 = t.change_of_key(1, 6, {"a": HOLE, "b": HOLE})
+    run.batch([gone_1])
+    run.batch([new_6])
+    assert rows_of(run)[6] == ("x", "new", "new"), "the slice is newer than what was left"
+    assert not run.bad
+    old = forget_left(PosixStorage(run.table.base_path + "-changed-keys"), 2**62)
+    assert old > 0
+
+
+@BOTH
+def test_a_row_that_was_lost_before_its_key_changed_is_lost_behind_it(tmp_path: Path, table_type: str) -> None:
+    run, t = notes(tmp_path, table_type), Topic()
+    run.batch([t.message("c", 1, {"a": "a1"})])
+    lost = t.message("c", 2, {"a": HOLE}, old=9)
+    gone, new = t.change_of_key(2, 3, {"a": HOLE})
+    run.batch([lost, gone])
+    with pytest.raises(HeldRowError, match="record '3' came without a"):
+        run.batch([new])
 
 
 @BOTH

@@ -107,6 +107,7 @@ def raw_batch(found: Sequence[Message]) -> pa.RecordBatch:
             "pos_hi": pa.array([m.partition for m in found], pa.int64()),
             "pos_lo": pa.array([m.offset for m in found], pa.int64()),
             "old_key": pa.array([m.old_key for m in found], pa.binary()),
+            "key_changed": pa.array(["__debezium.newkey" in m.headers for m in found], pa.bool_()),
         }
     )
 

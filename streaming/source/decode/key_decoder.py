@@ -94,9 +94,9 @@ class KeyDecoder:
         was sent, 8 bad, 16 skipped), ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all
         nullable; of no use where bad), ``value`` (the bytes of a bad record, and of one that lacks columns, else null),
         ``reason`` (why bad, else null); of a format whose records may lack columns also ``absent`` and ``old``
-        (``Events.absent``; the state's key of the row that holds them); of messages with headers ``headers``, as JSON
-        (``header_texts``), where ``value`` is. ``partition_depth``: of the table's partitions, where it is known; a path
-        of another one is bad.
+        (``Events.absent``; the state's key of the row that holds them, or of a delete's own row if a later record needs it);
+        of messages with headers ``headers``, as JSON (``header_texts``), where ``value`` is.
+        ``partition_depth``: of the table's partitions, where it is known; a path of another one is bad.
         """
         events = self._format.read(batch)
         batch, rows, deleted = events.batch, events.rows, events.deleted
@@ -138,7 +138,7 @@ class KeyDecoder:
             "reason": reason,
         }
         if self._format.may_lack:
-            columns |= self._held_elsewhere(events, ~aside)
+            columns |= self._held_elsewhere(events, ~aside, skey)
             # a record whose values turn out to be nowhere is bad, too
             bad = bad | ~nulls_of(columns["absent"])
             columns["value"] = only_where(bad, batch.column("value"))
@@ -201,15 +201,17 @@ class KeyDecoder:
         assert greatest is not None, "asked only where there is a limit"
         return text_where((codes > greatest) | (codes < -greatest), text)
 
-    def _held_elsewhere(self, events: Events, good: Mask) -> dict[str, pa.Array]:
+    def _held_elsewhere(self, events: Events, good: Mask, skey: pa.Array) -> dict[str, pa.Array]:
         """Columns ``absent`` and ``old``."""
         nothing = pa.nulls(len(good), pa.binary())
         absent = nothing if events.absent is None else only_where(good, events.absent)
-        if events.old_keys is None:
-            return {"absent": absent, "old": nothing}
-        parts = pa.nulls(len(good), pa.string())
-        old = state_keys(events.old_keys, parts, global_index=True)
-        return {"absent": absent, "old": only_where(~nulls_of(absent), old)}
+        old = nothing
+        if events.old_keys is not None:
+            parts = pa.nulls(len(good), pa.string())
+            old = only_where(~nulls_of(absent), state_keys(events.old_keys, parts, global_index=True))
+        if events.key_changed is not None and self._global:
+            old = pc.if_else(pa.array(events.key_changed & good), skey, old)
+        return {"absent": absent, "old": old}
 
 
 def with_delete_mark(schema: pa.Schema) -> pa.Schema:

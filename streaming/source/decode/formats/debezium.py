@@ -94,10 +94,25 @@ class DebeziumEvents:
         lacking, old_keys, why = self._lacking(rows, batch, upsert)
         reason = pc.coalesce(reason, why)
         skipped &= nulls_of(reason)
+        changed = None
+        if "key_changed" in batch.schema.names:
+            changed = delete & ~skipped & mask_of(batch.column("key_changed"))
         if emptied is not None:
             emptied = emptied & skipped
         return Events(
-            batch, rows, reason, delete, delete, skipped, None, ordering, unordered, lacking, old_keys, emptied=emptied
+            batch,
+            rows,
+            reason,
+            delete,
+            delete,
+            skipped,
+            None,
+            ordering,
+            unordered,
+            lacking,
+            old_keys,
+            changed,
+            emptied=emptied,
         )
 
     def _no_rows(self, op: pa.Array, of_row: Mask, truncate: Mask) -> tuple[Mask, pa.Array]:
