@@ -131,7 +131,14 @@ class BloomBuilder:
     def add(self, keys: pa.Array) -> None:
         """Add keys (string array without nulls or empty strings) in file order."""
         for start in range(0, len(keys), _CHUNK):
+            if self._says_nothing():
+                self._added += len(keys) - start
+                return
             self._add(keys.slice(start, _CHUNK))
+
+    def _says_nothing(self) -> bool:
+        """True once all bits of all rows are set, as after some millions of keys: no key changes anything then."""
+        return len(self._rows) == self._params.max_rows and all(bits.all() for bits in self._rows)
 
     def _add(self, keys: pa.Array) -> None:
         hasher = KeyHasher(keys)

@@ -28,6 +28,7 @@ from tagstream.table.metadata.crc32c import crc32c_of_pieces
 from tagstream.table.storage.storage import Storage
 
 DATA: Final = b"DATABLK*"
+META: Final = b"METABLKc"
 ROOT_INDEX: Final = b"IDXROOT2"
 INNER_INDEXES: Final = (b"IDXINTE2", b"IDXLEAF2")
 FILE_INFO: Final = b"FILEINF2"

@@ -106,6 +106,35 @@ def locate(spark: Any, order: dict[str, Any]) -> list[list[str]]:
     return [list(each) for each in found]
 
 
+def hfile(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """What Hudi's own reader of one HFile says: its least and greatest key, and of some keys those that its bloom filter
+    lets pass and (1.x: asked through the filter) those that it finds."""
+    jvm, java = spark._jvm, spark.sparkContext._jsc
+    conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConfWithCopy(java.hadoopConfiguration())
+    path = jvm.org.apache.hudi.storage.StoragePath(order["table"])
+    empty = jvm.org.apache.hudi.common.util.Option.empty()
+    if order["native"]:
+        readers = jvm.org.apache.hudi.io.storage
+        storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(order["table"], conf)
+        none = jvm.org.apache.hudi.common.config.TypedProperties()
+        files = readers.HFileReaderFactory.builder().withStorage(storage).withProps(none).withPath(path).build()
+        builder = readers.HoodieNativeAvroHFileReader.builder().readerFactory(files).path(path).schema(empty)
+        reader = builder.useBloomFilter(True).build()
+    else:
+        reader = jvm.org.apache.hudi.io.hadoop.HoodieHBaseAvroHFileReader(conf, path, empty)
+    bloom = reader.readBloomFilter()
+    found = []
+    if order["native"]:
+        asked = jvm.java.util.ArrayList(order["keys"])
+        records = reader.getIndexedRecordsByKeysIterator(asked, reader.getSchema())
+        while records.hasNext():
+            found.append(str(records.next().get("key")))
+    passed = [key for key in order["keys"] if bloom.mightContain(key)]
+    ends = [str(each) for each in reader.readMinMaxRecordKeys()]
+    reader.close()
+    return {"ends": ends, "passed": passed, "found": found}
+
+
 def cause(error: BaseException) -> str:
     """The chain of Java's causes, which py4j hides, or Python's own trace."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
@@ -122,7 +151,9 @@ def main() -> None:
     for line in sys.stdin:
         order = json.loads(line)
         try:
-            rows = {"read": read, "write": write, "sql": sql, "locate": locate}[order["do"]](spark, order)
+            rows = {"read": read, "write": write, "sql": sql, "locate": locate, "hfile": hfile}[order["do"]](
+                spark, order
+            )
             answer: dict[str, Any] = {"done": order["do"], "rows": rows}
         except Exception as error:
             answer = {"error": cause(error)}

@@ -122,6 +122,13 @@ class HudiSpark:
         assert len({key for key, _, _ in rows}) == len(rows), "a key with two places"
         return {key: (where, file_id) for key, where, file_id in rows}
 
+    def ask_hfile(self, path: Path, keys: Sequence[str]) -> dict[str, list[str]]:
+        """Of one HFile: its ``ends``, the keys that its bloom filter lets pass, and (1.x) those ``found`` behind it."""
+        found: dict[str, list[str]] = self._order(do="hfile", table=str(path), keys=list(keys), native=not self.is_0x)[
+            "rows"
+        ]
+        return found
+
     def _order(self, **order: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")

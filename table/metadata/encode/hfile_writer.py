@@ -1,8 +1,9 @@
 """Write HFiles (version 3) as both of Hudi's readers take them, HBase's and its own: GZ or NONE, one root index.
 
-The bytes are those of ``metadata/hfile.py`` and ``hfile_block.py``. What is left out is what no reader asks for: bloom
-filters, meta blocks, levels of the index (a root index may have any number of entries) and checksums, whose kind is "none"
-while their places stay, as Hudi's own writer has it.
+The bytes are those of ``metadata/hfile.py`` and ``hfile_block.py``. What is left out is what no reader asks for: levels of
+the index (a root index may have any number of entries) and checksums, whose kind is "none" while their places stay, as
+Hudi's own writer has it. A bloom filter of the keys, the only meta block there may be, is the text that the footer of a
+Parquet base file has.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import InvalidKeyError
+from tagstream.table.file_group.bloom import BloomBuilder, BloomParams
 from tagstream.table.file_group.log.varint import varint
-from tagstream.table.metadata.hfile_block import DATA, FILE_INFO, ROOT_INDEX, Codec
+from tagstream.table.metadata.hfile_block import DATA, FILE_INFO, META, ROOT_INDEX, Codec
 from tagstream.table.metadata.hfile_trailer import INFO_MAGIC, TRAILER_MAGIC, TRAILER_SIZE
 
 BLOCK_BYTES: Final = 64 * 1024
@@ -35,6 +37,7 @@ _NO_BLOCK: Final = 2**64 - 1
 _COMPARATOR: Final = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 _VERSION: Final = b"\3\0\0\3"  # minor 3, major 3
 _LEVEL: Final = 6  # of zlib, Java's default
+_BLOOM: Final = b"bloomFilter"  # the name of its meta block
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,17 @@ class HFileSummary:
 class HFileWriter:
     """One HFile, written front to back; ``finish`` must be called. Memory: a chunk of entries and the index."""
 
-    def __init__(self, out: BinaryIO, avro_json: str, codec: Codec = Codec.GZ, block_bytes: int = BLOCK_BYTES) -> None:
-        """``avro_json``: the schema of the values, which readers of base files take from the file itself."""
+    def __init__(
+        self,
+        out: BinaryIO,
+        avro_json: str,
+        codec: Codec = Codec.GZ,
+        block_bytes: int = BLOCK_BYTES,
+        bloom: BloomParams | None = None,
+    ) -> None:
+        """``avro_json``: the schema of the values, which readers of base files take from the file itself. ``bloom``: the
+        file gets such a filter of its keys.
+        """
         if codec not in (Codec.GZ, Codec.NONE):
             raise ValueError(f"HFiles are written with GZ or NONE, not {codec.name}")
         self._out, self._avro_json, self._codec, self._block_bytes = out, avro_json, codec, block_bytes
@@ -60,6 +72,8 @@ class HFileWriter:
         self._last_block = _NO_BLOCK
         self._first: bytes | None = None
         self._last: bytes | None = None
+        self._kind = bloom.kind if bloom is not None else ""
+        self._bloom = BloomBuilder(bloom) if bloom is not None else None
 
     def add(self, keys: pa.Array, values: pa.Array) -> None:
         """Entries behind those before: binary arrays without nulls, keys ascending by their bytes, none twice."""
@@ -75,21 +89,24 @@ class HFileWriter:
             )
         self._first = keys[0].as_py() if self._first is None else self._first
         self._last = keys[-1].as_py()
+        if self._bloom is not None:
+            self._bloom.add(keys)
         for start, end in _chunks(lengths, pc.binary_length(values).to_numpy().astype(np.int64)):
             self._add_chunk(keys.slice(start, end - start), values.slice(start, end - start))
 
     def finish(self) -> HFileSummary:
-        """Write indexes, properties and trailer; the stream is left open."""
+        """Write the filter, indexes, properties and trailer; the stream is left open."""
+        meta = self._meta_block()
         load_on_open = self._at
         index = b"".join(self._index)
         self._block(ROOT_INDEX, index)
-        self._block(ROOT_INDEX, b"")  # of meta blocks, of which there are none
+        self._block(ROOT_INDEX, meta)
         info_at = self._at
         self._block(FILE_INFO, self._properties())
         blocks = len(self._index)
         numbers = {
-            1: info_at, 2: load_on_open, 3: len(index), 4: self._raw_bytes, 5: blocks, 6: 0, 7: self._entries, 8: 1,
-            9: 0 if blocks else _NO_BLOCK, 10: self._last_block,
+            1: info_at, 2: load_on_open, 3: len(index), 4: self._raw_bytes, 5: blocks, 6: int(bool(meta)),
+            7: self._entries, 8: 1, 9: 0 if blocks else _NO_BLOCK, 10: self._last_block,
         }  # fmt: skip
         message = b"".join(varint(number << 3) + varint(value) for number, value in numbers.items())
         message += b"\x5a" + varint(len(_COMPARATOR)) + _COMPARATOR + b"\x60" + varint(self._codec)
@@ -121,6 +138,14 @@ class HFileWriter:
         size = self._block(DATA, raw)
         key = struct.pack(">h", len(first_key)) + first_key + _KEY_END
         self._index.append(struct.pack(">qi", offset, size) + _hadoop_int(len(key)) + key)
+
+    def _meta_block(self) -> bytes:
+        """Write the bloom filter, if the file has one; its entry in the index of meta blocks, which names it plainly."""
+        if self._bloom is None:
+            return b""
+        offset = self._at
+        size = self._block(META, self._bloom.to_base64().encode())
+        return struct.pack(">qi", offset, size) + _hadoop_int(len(_BLOOM)) + _BLOOM
 
     def _block(self, magic: bytes, raw: bytes | memoryview) -> int:
         """Write a block; its size with its header."""
@@ -154,6 +179,8 @@ class HFileWriter:
         if self._first is not None and self._last is not None:
             found["hfile.LASTKEY"] = struct.pack(">h", len(self._last)) + self._last + _KEY_END
             found["minRecordKey"], found["maxRecordKey"] = self._first, self._last
+        if self._bloom is not None:
+            found["bloomFilterTypeCode"] = self._kind.encode()
         pairs = b"".join(_field(1, _field(1, key.encode()) + _field(2, value)) for key, value in sorted(found.items()))
         return INFO_MAGIC + varint(len(pairs)) + pairs
 

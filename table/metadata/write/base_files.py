@@ -9,6 +9,7 @@ import pyarrow as pa
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.metadata.encode.hfile_writer import HFileWriter
 from tagstream.table.metadata.encode.record_schema import file_avro_json
+from tagstream.table.metadata.write.layout import key_filter
 from tagstream.table.metadata.write.metadata_writer import TOKEN, MetadataWriter
 from tagstream.table.timeline.write_status import NO_PREVIOUS, WriteStat
 
@@ -32,7 +33,7 @@ def write_base_file(
         return None
     name = f"{file_id}_{TOKEN}_{instant}.hfile"
     with writer.storage.open_output(join(partition, name)) as out:
-        file = HFileWriter(out, file_avro_json(writer.version))
+        file = HFileWriter(out, file_avro_json(writer.version), bloom=key_filter(writer.version))
         file.add(*first)
         for batch in filled:
             file.add(*batch)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, table_checksum
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, MERGE_ON_READ
 from tagstream.table.metadata.index_groups import PREFIX as INDEX_PREFIX
@@ -46,6 +47,11 @@ _NO_COMMITS: Final = "0" * 14
 def group_name(partition: str, number: int) -> str:
     """File id of a file group of one of the metadata table's partitions."""
     return f"{_PREFIXES[partition]}-{number:04d}-0"
+
+
+def key_filter(version: int) -> BloomParams:
+    """The bloom filter of a base file's keys, as Hudi's writer of that version makes it by default."""
+    return BloomParams(num_entries=10_000 if version >= LAYOUT_2_VERSION else 60_000)
 
 
 def record_index_groups(keys: int, least: int = 10, most: int = 10_000) -> int:

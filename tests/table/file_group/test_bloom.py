@@ -112,6 +112,17 @@ def test_a_default_filter_of_many_keys() -> None:
     assert 0.49 < fill < 0.51
 
 
+@pytest.mark.parametrize("kind", [SIMPLE, DYNAMIC_V0])
+def test_keys_behind_a_filter_that_is_full(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once every bit is set keys are counted only: the text is what hashing all of them gives."""
+    params = BloomParams(kind, 10, 0.01, 25)
+    keys = [f"key-{n}" for n in range(100_000)]
+    found = build(params, keys[:70_000], keys[70_000:])
+    assert all(row.all() for row in BloomFilter.from_base64(found, kind, "here").rows)
+    monkeypatch.setattr(BloomBuilder, "_says_nothing", lambda _: False)
+    assert found == build(params, keys)
+
+
 def test_an_empty_filter() -> None:
     bloom = BloomFilter.from_base64(build(BloomParams()), DYNAMIC_V0, "a test")
     assert not bloom.might_contain(pa.array(["a"])).any()

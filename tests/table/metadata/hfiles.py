@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 import tarfile
 from functools import cache
 from pathlib import Path
 
+from tagstream.table.metadata.hfile import HFile
+from tagstream.table.metadata.hfile_block import META, read_block
 from tests.support.paths import FIXTURES
 
 NAMES = ["hbase_gz_levels", "hbase_none", "native_gz", "native_none"]
@@ -39,3 +42,16 @@ def unpack(name: str, folder: Path) -> Path:
     path = folder / f"{name}.hfile"
     path.write_bytes(content(f"{name}.hfile"))
     return path
+
+
+def filter_of(file: HFile) -> bytes | None:
+    """The content of the meta block that the index names ``bloomFilter``; None without one. There may be no other."""
+    at = file.trailer.load_on_open
+    index = read_block(file.source, read_block(file.source, at, file.trailer.codec).end, file.trailer.codec).data
+    if not index:
+        return None
+    offset, size, length = struct.unpack_from(">qiB", index)
+    assert (length, index[13:]) == (len(b"bloomFilter"), b"bloomFilter")
+    block = read_block(file.source, offset, file.trailer.codec)
+    assert (block.magic, block.end) == (META, offset + size)
+    return block.data

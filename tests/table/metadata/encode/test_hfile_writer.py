@@ -15,10 +15,12 @@ from tagstream.table.errors import InvalidKeyError
 from tagstream.table.metadata.encode.hfile_writer import HFileSummary, HFileWriter, hfile_bytes
 from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.hfile_block import DATA, ROOT_INDEX, Codec, read_block
+from tagstream.table.metadata.write.layout import key_filter
 from tests.support.stored import stored
 from tests.table.metadata import hfiles
-from tests.table.metadata.hfiles import Rows
+from tests.table.metadata.hfiles import Rows, filter_of
 from tests.table.metadata.test_hfile import lookup, rows_of
+from tests.table.reference import unpack
 
 
 def arrays(rows: Rows) -> tuple[pa.Array, pa.Array]:
@@ -91,6 +93,35 @@ def test_the_same_entries_lie_as_in_the_file_of_the_jvm(name: str, codec: Codec,
     (tmp_path / "hbase").mkdir()
     hbase = HFile.open(*stored(hfiles.unpack("hbase_none", tmp_path / "hbase")))
     assert {key: ours.info[key] for key in same} == {key: hbase.info[key] for key in same}
+
+
+REAL_BASE_FILES = {
+    "mor_v6_record_index_015": 6, "cow_v9_record_index": 9, "mor_v9_partitioned_record_index": 9, "mor_v9_services": 9,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "version"), REAL_BASE_FILES.items())
+def test_the_filter_of_the_keys_is_that_of_the_jvm(name: str, version: int, tmp_path: Path) -> None:
+    """Base files of real metadata tables, written again: the filter's bytes, its kind, the least and the greatest key."""
+    paths = sorted((unpack(name, tmp_path) / ".hoodie/metadata").rglob("*.hfile"))
+    assert paths
+    for path in paths:
+        theirs, out = HFile.open(*stored(path)), BytesIO()
+        writer = HFileWriter(out, theirs.info["schema"].decode(), bloom=key_filter(version))
+        for batch in theirs.scan():
+            writer.add(*batch.columns)
+        writer.finish()
+        ours = opened(out.getvalue(), tmp_path)
+        assert filter_of(ours) == filter_of(theirs) is not None
+        told = ("bloomFilterTypeCode", "minRecordKey", "maxRecordKey", "schema", "hfile.AVG_VALUE_LEN")
+        assert {key: ours.info[key] for key in told} == {key: theirs.info[key] for key in told}
+        assert rows_of(ours.scan()) == rows_of(theirs.scan())
+
+
+def test_a_file_without_a_filter_has_no_meta_block(tmp_path: Path) -> None:
+    file = opened(hfile_bytes(*arrays([(b"a", b"1")]), ""), tmp_path)
+    assert filter_of(file) is None
+    assert "bloomFilterTypeCode" not in file.info
 
 
 def test_a_file_of_many_blocks_is_found_through_its_root_index(tmp_path: Path) -> None:
