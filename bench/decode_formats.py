@@ -20,9 +20,10 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from tagstream.streaming.source.decode.formats.body import Body
 from tagstream.streaming.source.decode.formats.confluent import ConfluentAvro
 from tagstream.streaming.source.decode.formats.debezium import DebeziumEvents, DebeziumRules
-from tagstream.streaming.source.decode.formats.envelope import envelope_fields
+from tagstream.streaming.source.decode.formats.envelope import FlatBody, envelope_fields, flat_fields
 from tagstream.streaming.source.decode.formats.make import FormatRules, TableFacts, json_keys, make_format
 from tagstream.streaming.source.decode.formats.registry import RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
@@ -100,10 +101,17 @@ def cases(columns: int, count: int) -> list[Case]:
         import polars_avro  # noqa: F401 (an extra)
     except ImportError:
         return out
-    return [*out, _avro_case(schema, envelopes)]
+    return [*out, _avro_rows(schema, data), _avro_envelopes(schema, envelopes)]
 
 
-def _avro_case(schema: dict[str, Any], envelopes: list[dict[str, Any]]) -> Case:
+def _avro_rows(schema: dict[str, Any], data: list[dict[str, Any]]) -> Case:
+    table, rules = _facts(schema), FormatRules("avro")
+    wanted, paths = flat_fields(table.schema, "arrival")
+    body = FlatBody(ConfluentAvro(wanted, paths, {}, _OneSchema(schema)), "arrival")
+    return _avro_case("avro", table, body, _wire(schema, data), rules)
+
+
+def _avro_envelopes(schema: dict[str, Any], envelopes: list[dict[str, Any]]) -> Case:
     names = ("version", "connector", "name", "snapshot", "db", "sequence", "schema", "table")
     source = [
         *({"name": n, "type": "string"} for n in names),
@@ -114,20 +122,29 @@ def _avro_case(schema: dict[str, Any], envelopes: list[dict[str, Any]]) -> Case:
         {"name": "source", "type": {"type": "record", "name": "Source", "fields": source}},
         {"name": "op", "type": "string"}, {"name": "ts_ms", "type": "long"},
     ]}  # fmt: skip
-    parsed = fastavro.parse_schema(json.loads(json.dumps(envelope)))
-    values = []
-    for record in envelopes:
-        stream = io.BytesIO()
-        fastavro.schemaless_writer(stream, parsed, record)
-        values.append(b"\0\0\0\0\1" + stream.getvalue())
     table = _facts(schema)
     wanted, paths = envelope_fields(table.schema, ("id",), "lsn", files=False)
     body = ConfluentAvro(wanted, paths, {}, _OneSchema(envelope))
-    keys = json_keys({}, FormatRules("debezium-avro"), table)
+    return _avro_case("debezium-avro", table, body, _wire(envelope, envelopes), FormatRules("debezium-avro"))
+
+
+def _wire(schema: dict[str, Any], records: list[dict[str, Any]]) -> list[bytes]:
+    """Records in Confluent's wire form."""
+    parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
+    values = []
+    for record in records:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, parsed, record)
+        values.append(b"\0\0\0\0\1" + stream.getvalue())
+    return values
+
+
+def _avro_case(name: str, table: TableFacts, body: Body, values: list[bytes], rules: FormatRules) -> Case:
     events = DebeziumEvents(
-        table.schema, table.generator, body, keys, DebeziumRules(), ordering_field=None, global_index=True
+        table.schema, table.generator, body, json_keys({}, rules, table),
+        DebeziumRules(order="arrival" if name == "avro" else "lsn"), ordering_field=None, global_index=True,
     )  # fmt: skip
-    return Case("debezium-avro", values, KeyDecoder(table.schema, table.generator, None, True, record_format=events))
+    return Case(name, values, KeyDecoder(table.schema, table.generator, None, True, record_format=events))
 
 
 def _facts(schema: dict[str, Any]) -> TableFacts:
