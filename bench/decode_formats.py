@@ -125,22 +125,22 @@ def _avro_case(schema: dict[str, Any], envelopes: list[dict[str, Any]]) -> Case:
     body = ConfluentAvro(wanted, paths, {}, _OneSchema(envelope))
     keys = json_keys({}, FormatRules("debezium-avro"), table)
     events = DebeziumEvents(
-        table.schema, table.generator, body, keys, DebeziumRules(), ordering_field=None, global_index=True
+        table.schema, table.generator, body, keys, DebeziumRules(), ordered=False, global_index=True
     )  # fmt: skip
-    return Case("debezium-avro", values, KeyDecoder(table.schema, table.generator, None, True, record_format=events))
+    return Case("debezium-avro", values, KeyDecoder(table.schema, table.generator, (), True, record_format=events))
 
 
 def _facts(schema: dict[str, Any]) -> TableFacts:
     text = json.dumps(schema)
     return TableFacts(
         schema=avro_to_arrow(text), avro_json=text, facts={}, generator=KeyGenerator.create(None, ("id",), ()),
-        ordering_field=None, global_index=True, files=False, rules=STRICT,
+        ordered=False, global_index=True, files=False, rules=STRICT,
     )  # fmt: skip
 
 
 def _decoder(schema: dict[str, Any], rules: FormatRules) -> KeyDecoder:
     table = _facts(schema)
-    return KeyDecoder(table.schema, table.generator, None, True, record_format=make_format(rules, table))
+    return KeyDecoder(table.schema, table.generator, (), True, record_format=make_format(rules, table))
 
 
 def measure(case: Case, runs: int) -> dict[str, Any]:
