@@ -142,22 +142,22 @@ def _wire(schema: dict[str, Any], records: list[dict[str, Any]]) -> list[bytes]:
 def _avro_case(name: str, table: TableFacts, body: Body, values: list[bytes], rules: FormatRules) -> Case:
     events = DebeziumEvents(
         table.schema, table.generator, body, json_keys({}, rules, table),
-        DebeziumRules(order="arrival" if name == "avro" else "lsn"), ordering_field=None, global_index=True,
+        DebeziumRules(order="arrival" if name == "avro" else "lsn"), ordered=False, global_index=True,
     )  # fmt: skip
-    return Case(name, values, KeyDecoder(table.schema, table.generator, None, True, record_format=events))
+    return Case(name, values, KeyDecoder(table.schema, table.generator, (), True, record_format=events))
 
 
 def _facts(schema: dict[str, Any]) -> TableFacts:
     text = json.dumps(schema)
     return TableFacts(
         schema=avro_to_arrow(text), avro_json=text, facts={}, generator=KeyGenerator.create(None, ("id",), ()),
-        ordering_field=None, global_index=True, files=False, rules=STRICT,
+        ordered=False, global_index=True, files=False, rules=STRICT,
     )  # fmt: skip
 
 
 def _decoder(schema: dict[str, Any], rules: FormatRules) -> KeyDecoder:
     table = _facts(schema)
-    return KeyDecoder(table.schema, table.generator, None, True, record_format=make_format(rules, table))
+    return KeyDecoder(table.schema, table.generator, (), True, record_format=make_format(rules, table))
 
 
 def measure(case: Case, runs: int) -> dict[str, Any]:

@@ -202,7 +202,7 @@ def profile(labels: tuple[int, ...]) -> WriteProfile:
 
 def tag_by_table(index: HoodieIndex, table: HoodieTable, labels: tuple[int, ...], spark: SparkSession) -> Any:
     """What one batch asks of a pull-type index, as a function of the decoded records."""
-    decode = SimpleNamespace(ordering_kind="int64", ordering_field="ts", ordering_type=pa.int64())
+    decode = SimpleNamespace(ordering_kind="int64", ordering_fields=("ts",), ordering_type=pa.int64())
     job = SimpleNamespace(
         index=index, table=table, timeline=table.timeline(), decode=decode, overwrites=False,
         meta=SimpleNamespace(labels=labels, shuffle_partitions=_LANES), read_profile=lambda: profile(labels),

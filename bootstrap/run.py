@@ -30,7 +30,7 @@ from tagstream.state.durable.generation import (
     read_marker,
     read_start,
 )
-from tagstream.state.layout import StateLayout
+from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.ordering import ordering_kind
 from tagstream.state.ttl import minutes_of
 from tagstream.table.errors import CorruptFileError, TagstreamError
@@ -120,11 +120,12 @@ def check_ordering(table: HoodieTable, layout: StateLayout, ordering_type: pa.Da
     Where the table has no ordering field its source may order events (a log's position): rows of the table then have no
     ordering value that is known.
     """
-    if ordering_kind(ordering_type) != layout.ordering and (ordering_type is not None or layout.ordering == "bytes"):
+    if ordering_kind(ordering_type) != layout.ordering and (ordering_type is not None or has_bytes(layout.ordering)):
         raise ValueError(f"ordering values of type {ordering_type} are not kept as {layout.ordering!r}")
-    if (ordering_type is None) != (table.config.ordering_field is None):
+    fields = table.config.ordering_fields
+    if (ordering_type is None) != (not fields):
         raise BootstrapError(
-            f"table {table.config.name} at {table.base_path} has ordering field {table.config.ordering_field!r}, the "
+            f"table {table.config.name} at {table.base_path} has ordering field {', '.join(fields) or None!r}, the "
             f"stream orders by {'nothing' if ordering_type is None else ordering_type}; make them agree"
         )
 

@@ -118,7 +118,7 @@ def _keys(batch: pa.Table, file_slice: FileSlice) -> pa.Array:
 
 
 def _ordering(reader: SliceReader, batch: pa.Table) -> pa.Array | None:
-    return _flat(batch.column(reader.columns[1])) if len(reader.columns) > 1 else None
+    return reader.ordering(batch) if len(reader.columns) > 1 else None
 
 
 def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tagstream.bootstrap.errors import BootstrapError
-from tagstream.state.layout import OrderingKind
+from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
 
@@ -73,7 +73,7 @@ class ScanDone:
 
 def spill_schema(kind: OrderingKind) -> pa.Schema:
     """Columns of a piece: state key, number of the slice, ordering value, flags of the location record."""
-    ordering = pa.binary() if kind == "bytes" else pa.int64()
+    ordering = pa.binary() if has_bytes(kind) else pa.int64()
     return pa.schema([("skey", pa.binary()), ("slice", pa.int32()), ("ordering", ordering), ("flags", pa.uint8())])
 
 

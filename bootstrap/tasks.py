@@ -25,7 +25,7 @@ from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, bulk_lo
 from tagstream.state.durable.files import each
 from tagstream.state.durable.generation import GroupStart, read_start
 from tagstream.state.layout import StateLayout
-from tagstream.state.ordering import encode_ordering
+from tagstream.state.ordering import ordering_codes
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.table.errors import CorruptFileError, TagstreamError
@@ -148,10 +148,7 @@ def _located(
         flags |= np.uint8(ORDERING_UNKNOWN)
     else:
         flags |= np.where(ordering.is_null().to_numpy(zero_copy_only=False), ORDERING_UNKNOWN, 0).astype(np.uint8)
-        if layout.ordering == "bytes":
-            codes = pc.fill_null(ordering.cast(pa.binary()), b"")
-        else:
-            codes = pa.array(encode_ordering(ordering))
+        codes = ordering_codes(ordering)
     skeys = pc.binary_join_element_wise(pa.scalar(start), keys, pa.scalar(b""))
     columns = [skeys, pa.array(np.full(n, number, np.int32)), codes, pa.array(flags)]
     return pa.RecordBatch.from_arrays(columns, schema=spill_schema(layout.ordering)), groups

@@ -44,10 +44,9 @@ WRITTEN_SCHEMA = pa.schema(
 class OrderingCode:
     """How ordering values are encoded for comparison; ``encode`` turns the column into int64 or binary.
 
-    ``field``: the table's ordering column, None for a table without one. ``type``: its Arrow type in the stream.
+    ``type``: the Arrow type of ordering values in the stream, of several fields a struct; None for a table without one.
     """
 
-    field: str | None
     type: pa.DataType | None
     encode: Callable[[pa.Array], pa.Array]
     sql_type: str = "long"

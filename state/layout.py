@@ -8,7 +8,12 @@ from typing import Literal
 
 from tagstream.table.storage.storage import Storage
 
-OrderingKind = Literal["none", "int64", "bytes"]
+OrderingKind = Literal["none", "int64", "bytes", "tuple"]
+
+
+def has_bytes(kind: OrderingKind) -> bool:
+    """Whether ordering values are kept as bytes."""
+    return kind in ("bytes", "tuple")
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,8 @@ class StateLayout:
 
     `durable` is the checkpoint's index folder, whatever store that is on; `local_dir` this host's cache folder, a path. What
     lies between `local_root` (the folder above by default) and it is this project's, too, and made for this user alone.
-    `ordering`: how ordering values are kept ("int64" order-preserving, "bytes" for strings, "none" = position only).
+    `ordering`: how ordering values are kept ("int64" order-preserving, "bytes" for strings, "tuple" for several fields:
+    bytes, `state.ordering`; "none" = position only).
     `ttl_ms` 0 keeps keys forever. `snapshot_every`: deltas in a pointer before a snapshot replaces them.
     `lock_wait_s`: how long a locked local store is waited for before a fresh folder is used instead.
     """

@@ -59,7 +59,8 @@ class ConfigKey:
 
     ``name`` is Hudi's (or Flink's) property name; a name that begins with ``--`` exists on the command line only.
     ``default`` None means unset; ``default_note`` says then in words what happens. ``aliases`` are other property names
-    for the same key, ``values`` maps accepted spellings (upper case) to the canonical value of a CHOICE.
+    for the same key, ``flag_aliases`` other flags, ``values`` maps accepted spellings (upper case) to the canonical value of
+    a CHOICE.
     ``reason`` says why an IGNORED key has no effect, or what an UNSUPPORTED one misses and what to do about it; ``harmless``
     are values of an UNSUPPORTED key that ask for nothing and pass without a word, ``anyway`` those that ask for what is done
     in any case, with the reason. ``concern`` is that of an UNSUPPORTED key's other values.
@@ -72,6 +73,7 @@ class ConfigKey:
     default_note: str = ""
     aliases: tuple[str, ...] = ()
     flag: str | None = None
+    flag_aliases: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
     refused_values: Mapping[str, str] = field(default_factory=dict)
     minimum: float | None = None
@@ -84,6 +86,11 @@ class ConfigKey:
     harmless: tuple[str, ...] = ()
     anyway: Mapping[str, str] = field(default_factory=dict)
     concern: Concern = Concern.CONTRADICTS
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All its flags."""
+        return (self.flag, *self.flag_aliases) if self.flag is not None else ()
 
     @property
     def flag_only(self) -> bool:

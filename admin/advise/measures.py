@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tagstream.admin.advise.sample import Sample
 from tagstream.admin.advise.table import SampleKeys, SliceFacts, scan_table
+from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_ordering
 from tagstream.state.store.codec import ORDERING_UNKNOWN, Records
 from tagstream.state.tag.decide import Keys, Known, choose_winners, decide, distinct_keys
@@ -129,7 +130,7 @@ def measure(
     keys = SampleKeys.of(sample.rows)
     everywhere = spec.global_index
     scan = scan_table(table, timeline, keys, spec.ordering_type, everywhere=everywhere, progress=progress)
-    batch = sample.batch(ordered=spec.ordering_field is not None)
+    batch = sample.batch(ordered=bool(spec.ordering_fields))
     distinct = distinct_keys(batch)
     outcome = _outcome(batch, distinct, sample, scan.found, spec)
     slices, base = scan.slices, [s for s in scan.slices if s.file_slice.base_file is not None]
@@ -142,7 +143,7 @@ def measure(
     in_files = scan.files_of_key if len(base) else None
     return Measures(
         table_type=table.config.table_type,
-        ordering_field=spec.ordering_field,
+        ordering_field=",".join(spec.ordering_fields) or None,
         partitioned=bool(spec.partition_fields),
         global_keys=spec.global_index,
         empty_table=timeline.newest_completed is None,
@@ -247,18 +248,13 @@ def _places(names: pa.Table, found: pa.Table, records: pa.Table, *, by_partition
 def _known(
     n: int, index: npt.NDArray[np.int64], live: npt.NDArray[np.bool_], where: pa.Table, spec: DecodeSpec
 ) -> Known:
-    text = spec.ordering_kind == "bytes"
+    text = has_bytes(spec.ordering_kind)
     ordering: npt.NDArray[Any] = np.full(n, b"", object) if text else np.zeros(n, np.int64)
     has = np.zeros(n, np.bool_)
-    if spec.ordering_field is not None and len(index):
+    if spec.ordering_fields and len(index):
         column = where.column("ord").combine_chunks()
         has[index] = column.is_valid().to_numpy(zero_copy_only=False)
-        codes = (
-            pc.fill_null(column.cast(pa.binary()), b"").to_numpy(zero_copy_only=False)
-            if text
-            else encode_ordering(column)
-        )
-        ordering[index] = codes
+        ordering[index] = encode_ordering(column)
     zeros = np.zeros(n, np.int64)
     flags = np.where(has, 0, ORDERING_UNKNOWN).astype(np.uint8)
     return Known(live, live, Records(zeros.astype(np.uint32), zeros, zeros.astype(np.uint32), flags, ordering))

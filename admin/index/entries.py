@@ -55,7 +55,8 @@ class Entries:
         unknown = (self.records.flags & ORDERING_UNKNOWN) != 0
         if layout.ordering == "bytes":
             return pa.array(self.records.ordering, pa.binary(), mask=unknown).cast(pa.string())
-        return pa.array(self.records.ordering, pa.int64(), mask=unknown)
+        kind = pa.binary() if layout.ordering == "tuple" else pa.int64()
+        return pa.array(self.records.ordering, kind, mask=unknown)
 
     def _of_places(self, part: int) -> pa.Array:
         names = pa.array([place[part] for place in self.places], pa.string())

@@ -1,8 +1,8 @@
 """The index as a Parquet file: ``tagstream index export``, and reading such a file back.
 
-Columns: ``record_key``, ``partition_path``, ``file_id``, ``instant`` (text), ``ordering`` (int64 or text, as the index
-keeps it; left out for an index without ordering values), and with ``--all`` also ``deleted``. The file's metadata has
-the fixed choices of the checkpoint under ``tagstream.index``.
+Columns: ``record_key``, ``partition_path``, ``file_id``, ``instant`` (text), ``ordering`` (int64, text, or the bytes of
+several fields, as the index keeps it; left out for an index without ordering values), and with ``--all`` also
+``deleted``. The file's metadata has the fixed choices of the checkpoint under ``tagstream.index``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class ExportInfo:
         """Columns of the file."""
         fields = [(name, pa.string()) for name in ("record_key", "partition_path", "file_id", "instant")]
         if self.ordering != "none":
-            fields.append(("ordering", pa.string() if self.ordering == "bytes" else pa.int64()))
+            kinds = {"int64": pa.int64(), "bytes": pa.string(), "tuple": pa.binary()}
+            fields.append(("ordering", kinds[self.ordering]))
         if self.tombstones:
             fields.append(("deleted", pa.bool_()))
         return pa.schema(fields)

@@ -101,5 +101,5 @@ def _ordering(rows: pa.RecordBatch, layout: StateLayout) -> tuple[npt.NDArray[np
     if layout.ordering == "int64":
         return values.fill_null(0).to_numpy(), known
     out = np.empty(n, object)
-    out[:] = values.fill_null("").cast(pa.binary()).to_pylist()
+    out[:] = values.cast(pa.binary()).fill_null(b"").to_pylist()
     return out, known

@@ -81,9 +81,14 @@ def _location(entries: Entries, layout: Any, partition: str | None) -> list[Fact
         Fact("partition_path", "partition", partition if deleted else entries.partition_paths()[0].as_py()),
         Fact("file_id", "file id", entries.file_ids()[0].as_py()),
         Fact("set_at", "set at instant", entries.instants()[0].as_py()),
-        Fact("ordering", "ordering value", entries.ordering(layout)[0].as_py()),
+        Fact("ordering", "ordering value", _shown(entries.ordering(layout)[0].as_py())),
         Fact("changed", "changed", changed),
     ]
+
+
+def _shown(ordering: Any) -> Any:
+    """The bytes of several ordering fields as hex digits."""
+    return ordering.hex() if isinstance(ordering, bytes) else ordering
 
 
 def _stats(arguments: argparse.Namespace, out: Output) -> int:

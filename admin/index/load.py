@@ -22,7 +22,7 @@ from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
 from tagstream.state.durable.generation import GenerationMarker, GroupStart, complete_generation, write_start
 from tagstream.state.durable.snapshot import take_snapshot
-from tagstream.state.layout import OrderingKind, StateLayout
+from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern
@@ -45,7 +45,7 @@ def schema(kind: OrderingKind) -> pa.Schema:
         [
             ("skey", pa.binary()),
             ("place", pa.int32()),
-            ("ordering", pa.binary() if kind == "bytes" else pa.int64()),
+            ("ordering", pa.binary() if has_bytes(kind) else pa.int64()),
             ("flags", pa.uint8()),
             ("instant", pa.int64()),
             ("minutes", pa.uint32()),

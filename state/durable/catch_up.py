@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tagstream.state.durable.delta import Change, apply_deltas, write_delta
 from tagstream.state.durable.epoch import EpochMarker, SideRows, read_epoch_marker, read_side
-from tagstream.state.layout import StateLayout
+from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
@@ -171,7 +171,7 @@ def _minutes(marker: EpochMarker, n: int) -> npt.NDArray[np.uint32]:
 
 
 def _no_rows(layout: StateLayout) -> SideRows:
-    ordering: npt.NDArray[Any] = np.zeros(0, object if layout.ordering == "bytes" else np.int64)
+    ordering: npt.NDArray[Any] = np.zeros(0, object if has_bytes(layout.ordering) else np.int64)
     return SideRows(np.zeros(0, object), np.zeros(0, np.int32), ordering, np.zeros(0, np.uint8))
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tagstream.state.durable.files import read_sealed
 from tagstream.state.errors import StateError
-from tagstream.state.layout import OrderingKind, StateLayout
+from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.sealed import damaged, sealed
 from tagstream.state.tag_batch import OBJECTS
 from tagstream.table.storage.create import create
@@ -154,5 +154,5 @@ def complete_epochs(layout: StateLayout, generation: int) -> list[EpochMarker]:
 
 
 def _schema(kind: OrderingKind) -> pa.Schema:
-    ordering = pa.binary() if kind == "bytes" else pa.int64()
+    ordering = pa.binary() if has_bytes(kind) else pa.int64()
     return pa.schema([("skey", pa.binary()), ("place", pa.int32()), ("ordering", ordering), ("flags", pa.uint8())])

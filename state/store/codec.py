@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state.layout import OrderingKind
+from tagstream.state.layout import OrderingKind, has_bytes
 
 FORMAT_VERSION = 1
 NO_LOCATION = 0xFFFFFFFF
@@ -63,7 +63,7 @@ def encode(records: Records, kind: OrderingKind) -> tuple[Iterable[bytes], bytes
         table["ordering"] = records.ordering
     raw = table.tobytes()
     heads = chain.from_iterable(struct.iter_unpack(f"{table.dtype.itemsize}s", raw))
-    if kind != "bytes":
+    if not has_bytes(kind):
         return heads, raw
     # A string has no fixed width, so each value is joined on its own: 0.1 us a record.
     values = [head + tail for head, tail in zip(heads, records.ordering.tolist(), strict=True)]
@@ -74,7 +74,7 @@ def encode(records: Records, kind: OrderingKind) -> tuple[Iterable[bytes], bytes
 def decode(values: Sequence[bytes], kind: OrderingKind) -> Records:
     """Columns of many stored values; ValueError when a value has not the format's width."""
     n = len(values)
-    if kind == "bytes":
+    if has_bytes(kind):
         width = HEAD.itemsize
         if n and min(map(len, values)) < width:
             raise ValueError(f"a location record is shorter than {width} bytes")

@@ -16,7 +16,7 @@ from tagstream.state.durable.manifest import DeltaRef
 from tagstream.state.durable.restore import discard, open_at
 from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.errors import LocalStoreError
-from tagstream.state.layout import StateLayout
+from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
@@ -262,7 +262,7 @@ def _replay(
 
 def _nothing(batch: TagBatch, layout: StateLayout, pointer: bytes | None) -> TagResult:
     none = np.zeros(0, object)
-    ordering: npt.NDArray[Any] = none if layout.ordering == "bytes" else np.zeros(0, np.int64)
+    ordering: npt.NDArray[Any] = none if has_bytes(layout.ordering) else np.zeros(0, np.int64)
     counts = stats.empty_stats() | {"records": len(batch)}
     return TagResult(
         np.zeros(0, np.int64),

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tagstream.index.base import OrderingCode, TableAsOf
 from tagstream.index.family.bucket import BucketIndex
-from tagstream.state.ordering import encode_ordering
+from tagstream.state.layout import has_bytes
+from tagstream.state.ordering import ordering_codes
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.packed import unpack
@@ -29,17 +31,16 @@ _LOCATED = pa.schema([("lane", pa.int32()), ("rows", pa.binary()), ("status", pa
 def table_as_of(job: JobContext, frame_or_session: Any) -> TableAsOf:
     """The table as the batch finds it, for the index."""
     decode = job.decode
-    sql = "binary" if decode.ordering_kind == "bytes" else "long"
-    code = OrderingCode(decode.ordering_field, decode.ordering_type, encode_known, sql)
+    sql = "binary" if has_bytes(decode.ordering_kind) else "long"
+    code = OrderingCode(decode.ordering_type, encode_known, sql)
     timeline = job.timeline or job.table.timeline()
     return TableAsOf(frame_or_session, job.table, timeline, timeline.newest_completed, code)
 
 
 def encode_known(column: pa.Array) -> pa.Array:
     """Ordering values as the stream compares them, null where a row has none."""
-    missing = column.is_null().to_numpy(zero_copy_only=False)
-    values = encode_ordering(column)
-    return pa.array(values, pa.binary() if values.dtype == object else pa.int64(), mask=missing)
+    codes = ordering_codes(column)
+    return pc.if_else(column.is_valid(), codes, pa.scalar(None, codes.type))
 
 
 def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:

@@ -111,7 +111,7 @@ def _trigger(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _entries(path: str, checkpoint: str, options: Mapping[str, Any]) -> list[Entry]:
-    entries, flags = [], {key.flag: key.name for key in REGISTRY.keys if key.flag}
+    entries, flags = [], {flag: key.name for key in REGISTRY.keys for flag in key.flags}
     for name, value in options.items():
         if name in _SET_BY_ARGUMENT:
             raise ConfigError(f"options: {name} is the argument {_SET_BY_ARGUMENT[name]} of upsert; give it there")

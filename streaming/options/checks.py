@@ -62,16 +62,6 @@ def check_table_name(r: Resolved) -> None:
         r.problems.append(Problem(text, r.entries[_TABLE_NAME]))
 
 
-def ordering_field(r: Resolved) -> str | None:
-    """The one ordering field."""
-    fields = r.texts(_ORDERING)
-    if len(fields) > 1:
-        text = f"{r.said(_ORDERING)}: this version orders by one field; name the one that decides"
-        r.problems.append(Problem(text, r.entries[_ORDERING]))
-        r.wrong.add(_ORDERING)
-    return fields[0] if fields else None
-
-
 def key_generator(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...]) -> str:
     """The key generator that is asked for, or that follows from the fields."""
     if not partitions:
@@ -139,19 +129,19 @@ def _check_kinds(r: Resolved, generator: str, fields: tuple[str, ...]) -> None:
         )
 
 
-def merge_mode(r: Resolved, ordering: str | None) -> str:
+def merge_mode(r: Resolved, ordering: tuple[str, ...]) -> str:
     """By event time with an ordering field, else by commit time."""
     derived = "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
     r.attempt(lambda: _check_mode(r, ordering), None, _MODE, _ORDERING)
     return derived
 
 
-def _check_mode(r: Resolved, ordering: str | None) -> None:
+def _check_mode(r: Resolved, ordering: tuple[str, ...]) -> None:
     asked = r.opt_text(_MODE)
     if asked == "COMMIT_TIME_ORDERING" and ordering:
         raise ConfigError(
-            f"{r.said(_MODE)} contradicts the ordering field {ordering}: with one the newer event wins; remove the merge "
-            "mode, or the ordering field"
+            f"{r.said(_MODE)} contradicts the ordering field {','.join(ordering)}: with one the newer event wins; remove "
+            "the merge mode, or the ordering field"
         )
     if asked == "EVENT_TIME_ORDERING" and not ordering:
         raise ConfigError(f"{r.said(_MODE)} needs an ordering field; give {_ORDERING}")

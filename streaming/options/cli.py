@@ -49,7 +49,7 @@ def _add(out: argparse.ArgumentParser, key: ConfigKey) -> None:
     is_switch = key.kind is Kind.BOOL or "false" in key.harmless
     hidden = key.status is not Status.SUPPORTED
     out.add_argument(
-        key.flag,
+        *key.flags,
         dest=key.flag,
         metavar=metavar(key),
         nargs="?" if is_switch else None,
@@ -88,7 +88,7 @@ def command_line_entries(argv: Sequence[str], program: str = PROGRAM) -> list[En
     out = parser(program)
     known, unknown = out.parse_known_args(list(argv))
     if unknown:
-        flags = [key.flag for key in REGISTRY.keys if key.flag] + ["--props", "--hoodie-conf"]
+        flags = [flag for key in REGISTRY.keys for flag in key.flags] + ["--props", "--hoodie-conf"]
         near = difflib.get_close_matches(unknown[0].partition("=")[0], flags, n=1)
         raise ConfigError(f"unknown argument {unknown[0]}{f'; did you mean {near[0]}?' if near else '; see --help'}")
     given = vars(known)

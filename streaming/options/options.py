@@ -17,7 +17,6 @@ from tagstream.streaming.options.checks import (
     folder,
     key_generator,
     merge_mode,
-    ordering_field,
     partition_times,
     required,
 )
@@ -61,7 +60,7 @@ class Options:
     partition_fields: tuple[str, ...]
     time_fields: tuple[str, ...]
     times: TimePartition | None
-    ordering_field: str | None
+    ordering_fields: tuple[str, ...]
     hive_style: bool
     url_encode: bool
     key_generator: str
@@ -182,7 +181,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         r.texts("hoodie.datasource.write.recordkey.field"),
         r.texts("hoodie.datasource.write.partitionpath.field"),
     )
-    ordering = ordering_field(r)
+    ordering = r.texts("hoodie.table.ordering.fields")
     source_class = "dfs" if r.text("--source-class") == "JsonDFSSource" else "kafka"
     source_class = source_class if frame_schema is None else "frame"
     dfs_root = folder(r.opt_text("hoodie.streamer.source.dfs.root"))
@@ -221,7 +220,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         partition_fields=partitions,
         time_fields=time_fields,
         times=times,
-        ordering_field=ordering,
+        ordering_fields=ordering,
         hive_style=r.flag("hoodie.datasource.write.hive_style_partitioning"),
         url_encode=r.flag("hoodie.datasource.write.partitionpath.urlencode"),
         key_generator=generator,

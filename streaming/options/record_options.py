@@ -48,10 +48,10 @@ class RecordOptions:
     delete_field: str
 
 
-def record_options(r: Resolved, ordering: str | None, *, typed: bool = False) -> RecordOptions:
+def record_options(r: Resolved, ordering: tuple[str, ...], *, typed: bool = False) -> RecordOptions:
     """The options; what contradicts is noted in ``r``. ``typed``: records are rows with their types, of a DataFrame."""
     name, order = ("rows", "arrival") if typed else _format(r)
-    if ordering is None and r.opt_text(_MODE) == "COMMIT_TIME_ORDERING":
+    if not ordering and r.opt_text(_MODE) == "COMMIT_TIME_ORDERING":
         order = "arrival"
     url, subject, user_info = r.attempt(lambda: _registry(r), _NOWHERE, _URL, _PROVIDER_URL)
     if not name.endswith("avro") and r.opt_text(_FILE) is not None and url is not None:
@@ -88,13 +88,14 @@ def _format(r: Resolved) -> tuple[str, str]:
     return name, r.opt_text(_ORDER) or order_by_class or ("arrival" if name == "avro" else "lsn")
 
 
-def _truncate(r: Resolved, ordering: str | None, order: str) -> Literal["fail", "delete", "ignore"]:
+def _truncate(r: Resolved, ordering: tuple[str, ...], order: str) -> Literal["fail", "delete", "ignore"]:
     """What a TRUNCATE does; to delete what was there needs its place in the order of all rows' events."""
     told = r.text(_TRUNCATE)
     if told == "delete":
         why = None
-        if ordering is not None:
-            why = f"a TRUNCATE has no value of the ordering field {ordering}, and so no place among its rows' events"
+        if ordering:
+            fields = ",".join(ordering)
+            why = f"a TRUNCATE has no value of the ordering field {fields}, and so no place among its rows' events"
         elif order == "arrival":
             why = "a TRUNCATE comes in another partition than rows do, and arrival says nothing of which was first"
         elif r.text("hoodie.index.type") != "STATE" or r.opt_text("hoodie.index.class") is not None:

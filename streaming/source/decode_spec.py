@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.state.layout import OrderingKind
+from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.state.tag_batch import PartialRows
 from tagstream.streaming.options.options import Options
@@ -21,11 +21,12 @@ from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.schemas.watch import SchemaWatch
 from tagstream.streaming.source.format_options import format_rules
 from tagstream.table.errors import ConfigError
-from tagstream.table.file_group.log.ordering_wrapper import greatest_decimal
+from tagstream.table.file_group.log.ordering_wrapper import beyond
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
+from tagstream.table.ordering import ordering_type
 from tagstream.table.read.key_encoding import names_single_key
 from tagstream.table.schema.evolve import EvolutionRules
 from tagstream.table.schema.schema import avro_to_arrow
@@ -47,7 +48,7 @@ class DecodeSpec:
     key_generator: str
     hive_style: bool
     url_encode: bool
-    ordering_field: str | None
+    ordering_fields: tuple[str, ...]
     global_index: bool
     files: bool
     name_single_key: bool
@@ -68,8 +69,8 @@ class DecodeSpec:
         """
         config = table.config
         files, rows = options.source_class == "dfs", options.source_class == "frame"
-        reads = format_rules(options, ordered=config.ordering_field is not None)
-        if (files or rows) and config.ordering_field is None and reads.ordering_kind == "none":
+        reads = format_rules(options, ordered=bool(config.ordering_fields))
+        if (files or rows) and not config.ordering_fields and reads.ordering_kind == "none":
             raise ConfigError(
                 f"{'files' if files else 'rows of a DataFrame'} have no order among each other: give "
                 "hoodie.table.ordering.fields (the field whose greater value is the newer event)"
@@ -107,7 +108,7 @@ class DecodeSpec:
             key_generator=config.key_generator,
             hive_style=config.hive_style,
             url_encode=config.url_encode,
-            ordering_field=config.ordering_field,
+            ordering_fields=config.ordering_fields,
             global_index=global_index,
             files=files,
             name_single_key=names_single_key(table) or False,
@@ -121,8 +122,8 @@ class DecodeSpec:
 
     @property
     def ordering_type(self) -> pa.DataType | None:
-        """Arrow type of the ordering field; None without one."""
-        return None if self.ordering_field is None else self.schema.field(self.ordering_field).type
+        """Arrow type of the ordering values, of several fields a struct; None without one."""
+        return ordering_type(self.schema, self.ordering_fields)
 
     @property
     def ordering_kind(self) -> OrderingKind:
@@ -130,7 +131,7 @@ class DecodeSpec:
 
         A table without an ordering field can have events that their format orders: then only the state knows their order.
         """
-        if self.ordering_field is None:
+        if not self.ordering_fields:
             return self.format.ordering_kind
         return ordering_kind(self.ordering_type)
 
@@ -184,15 +185,14 @@ class DecodeSpec:
             self.ordering_type is None
         ):  # what orders the events is in no column: a delete deletes by its place in the log
             return pa.nulls(len(codes), pa.int64())
-        if self.ordering_kind == "bytes":
-            values = np.empty(len(codes), dtype=object)
-            values[:] = codes.to_pylist()  # deletes only
+        if has_bytes(self.ordering_kind):
+            codes_of = np.empty(len(codes), dtype=object)
+            codes_of[:] = codes.to_pylist()  # deletes only
         else:
-            values = pc.fill_null(codes, 0).to_numpy()
-            greatest = greatest_decimal(self.ordering_type) if self.merge_on_read else None
-            if greatest is not None:
-                known = known & (values <= greatest) & (values >= -greatest)
-        return decode_ordering(values, known, self.ordering_type)
+            codes_of = pc.fill_null(codes, 0).to_numpy()
+        values = decode_ordering(codes_of, known, self.ordering_type)
+        great = beyond(values) if self.merge_on_read else None
+        return values if great is None else pc.if_else(pa.array(great), pa.scalar(None, values.type), values)
 
 
 def _lacks_kinds(config: TableConfig) -> bool:
@@ -216,7 +216,7 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
         avro_json=spec.defaults_json,
         facts=facts,
         generator=generator,
-        ordering_field=spec.ordering_field,
+        ordered=bool(spec.ordering_fields),
         global_index=spec.global_index,
         files=spec.files,
         rules=spec.rules,
@@ -225,7 +225,7 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
     return KeyDecoder(
         spec.schema,
         generator,
-        spec.ordering_field,
+        spec.ordering_fields,
         spec.global_index,
         facts,
         rules=spec.rules,
@@ -239,5 +239,5 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
 
 def source_spec(spec: DecodeSpec, avro_json: str, options: Options) -> DecodeSpec:
     """The spec of records before a transformation: their own schema and format; ``spec``: of the table."""
-    told = format_rules(replace(options, frame_schema=None), ordered=spec.ordering_field is not None)
+    told = format_rules(replace(options, frame_schema=None), ordered=bool(spec.ordering_fields))
     return replace(spec, avro_json=avro_json, defaults_json=avro_json, format=told)

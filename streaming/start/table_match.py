@@ -12,7 +12,7 @@ from tagstream.table.keys.time_partition import PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_properties
-from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, MergeMode, TableConfig
+from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, LAYOUT_2_VERSION, MergeMode, TableConfig
 from tagstream.table.services.upgrade.upgrade import upgrade
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER
@@ -165,12 +165,18 @@ def new_config(options: Options) -> TableConfig:
         partition_fields=options.partition_fields,
         time_fields=options.time_fields,
         times=options.times if options.time_fields else None,
-        ordering_fields=(options.ordering_field,) if options.ordering_field else (),
+        ordering_fields=options.ordering_fields,
         key_generator=KEYGEN_PACKAGE + GENERATOR_CLASSES[options.key_generator],
         hive_style=options.hive_style,
         url_encode=options.url_encode,
-        merge_mode=MergeMode.EVENT_TIME if options.ordering_field else MergeMode.COMMIT_TIME,
+        merge_mode=MergeMode.EVENT_TIME if options.ordering_fields else MergeMode.COMMIT_TIME,
     )
+    if len(config.ordering_fields) > 1 and config.version < LAYOUT_2_VERSION:
+        raise ConfigError(
+            f"several ordering fields ({', '.join(config.ordering_fields)}, "
+            f"{options.origin('hoodie.table.ordering.fields')}), which tables of version {config.version} do not know: give "
+            "hoodie.write.table.version=8 or 9, or name the one field that decides"
+        )
     schema = read_schema_file(options)[0]  # a table is only made when its schema can be used
     check_fields(schema, config, options)
     check_ordering(schema, config)
@@ -184,7 +190,7 @@ def check_options(options: Options, config: TableConfig) -> None:
         ("hoodie.datasource.write.table.type", options.table_type, config.table_type),
         ("hoodie.datasource.write.recordkey.field", options.record_key_fields, config.record_key_fields),
         ("hoodie.datasource.write.partitionpath.field", options.partition_fields, config.partition_fields),
-        ("hoodie.table.ordering.fields", options.ordering_field, config.ordering_field),
+        ("hoodie.table.ordering.fields", options.ordering_fields, config.ordering_fields),
         ("hoodie.datasource.write.hive_style_partitioning", options.hive_style, config.hive_style),
         ("hoodie.datasource.write.partitionpath.urlencode", options.url_encode, config.url_encode),
     )

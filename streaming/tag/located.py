@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tagstream.state.layout import OrderingKind
+from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.streaming.source.packed import empty_rows, lanes_of, pack, split
 
 OP_BAD = 4
@@ -37,7 +37,7 @@ def located_schema(ordering: OrderingKind, row: pa.DataType, *, may_lack: bool =
             ("dest_file", pa.string()),
             ("op", pa.int8()),
             ("skey", pa.binary()),
-            ("ord", pa.binary() if ordering == "bytes" else pa.int64()),
+            ("ord", pa.binary() if has_bytes(ordering) else pa.int64()),
             ("row", row),
             ("value", pa.binary()),
             ("note", pa.string()),

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.state.layout import OrderingKind
+from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.store.codec import ORDERING_UNKNOWN, Records
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag import stats
@@ -141,7 +141,7 @@ def _tag_computed(
     n = len(names)
     nothing = np.zeros(n, np.bool_)
     zeros = np.zeros(n, np.int64)
-    values: npt.NDArray[Any] = np.full(n, b"", object) if spec.ordering == "bytes" else zeros
+    values: npt.NDArray[Any] = np.full(n, b"", object) if has_bytes(spec.ordering) else zeros
     unknown = Records(
         zeros.astype(np.uint32), zeros, zeros.astype(np.uint32), np.full(n, ORDERING_UNKNOWN, np.uint8), values
     )
@@ -194,11 +194,11 @@ def _places(names: OBJECTS, found: pa.Table, spec: PullSpec) -> _Places:
 def _orderings(
     n: int, index: INT64, found: pa.Array, kind: OrderingKind
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    ordering: npt.NDArray[Any] = np.full(n, b"", object) if kind == "bytes" else np.zeros(n, np.int64)
+    ordering: npt.NDArray[Any] = np.full(n, b"", object) if has_bytes(kind) else np.zeros(n, np.int64)
     known = np.zeros(n, np.bool_)
     if kind != "none":
         known[index] = found.is_valid().to_numpy(zero_copy_only=False)
-        ordering[index] = pc.fill_null(found, b"" if kind == "bytes" else 0).to_numpy(zero_copy_only=False)
+        ordering[index] = pc.fill_null(found, b"" if has_bytes(kind) else 0).to_numpy(zero_copy_only=False)
     return ordering, known
 
 
@@ -226,7 +226,7 @@ def _resolved(at: _Places, leaving: npt.NDArray[np.bool_], names: OBJECTS, spec:
         taken = values.take(where.drop_null())
         known = taken.is_valid().to_numpy(zero_copy_only=False)
         has[mine[there]] = known
-        empty: Any = b"" if spec.ordering == "bytes" else 0
+        empty: Any = b"" if has_bytes(spec.ordering) else 0
         ordering[mine[there]] = pc.fill_null(taken, empty).to_numpy(zero_copy_only=False)
     return _Places(code, at.places, _known(code, ordering, has), at.twice)
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
-from tagstream.state.layout import OrderingKind, StateLayout
+from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import FLAG_DELETE, OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
 from tagstream.streaming.crash import CrashPlan
@@ -208,7 +208,7 @@ def located(result: TagResult, good: pa.Table, ordering: OrderingKind) -> pa.Tab
     """The located records of a key group; ``good`` are the keyed records that ``result`` was made of."""
     schema = located_schema(ordering, good.schema.field("row").type, may_lack="absent" in good.column_names)
     op = np.where((result.op == OP_DELETE) & ~result.has_ordering, OP_DELETE_NATURAL, result.op).astype(np.int8)
-    if ordering == "bytes":
+    if has_bytes(ordering):
         known = pa.array(result.ordering, pa.binary())
         orderings = pc.if_else(pa.array(result.has_ordering), known, pa.scalar(None, pa.binary()))
     else:

@@ -27,6 +27,7 @@ from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.ordering import ordering_column
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.file_writer import write_file_group
@@ -180,14 +181,23 @@ def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarra
     nullable = pa.schema([f.with_nullable(True) for f in schema])
     parts = [pa.RecordBatch.from_arrays(part.flatten(), schema=nullable) for part in taken.chunks]
     upserts = pa.Table.from_batches(parts, schema=nullable)
-    if decode.ordering_field is not None and upserts.column(decode.ordering_field).null_count:
-        # an event that came without takes the order of the row that it follows: readers compare the column
-        i = schema.get_field_index(decode.ordering_field)
-        known = decode.ordering_values(rows["ord"].take(pa.array(keep)).combine_chunks(), pa.repeat(False, len(keep)))
-        upserts = upserts.set_column(i, nullable.field(i), pc.coalesce(upserts.column(i), known))
-    upserts = upserts.cast(schema)
+    upserts = _ordered(decode, rows, keep, upserts).cast(schema)
     upserts = upserts.append_column("_hoodie_record_key", keys.take(pa.array(keep)))
     return upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
+
+
+def _ordered(decode: DecodeSpec, rows: pa.Table, keep: np.ndarray, upserts: pa.Table) -> pa.Table:
+    """An event that came without ordering value takes that of the row that it follows: readers compare the columns."""
+    fields = decode.ordering_fields
+    if not any(upserts.column(name).null_count for name in fields):
+        return upserts
+    known = decode.ordering_values(rows["ord"].take(pa.array(keep)).combine_chunks(), pa.repeat(False, len(keep)))
+    lacking = pc.is_null(ordering_column(upserts, fields))
+    for name, values in zip(fields, known.flatten() if len(fields) > 1 else [known], strict=True):
+        i = upserts.schema.get_field_index(name)
+        filled = pc.if_else(lacking, values, upserts.column(i))
+        upserts = upserts.set_column(i, upserts.schema.field(i), filled)
+    return upserts
 
 
 def _tell(spec: WriteSpec, rows: pa.Table, keys: pa.Array) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
 from tagstream.table.meta_client.table_config import (
     COPY_ON_WRITE,
+    LAYOUT_2_VERSION,
     MERGE_ON_READ,
     MergeMode,
     TableConfig,
@@ -208,7 +209,11 @@ def _write_problem(config: TableConfig) -> str | None:
             config.merge_mode is MergeMode.CUSTOM,
             f"records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})",
         ),
-        (len(config.ordering_fields) > 1, f"several ordering fields: {', '.join(config.ordering_fields)}"),
+        (
+            len(config.ordering_fields) > 1 and config.version < LAYOUT_2_VERSION,
+            f"it has several ordering fields ({', '.join(config.ordering_fields)}), which readers of version "
+            f"{config.version} do not know: name the one that decides, or take version 8 or 9",
+        ),
         (_is_on(config, "hoodie.table.cdc.enabled"), "change data capture logs are on (hoodie.table.cdc.enabled)"),
         (_is_on(config, "hoodie.datasource.write.drop.partition.columns"), "its files leave out partition columns"),
         (

@@ -67,11 +67,6 @@ class TableConfig:
     raw: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def ordering_field(self) -> str | None:
-        """The one ordering field, or None."""
-        return self.ordering_fields[0] if self.ordering_fields else None
-
-    @property
     def is_merge_on_read(self) -> bool:
         """True for tables with log files."""
         return self.table_type == MERGE_ON_READ

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.ordering import greater, ranks
+
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
@@ -69,7 +71,7 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool) -> MergedLog:
     else:
         positions = np.flatnonzero(natural)
         barrier[codes[positions]] = positions
-        winner = _greatest(codes, _ranks(orderings), barrier)
+        winner = _greatest(codes, ranks(orderings), barrier)
         unconditional = barrier >= 0
     row = np.where(deleted, -1, _row_numbers(batches))[winner]
     return MergedLog(
@@ -106,7 +108,7 @@ def match_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog) -> tu
     log_ordering = log.orderings.take(pa.array(winner[hit]))
     # Nulls are smaller than every value; equal ones go to the log.
     later = pc.or_(
-        pc.greater(base_ordering, log_ordering).fill_null(False), _null_only_in_log(base_ordering, log_ordering)
+        greater(base_ordering, log_ordering).fill_null(False), _null_only_in_log(base_ordering, log_ordering)
     )
     stays[hit] = later.to_numpy(zero_copy_only=False) & ~log.unconditional[winner[hit]]
     return winner, stays
@@ -116,23 +118,15 @@ def _null_only_in_log(base: pa.Array, log: pa.Array) -> pa.Array:
     return pc.and_(base.is_valid(), log.is_null())
 
 
-def _greatest(codes: _Ints, ranks: _Ints, barrier: _Ints) -> _Ints:
+def _greatest(codes: _Ints, rank: _Ints, barrier: _Ints) -> _Ints:
     """Position of the winner of each code: greatest rank, then latest position, from the barrier on."""
     positions = np.arange(len(codes), dtype=np.int64)
     counted = positions >= barrier[codes]
-    codes, ranks, positions = codes[counted], ranks[counted], positions[counted]
-    order = np.lexsort((positions, ranks, codes))
+    codes, rank, positions = codes[counted], rank[counted], positions[counted]
+    order = np.lexsort((positions, rank, codes))
     last = np.append(np.flatnonzero(np.diff(codes[order])), len(order) - 1) if len(order) else np.zeros(0, np.int64)
     winner: _Ints = positions[order[last]]
     return winner
-
-
-def _ranks(orderings: pa.Array) -> _Ints:
-    """Order-preserving numbers of the ordering values; nulls (natural-order deletes among them) are the smallest."""
-    ranks = pc.rank(orderings, sort_keys="ascending", tiebreaker="dense")
-    numbers: _Ints = ranks.to_numpy().astype(np.int64)
-    numbers[orderings.is_null().to_numpy(zero_copy_only=False)] = 0
-    return numbers
 
 
 def _row_numbers(batches: Sequence[LogBatch]) -> _Ints:

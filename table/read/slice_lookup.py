@@ -17,15 +17,14 @@ from tagstream.table.timeline.timeline import Timeline
 
 
 def key_reader(table: HoodieTable, timeline: Timeline, as_of: str, ordering_type: pa.DataType | None) -> SliceReader:
-    """Reader of the key column and, where ``ordering_type`` is given, of the ordering column in that type."""
+    """Reader of the key column and, where ``ordering_type`` is given, of the ordering columns in that type (a struct's)."""
     schema = snapshot_schema(table, timeline, table.view(timeline, as_of))
-    field = table.config.ordering_field if ordering_type is not None else None
-    if field is None:
-        return SliceReader(table, timeline, as_of, schema, (RECORD_KEY,))
-    place = schema.get_field_index(field)
-    column = pa.field(field, ordering_type)
-    schema = schema.append(column) if place < 0 else schema.set(place, column)
-    return SliceReader(table, timeline, as_of, schema, (RECORD_KEY, field), keep_orderings=True)
+    fields = table.config.ordering_fields if ordering_type is not None else ()
+    kinds = [ordering_type] if len(fields) == 1 else [member.type for member in ordering_type or ()]
+    for name, kind in zip(fields, kinds, strict=True):
+        place, column = schema.get_field_index(name), pa.field(name, kind)
+        schema = schema.append(column) if place < 0 else schema.set(place, column)
+    return SliceReader(table, timeline, as_of, schema, (RECORD_KEY, *fields), keep_orderings=bool(fields))
 
 
 def lookup_slice(
@@ -56,7 +55,7 @@ def _lookup(
         if not rows.num_rows:
             continue
         here = rows.column(RECORD_KEY).combine_chunks()
-        ordering = rows.column(reader.columns[1]).combine_chunks() if len(reader.columns) > 1 else None
+        ordering = reader.ordering(rows) if len(reader.columns) > 1 else None
         if log is not None:
             keep, lost = merge_base(here, ordering if reader.event_time else None, log, lost)
             chosen = pa.array(keep)
@@ -72,9 +71,9 @@ def _lookup(
 
 def _concat(reader: SliceReader, found: list[tuple[pa.Array, pa.Array | None]]) -> tuple[pa.Array, pa.Array | None]:
     keys = pa.concat_arrays([k.cast(pa.string()) for k, _ in found]) if found else pa.array([], pa.string())
-    if len(reader.columns) == 1:
+    kind = reader.ordering_type if len(reader.columns) > 1 else None
+    if kind is None:
         return keys, None
-    kind = reader.file_schema.field(reader.columns[1]).type
     # A log without a single record of a known ordering value has no such column: its rows count as unknown.
     orderings = [o.cast(kind) if o is not None else pa.nulls(len(k), kind) for k, o in found]
     return keys, pa.concat_arrays(orderings) if orderings else pa.array([], kind)

@@ -17,7 +17,8 @@ from tagstream.table.file_group.log.block import LogBlock
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import MergeMode
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, MergeMode
+from tagstream.table.ordering import ordering_column, ordering_type
 from tagstream.table.read.merge import LogBatch, MergedLog, merge_base, merge_log
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import OPERATION, RECORD_KEY
@@ -114,9 +115,8 @@ class SliceReader:
         return time is not None and time <= self.as_of and self.timeline.is_valid(time)
 
     def _batch(self, block: LogBlock) -> LogBatch:
-        field = self._ordering_field
         if block.type is BlockType.DELETE:
-            kind = self.file_schema.field(field).type if field is not None else None
+            kind = self.ordering_type
             deletes = block.deletes(kind)
             orderings = deletes.orderings if kind is not None else None
             natural = deletes.natural.to_numpy(zero_copy_only=False)
@@ -130,12 +130,16 @@ class SliceReader:
 
     def ordering(self, rows: pa.Table) -> pa.Array | None:
         """The ordering values of rows; None where they decide nothing and are not asked for."""
-        field = self._ordering_field
-        return rows.column(field).combine_chunks() if field is not None else None
+        return ordering_column(rows, self._ordering_fields)
 
     @property
-    def _ordering_field(self) -> str | None:
-        return self.table.config.ordering_field if self.event_time or self.keep_orderings else None
+    def ordering_type(self) -> pa.DataType | None:
+        """Type of these values."""
+        return ordering_type(self.file_schema, self._ordering_fields)
+
+    @property
+    def _ordering_fields(self) -> tuple[str, ...]:
+        return self.table.config.ordering_fields if self.event_time or self.keep_orderings else ()
 
     def _deleted(self, rows: pa.Table) -> _Bools:
         """Rows of a data block that are deletes: by their flag, change-log operation, or configured marker."""
@@ -156,8 +160,8 @@ def check_mergeable(table: HoodieTable) -> None:
     problem = None
     if config.merge_mode is MergeMode.CUSTOM:
         problem = f"its records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})"
-    elif len(config.ordering_fields) > 1 and config.merge_mode is MergeMode.EVENT_TIME:
-        problem = f"it has several ordering fields ({', '.join(config.ordering_fields)})"
+    elif len(config.ordering_fields) > 1 and config.version < LAYOUT_2_VERSION:
+        problem = f"it has several ordering fields ({', '.join(config.ordering_fields)}), which version 6 does not know"
     elif not config.populate_meta_fields:
         problem = "its log records carry no record keys (hoodie.populate.meta.fields=false)"
     if problem:

@@ -15,6 +15,7 @@ from tagstream.table.file_group.names import log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.column_ranges import ranges_of_rows, ranges_to_json
+from tagstream.table.ordering import tuples
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tagstream.table.write.data_file import begin_data_file
@@ -66,8 +67,8 @@ def _needs_avro(table: HoodieTable, ctx: WriteContext) -> bool:
     Its Spark reader remembers a record's ordering text by its place in a buffer that the next record overwrites, and
     then compares with the wrong one; in its own tables too. It copies the texts of Avro blocks.
     """
-    ordering = table.config.ordering_field
-    return ordering in ctx.schema.names and pa.types.is_string(ctx.schema.field(ordering).type)
+    named = [ctx.schema.field(name).type for name in table.config.ordering_fields if name in ctx.schema.names]
+    return any(pa.types.is_string(kind) for kind in named)
 
 
 def _blocks(
@@ -82,10 +83,14 @@ def _blocks(
     if not deletes.num_rows:
         return
     orderings = deletes.column(ORDERING).combine_chunks()
-    if pa.types.is_date32(orderings.type):
-        # Hudi 1.2 compares a row's date, a number of days, with the wrapper's value: a DateWrapper fails its query.
-        orderings = orderings.cast(pa.int32())
-    yield from delete_blocks(_keys(deletes), partition_path, orderings, ctx.instant, avro)
+    yield from delete_blocks(_keys(deletes), partition_path, _without_dates(orderings), ctx.instant, avro)
+
+
+def _without_dates(orderings: pa.Array) -> pa.Array:
+    """Dates as days: Hudi 1.2 compares a row's date, a number of days, with the wrapper's: a DateWrapper fails its query."""
+    if pa.types.is_struct(orderings.type):
+        return tuples([_without_dates(member) for member in orderings.flatten()], orderings.type.names)
+    return orderings.cast(pa.int32()) if pa.types.is_date32(orderings.type) else orderings
 
 
 def _parts(rows: pa.Table, limit: int) -> Iterator[pa.Table]:

@@ -7,7 +7,7 @@ batch of old rows, one row group of new ones, and the incoming rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from tagstream.table.file_group.names import base_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.column_ranges import ranges_of_footer, ranges_to_json
+from tagstream.table.ordering import greater, ordering_column
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
@@ -78,7 +79,7 @@ def write_base_file(
         ) as writer,
     ):
         old = old_batches(storage, old_path, ctx.file_schema, drops=options.drops_columns) if old_path else iter(())
-        ordering = table.config.ordering_field if options.compare_ordering else None
+        ordering = table.config.ordering_fields if options.compare_ordering else ()
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
         result = writer.close()
@@ -107,28 +108,30 @@ def merge_batches(
     deletes: pa.Table,
     file_name: str,
     counts: MergeCounts,
-    ordering: str | None = None,
+    ordering: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
     """Old rows with updates in their place and deleted ones left out, then the incoming rows no old row had.
 
-    ``deletes``: record keys and, where ``ordering`` (the ordering column) is given, ordering values: then an old row stays
+    ``deletes``: record keys and, where ``ordering`` (the ordering columns) is given, ordering values: then an old row stays
     that is newer than what comes. Raises CorruptFileError for an old row without a record key.
     """
     upsert_keys = _flat(incoming.column(RECORD_KEY))
     delete_keys = _flat(deletes.column(RECORD_KEY))
     placed = np.zeros(incoming.num_rows, dtype=np.bool_)
+    new_order = ordering_column(incoming, ordering)
     for batch in old:
         keys = _flat(batch.column(RECORD_KEY))
         if keys.null_count:
             raise CorruptFileError(f"a row of the file before {file_name} has no record key: the table needs repair")
         matches = pc.index_in(keys, value_set=upsert_keys)
         gone = pc.index_in(keys, value_set=delete_keys) if len(delete_keys) else None
-        if ordering is not None:
-            matches, late = _timely(batch.column(ordering), matches, incoming.column(ordering))
+        old_order = ordering_column(batch, ordering)
+        if old_order is not None and new_order is not None:
+            matches, late = _timely(old_order, matches, new_order)
             placed[late] = True  # not to be inserted either
             counts.late += len(late)
             if gone is not None:
-                gone, late = _timely(batch.column(ordering), gone, deletes[ORDERING])
+                gone, late = _timely(old_order, gone, deletes[ORDERING].combine_chunks())
                 counts.late += len(late)
         dropped = gone.is_valid() if gone is not None else None
         yield _merge_batch(copied_rows(batch, file_name), incoming, matches, dropped, placed, counts)
@@ -137,14 +140,12 @@ def merge_batches(
     yield incoming if len(rest) == incoming.num_rows else chunks.take(incoming, rest)
 
 
-def _timely(
-    old: pa.ChunkedArray, matches: pa.Array, incoming: pa.ChunkedArray
-) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+def _timely(old: pa.Array, matches: pa.Array, incoming: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """``matches`` (rows of ``incoming``, null for none) without those that are older than the old row, and these.
 
     A value that is null on either side does not hold anything back; equal ones let the later write win.
     """
-    late = pc.fill_null(pc.greater(old.combine_chunks(), incoming.take(matches).combine_chunks().cast(old.type)), False)
+    late = pc.fill_null(greater(old, incoming.take(matches).cast(old.type)), False)
     gone = matches.filter(late).to_numpy().astype(np.int64)
     return pc.if_else(late, pa.scalar(None, matches.type), matches), gone
 

@@ -20,6 +20,7 @@ from tagstream.state.store import codec
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.store.dictionary import places_of
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.ordering import ordering_type as type_of_ordering
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.storage.posix import PosixStorage
 
@@ -37,9 +38,9 @@ class Entry(NamedTuple):
 
 
 def ordering_type(table: HoodieTable) -> pa.DataType | None:
-    """Type of the table's ordering column."""
-    field, avro = table.config.ordering_field, table.schema_json()
-    return avro_to_arrow(avro).field(field).type if field is not None and avro is not None else None
+    """Type of the table's ordering values."""
+    avro = table.schema_json()
+    return type_of_ordering(avro_to_arrow(avro), table.config.ordering_fields) if avro is not None else None
 
 
 def make_layout(folder: Path, table: HoodieTable, *, global_index: bool = True) -> StateLayout:

@@ -81,7 +81,7 @@ class HudiSpark:
             "hoodie.datasource.write.table.type": config.table_type,
             "hoodie.datasource.write.recordkey.field": ",".join(config.record_key_fields),
             "hoodie.datasource.write.partitionpath.field": ",".join(config.partition_fields),
-            "hoodie.datasource.write.precombine.field": config.ordering_field or "",
+            "hoodie.datasource.write.precombine.field": ",".join(config.ordering_fields),
             "hoodie.datasource.write.hive_style_partitioning": str(config.hive_style).lower(),
             "hoodie.datasource.write.keygenerator.class": config.key_generator,
             "hoodie.datasource.write.operation": operation,

@@ -135,7 +135,7 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
 def step_of(real: HoodieTable, stat: WriteStat, instant: str, schema: pa.Schema) -> Step:
     """Upserts and deletes that made the file of this write stat."""
     if parse_log_file_name(stat.file_name) is not None:
-        return _log_step(real.storage.where(stat.path), schema, real.config.ordering_field or "")
+        return _log_step(real.storage.where(stat.path), schema, next(iter(real.config.ordering_fields), ""))
     rows = _rows(real.storage.where(stat.path), schema)
     written = rows.filter(pc.equal(rows.column(COMMIT_TIME), instant))
     old = _previous(real, stat)
@@ -143,7 +143,7 @@ def step_of(real: HoodieTable, stat: WriteStat, instant: str, schema: pa.Schema)
     gone = pc.invert(pc.is_in(keys, value_set=rows.column(RECORD_KEY).combine_chunks())) if old else None
     deleted = keys.filter(gone) if gone is not None else keys.slice(0, 0)
     is_insert = pc.invert(pc.is_in(written.column(RECORD_KEY), value_set=keys.combine_chunks()))
-    orderings = pa.nulls(len(deleted), schema.field(real.config.ordering_field or "").type)
+    orderings = pa.nulls(len(deleted), schema.field(next(iter(real.config.ordering_fields), "")).type)
     deletes = pa.table({RECORD_KEY: deleted.cast(pa.string()), "_ordering": orderings})
     return Step(_upserts(written, schema, is_insert), deletes)
 

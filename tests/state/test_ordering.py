@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from tagstream.state.errors import StateError
 from tagstream.state.ordering import decode_ordering, encode_ordering, ordering_kind
+from tagstream.table.ordering import tuples
 
 CASES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int32(), [-(2**31), -1, 0, 5]),
@@ -64,3 +66,43 @@ def test_doubles_order(values: list[float]) -> None:
 def test_other_types_are_refused_by_name(data_type: pa.DataType) -> None:
     with pytest.raises(StateError, match="ordering field of type"):
         ordering_kind(data_type)
+
+
+TUPLES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
+    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    (pa.int32(), st.integers(-2, 2)),
+    (pa.timestamp("us", "UTC"), st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))),
+    (pa.date32(), st.dates(date(1900, 1, 1), date(2100, 1, 1))),
+    (pa.float64(), st.floats(allow_nan=False).map(lambda x: x + 0.0)),
+    (pa.string(), st.text(st.sampled_from("\x00\x01\x02aé"), max_size=4)),
+    (pa.decimal128(9, 2), st.decimals(-1000, 1000, places=2)),
+]
+
+
+@given(st.data())
+def test_several_fields_order_as_their_tuples(data: st.DataObject) -> None:
+    """Bytes compare as the members in turn, and the members come back; a row that lacks a member has no value."""
+    members = data.draw(st.lists(st.sampled_from(TUPLES), min_size=2, max_size=4))
+    kind = pa.struct([(f"f{i}", arrow) for i, (arrow, _) in enumerate(members)])
+    rows = data.draw(st.lists(st.tuples(*(values for _, values in members)), min_size=1, max_size=6))
+    columns = [pa.array([None, *(row[i] for row in rows)], arrow) for i, (arrow, _) in enumerate(members)]
+    column = tuples(columns, kind.names)
+    codes = encode_ordering(column)
+    assert codes[0] == b"" and ordering_kind(kind) == "tuple"
+    for a, first in zip(rows, codes[1:], strict=True):
+        for b, second in zip(rows, codes[1:], strict=True):
+            assert (a < b, a == b) == (first < second, first == second)
+    known = np.array([False] + [True] * len(rows))
+    assert decode_ordering(codes, known, kind).equals(column)
+    assert encode_ordering(column.slice(1)).tolist() == codes[1:].tolist()
+
+
+def test_the_bytes_of_several_fields_stay_as_they_are() -> None:
+    """An index that was written keeps being understood."""
+    column = tuples([pa.array([-1], pa.int64()), pa.array(["a\x00"]), pa.array([1.0])], ("a", "b", "c"))
+    assert encode_ordering(column)[0].hex() == "7fffffffffffffff" + "6100ff0001" + "bff0000000000000"
+
+
+def test_a_member_that_has_no_order_is_refused_by_name() -> None:
+    with pytest.raises(StateError, match="ordering field of type bool"):
+        ordering_kind(pa.struct([("a", pa.int64()), ("b", pa.bool_())]))

@@ -60,8 +60,7 @@ def continue_table(name: str, folder: Path, spark: SparkSession) -> Continued:
     before = read_snapshot(table)
     kept = [KEY, PATH, *(f.name for f in before.schema if not f.name.startswith("_hoodie_") and _has_json(f.type))]
     rows = {row[KEY]: row for row in before.select(kept).to_pylist()}
-    order = config.ordering_field
-    assert order is not None
+    (order,) = config.ordering_fields
     keys = sorted(rows)
     updated = rows[keys[0]] | {order: rows[keys[0]][order] + 1}
     changed = [updated]

@@ -66,7 +66,7 @@ def write_on(table: HoodieTable, before: pa.Table) -> dict[Any, dict[str, Any]]:
     action = "deltacommit" if table.config.is_merge_on_read else "commit"
     avro = table.schema_json(timeline) or ""
     schema = avro_to_arrow(avro)
-    ordering = table.config.ordering_field or ""
+    ordering = next(iter(table.config.ordering_fields), "")
     live = by_key(before)
     commit.request(table, instant, action)
     commit.inflight(table, instant, action)

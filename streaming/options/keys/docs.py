@@ -169,7 +169,7 @@ def _row(key: ConfigKey) -> str:
 
 
 def _names(key: ConfigKey) -> str:
-    names = [key.flag] if key.flag else []
+    names = list(key.flags)
     if not key.flag_only:
         names.append(key.name)
     text = ", ".join(f"`{name}`" for name in names)

@@ -202,14 +202,16 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.table.ordering.fields",
         Kind.LIST,
-        "The field whose greater value is the newer event (one field). "
+        "The field whose greater value is the newer event. Of several fields the first that differs decides; they need a "
+        "table of version 8 or 9, and a record that lacks one of them is quarantined. "
         "Without it the position in the source decides, which files do not have: they need one. A decimal "
         "of a merge-on-read table has at most 15 digits before the point and 15 after it, which is what a delete in a log "
         "file holds: a type with more after it is refused, a record with more before it is quarantined. Texts are "
         "compared by code points, where Java compares UTF-16 units: that differs only between a character of "
         "U+E000 to U+FFFF and one above U+FFFF.",
         default=(),
-        flag="--source-ordering-field",
+        flag="--source-ordering-fields",
+        flag_aliases=("--source-ordering-field",),
         section=_TABLE,
         aliases=("hoodie.datasource.write.precombine.field", "hoodie.table.precombine.field"),
     ),

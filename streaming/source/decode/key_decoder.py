@@ -5,14 +5,14 @@ After the tag step no record may be dropped, so everything that makes one bad is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.state.ordering import encode_ordering, ordering_kind
+from tagstream.state.ordering import ordering_codes, ordering_kind
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
 from tagstream.streaming.source.decode.columns import flat, header_texts, mask_of, nulls_of, only_where, text_where
 from tagstream.streaming.source.decode.events import Events, RecordFormat, Watch
@@ -21,9 +21,10 @@ from tagstream.streaming.source.decode.plain_json import DELETED, PlainJson
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.state_keys import state_keys
 from tagstream.table.errors import ConfigError
-from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS, greatest_decimal
+from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS, beyond
 from tagstream.table.keys.keys import KeyGenerator, check_partition_path
 from tagstream.table.keys.partition_path import DEFAULT_PARTITION
+from tagstream.table.ordering import ordering_column, ordering_type
 
 FLAG_BAD = 8
 FLAG_SKIPPED = 16  # says nothing of a row: counted in the tag step, and left there
@@ -47,7 +48,7 @@ class KeyDecoder:
         self,
         schema: pa.Schema,
         key_generator: KeyGenerator,
-        ordering_field: str | None,
+        ordering_fields: tuple[str, ...],
         global_index: bool,
         facts: Mapping[str, Facts] | None = None,
         *,
@@ -60,13 +61,8 @@ class KeyDecoder:
     ) -> None:
         key_generator.check(schema)
         self.watch = watch
-        if ordering_field is not None and ordering_field not in schema.names:
-            raise ConfigError(
-                f"ordering field {ordering_field} is not in the schema ({', '.join(schema.names)}); "
-                "correct hoodie.table.ordering.fields"
-            )
         self._generator = key_generator
-        self._ordering = ordering_field
+        self._ordering = _RowOrder(schema, ordering_fields, merge_on_read=merge_on_read) if ordering_fields else None
         self._global = global_index
         self._refuse_collisions = refuse_collisions
         self._format = record_format or PlainJson(
@@ -81,10 +77,6 @@ class KeyDecoder:
             partial=partial,
         )
         self._names = schema.names
-        ordering_type = None if ordering_field is None else schema.field(ordering_field).type
-        self._float_ordering = ordering_type is not None and pa.types.is_floating(ordering_type)
-        self._text_ordering = ordering_kind(ordering_type) == "bytes"
-        self._greatest = greatest_decimal(ordering_type) if merge_on_read and ordering_type is not None else None
 
     def keys(self, batch: pa.RecordBatch, partition_depth: int | None = None) -> pa.RecordBatch:
         """One row per event of ``batch`` (``key, value, src, pos_hi, pos_lo``), without the blank lines of files.
@@ -115,7 +107,7 @@ class KeyDecoder:
             faults = pc.coalesce(self._generator.partition_errors(rows), faults)
         reason = pc.coalesce(reason, only_where(~no_part & ~stays & ~events.skipped, faults))
         no_order, ordering = self._order(events)
-        reason = pc.coalesce(reason, self._order_faults(events, no_order, ordering))
+        reason = pc.coalesce(reason, self._order_faults(events))
         bad = ~nulls_of(reason)
         flags = deleted * FLAG_DELETE + no_order * FLAG_NO_ORDERING + (no_part | stays) * FLAG_NO_PARTITION
         flags = np.where(events.skipped, FLAG_SKIPPED, flags)
@@ -165,41 +157,16 @@ class KeyDecoder:
             return nulls_of(events.ordering), pc.fill_null(events.ordering, empty)
         if self._ordering is None:
             return events.by_key.copy() if events.keys is not None else np.zeros(count, np.bool_), _zeros(count)
-        column = flat(rows.column(self._ordering))
-        unknown = nulls_of(column)
-        if self._text_ordering:
-            return unknown, pc.fill_null(column.cast(pa.binary()), b"")
-        return unknown, pa.array(encode_ordering(column), pa.int64())
+        return self._ordering.read(rows)
 
-    def _order_faults(self, events: Events, no_order: Mask, ordering: pa.Array) -> pa.Array:
+    def _order_faults(self, events: Events) -> pa.Array:
         """Why a record's ordering value cannot be used; null where it can, or none is needed."""
-        reason = pa.nulls(len(no_order), pa.string())
         if self._ordering is None or events.ordering is not None:
-            return reason
+            return pa.nulls(events.rows.num_rows, pa.string())
         free = events.deleted | events.skipped
         if events.unordered is not None:
             free = free | events.unordered
-        reason = text_where(no_order & ~free, f"ordering field {self._ordering} is null")
-        if self._float_ordering:
-            reason = pc.coalesce(reason, self._no_number(events.rows))
-        if self._greatest is not None:
-            reason = pc.coalesce(reason, self._too_great(ordering))
-        return reason
-
-    def _no_number(self, rows: pa.Table) -> pa.Array:
-        """Why a NaN could not order anything; null where the value is a number."""
-        nan = mask_of(pc.is_nan(flat(rows.column(self._ordering))))
-        return text_where(nan, f"ordering field {self._ordering} is NaN, which has no order")
-
-    def _too_great(self, ordering: pa.Array) -> pa.Array:
-        """Why an ordering value could not be written to a delete block; null where it can be."""
-        text = (
-            f"ordering field {self._ordering} has more than {DECIMAL_DIGITS} digits before the point, which the deletes of "
-            "a merge-on-read table cannot hold"
-        )
-        codes, greatest = ordering.to_numpy(), self._greatest
-        assert greatest is not None, "asked only where there is a limit"
-        return text_where((codes > greatest) | (codes < -greatest), text)
+        return self._ordering.faults(events.rows, ~free)
 
     def _held_elsewhere(self, events: Events, good: Mask, skey: pa.Array) -> dict[str, pa.Array]:
         """Columns ``absent`` and ``old``."""
@@ -212,6 +179,49 @@ class KeyDecoder:
         if events.key_changed is not None and self._global:
             old = pc.if_else(pa.array(events.key_changed & good), skey, old)
         return {"absent": absent, "old": old}
+
+
+class _RowOrder:
+    """How rows of a schema are ordered by its ordering fields; ``merge_on_read``: deletes go to log files."""
+
+    def __init__(self, schema: pa.Schema, fields: Sequence[str], *, merge_on_read: bool) -> None:
+        for name in fields:
+            if name not in schema.names:
+                raise ConfigError(
+                    f"ordering field {name} is not in the schema ({', '.join(schema.names)}); "
+                    "correct hoodie.table.ordering.fields"
+                )
+        self._fields = tuple(fields)
+        self._merge_on_read = merge_on_read
+        ordering_kind(ordering_type(schema, fields))  # says what can't be one
+        self._floats = [name for name in fields if pa.types.is_floating(schema.field(name).type)]
+
+    def read(self, rows: pa.Table) -> tuple[Mask, pa.Array]:
+        """(rows without an ordering value, the codes of the values; 0 or empty where there is none)."""
+        values = ordering_column(rows, self._fields)
+        if values is None:
+            return np.zeros(rows.num_rows, np.bool_), pa.array(np.zeros(rows.num_rows, np.int64))
+        return nulls_of(values), ordering_codes(values)
+
+    def faults(self, rows: pa.Table, needed: Mask) -> pa.Array:
+        """Why a row's value cannot be used; null where it can be. ``needed``: rows that must have one."""
+        reason = pa.nulls(rows.num_rows, pa.string())
+        for name in self._fields:
+            column = flat(rows.column(name))
+            if column.null_count:
+                reason = pc.coalesce(reason, text_where(nulls_of(column) & needed, f"ordering field {name} is null"))
+        for name in self._floats:
+            nan = mask_of(pc.is_nan(flat(rows.column(name))))
+            reason = pc.coalesce(reason, text_where(nan, f"ordering field {name} is NaN, which has no order"))
+        for name in self._fields if self._merge_on_read else ():
+            great = beyond(flat(rows.column(name)))
+            if great is not None:
+                text = (
+                    f"ordering field {name} has more than {DECIMAL_DIGITS} digits before the point, which the deletes of "
+                    "a merge-on-read table cannot hold"
+                )
+                reason = pc.coalesce(reason, text_where(great, text))
+        return reason
 
 
 def with_delete_mark(schema: pa.Schema) -> pa.Schema:

@@ -34,7 +34,7 @@ def made(layout: StateLayout, n: int, first: int = 0) -> Entries:
     flags = np.where(place < 0, TOMBSTONE, 0) | np.where((numbers % 11 == 0) | (layout.ordering == "none"), 2, 0)
     known = (flags & ORDERING_UNKNOWN) == 0
     ordering: Any = np.where(known, numbers * 3 - 100, 0).astype(np.int64) if layout.ordering != "none" else 0 * numbers
-    if layout.ordering == "bytes":
+    if layout.ordering in ("bytes", "tuple"):
         ordering = np.array([b"v%d" % i if ok else b"" for i, ok in zip(numbers.tolist(), known, strict=True)], object)
     instant = 20_260_101_000_000_000 + numbers
     minutes = (29_000_000 + numbers).astype(np.uint32)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 def look_at(table: HoodieTable, spark: SparkSession) -> TableAsOf:
     timeline = table.timeline()
-    return TableAsOf(spark, table, timeline, timeline.newest_completed, OrderingCode(None, None, lambda c: c))
+    return TableAsOf(spark, table, timeline, timeline.newest_completed, OrderingCode(None, lambda c: c))
 
 
 Found = dict[tuple[str | None, str], tuple[str, str]]

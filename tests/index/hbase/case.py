@@ -53,7 +53,7 @@ class Case:
 
     def look(self) -> TableAsOf:
         timeline = self.writer.table.timeline()
-        ordering = OrderingCode("ver", pa.int64(), lambda column: column)
+        ordering = OrderingCode(pa.int64(), lambda column: column)
         return TableAsOf(self.spark, self.writer.table, timeline, timeline.newest_completed, ordering)
 
     def tag(self, *keys: str) -> dict[str, Place]:

@@ -20,12 +20,15 @@ GOLDEN = {
         "ffffffffd2029649000000000a000000010900000000000000",
     ],
     "bytes": ["07000000d2029649000000000a00000000" + b"x\x00".hex(), "ffffffffd2029649000000000a00000001"],
+    "tuple": ["07000000d2029649000000000a00000000" + b"x\x00".hex(), "ffffffffd2029649000000000a00000001"],
     "none": ["07000000d2029649000000000a00000000", "ffffffffd2029649000000000a00000001"],
 }
 
 
 def records(kind: str) -> Records:
-    ordering = objects([b"x\x00", b""]) if kind == "bytes" else np.array([-2, 9] if kind == "int64" else [0, 0])
+    ordering = (
+        objects([b"x\x00", b""]) if kind in ("bytes", "tuple") else np.array([-2, 9] if kind == "int64" else [0, 0])
+    )
     return Records(
         np.array([7, NO_LOCATION], np.uint32),
         np.array([1234567890, 1234567890]),
@@ -35,7 +38,7 @@ def records(kind: str) -> Records:
     )
 
 
-@pytest.mark.parametrize("kind", ["int64", "bytes", "none"])
+@pytest.mark.parametrize("kind", ["int64", "bytes", "tuple", "none"])
 def test_bytes_of_format_1(kind: OrderingKind) -> None:
     values, _ = encode(records(kind), kind)
     stored = list(values)
@@ -45,7 +48,7 @@ def test_bytes_of_format_1(kind: OrderingKind) -> None:
         assert getattr(back, name).tolist() == getattr(records(kind), name).tolist()
 
 
-@pytest.mark.parametrize("kind", ["int64", "bytes", "none"])
+@pytest.mark.parametrize("kind", ["int64", "bytes", "tuple", "none"])
 def test_records_of_another_width_are_refused(kind: OrderingKind) -> None:
     with pytest.raises(ValueError, match="record"):
         decode([b"short"], kind)

@@ -61,9 +61,9 @@ def test_the_demos_file_starts_at_once() -> None:
 
 def test_the_example_of_hudis_documentation_starts_at_once() -> None:
     o = load(DOCS, *DOCS_FLAGS)
-    assert (o.kafka_topic, o.ordering_field, o.record_key_fields) == (
+    assert (o.kafka_topic, o.ordering_fields, o.record_key_fields) == (
         "impressions",
-        "impresssiontime",
+        ("impresssiontime",),
         ("impressionid",),
     )
     assert any("no schema registry is asked" in warning for warning in o.warnings)
@@ -86,7 +86,7 @@ def test_a_file_of_production_starts_after_one_message() -> None:
     assert "it may be false" not in text
     way_out = next(line for line in rest if line.startswith("to leave a file as it is"))
     o = load(PRODUCTION, *way_out.partition(": ")[2].split())
-    assert (o.ordering_field, o.hive_style, o.index.type, o.parquet_codec) == ("ts", True, "GLOBAL_BLOOM", "snappy")
+    assert (o.ordering_fields, o.hive_style, o.index.type, o.parquet_codec) == (("ts",), True, "GLOBAL_BLOOM", "snappy")
     assert "run Hudi's sync tool beside the job" in o.warnings[0]
     assert "hoodie.clean.automatic" not in o.warnings[0]
     assert o.schema.missing == "null", "hoodie.datasource.write.reconcile.schema=true"
@@ -95,14 +95,14 @@ def test_a_file_of_production_starts_after_one_message() -> None:
 def test_every_contradiction_is_in_the_one_message(tmp_path: Path) -> None:
     props = given(
         tmp_path, "hoodie.populate.meta.fields=false", "hoodie.index.type=BUCKET2",
-        "hoodie.parquet.block.size=1MB", "tagstream.nonsense=1", "hoodie.table.ordering.fields=a,b",
+        "hoodie.parquet.block.size=1MB", "tagstream.nonsense=1", "hoodie.table.ordering.fields=a,a",
         "interceptor.classes=x.Y",
         "hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.GlobalDeleteKeyGenerator",
     )  # fmt: skip
     text = refusal(props, "--transformer-class", "x.Y", "--op", "INSERT")
     assert text.startswith("9 settings keep this job from starting:\n")
     for words in ("(it may be true)", "BUCKET2", "must be a whole number", "tagstream.nonsense",
-                  "orders by one field", "interceptor", "GlobalDelete", "--transformer-class",
+                  "names the same item twice", "interceptor", "GlobalDelete", "--transformer-class",
                   "are upserted"):  # fmt: skip
         assert words in text
 

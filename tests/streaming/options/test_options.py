@@ -68,9 +68,10 @@ def test_names_of_hoodiestreamer_flink_and_older_versions() -> None:
               "hoodie.datasource.write.recordkey.field=a,b", "hoodie.datasource.write.partitionpath.field=p"),
     ])  # fmt: skip
     assert (o.kafka_topic, o.index.type, o.op, o.table_type) == ("old", "STATE", "UPSERT", "MERGE_ON_READ")
-    assert (o.ordering_field, o.merge_mode, o.key_generator) == ("ts", "EVENT_TIME_ORDERING", "COMPLEX")
+    assert (o.ordering_fields, o.merge_mode, o.key_generator) == (("ts",), "EVENT_TIME_ORDERING", "COMPLEX")
     assert (o.continuous, o.commit_on_errors) == (True, False)
-    assert load(*conf("hoodie.datasource.write.precombine.field=ts")).ordering_field == "ts"
+    assert load(*conf("hoodie.datasource.write.precombine.field=ts")).ordering_fields == ("ts",)
+    assert load("--source-ordering-fields", "epoch,step", *conf()).ordering_fields == ("epoch", "step")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("hoodie.populate.meta.fields=false"), "it may be true"),
         (conf("interceptor.classes=x.Y"), "refused"),
         (conf("kafka.auto.offset.reset=group"), "does not look at consumer groups"),
-        (conf("hoodie.table.ordering.fields=a,b"), "this version orders by one field"),
+        (conf("hoodie.table.ordering.fields=a,b,a"), "names the same item twice"),
         (conf("hoodie.table.ordering.fields=a", "hoodie.datasource.write.precombine.field=b"), "two names of one key"),
         (conf("hoodie.table.ordering.fields=a", "hoodie.write.record.merge.mode=COMMIT_TIME_ORDERING"), "contradicts"),
         (conf("hoodie.write.record.merge.mode=EVENT_TIME_ORDERING"), "needs an ordering field"),

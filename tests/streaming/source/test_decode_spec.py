@@ -17,7 +17,9 @@ def spec(merge_on_read: bool) -> DecodeSpec:
     decimal = {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 0}
     fields = [{"name": "id", "type": "string"}, {"name": "ts", "type": decimal}]
     avro = json.dumps({"type": "record", "name": "event", "fields": fields})
-    return DecodeSpec(avro, avro, ("id",), (), "NON_PARTITION", False, False, "ts", True, False, False, merge_on_read)
+    return DecodeSpec(
+        avro, avro, ("id",), (), "NON_PARTITION", False, False, ("ts",), True, False, False, merge_on_read
+    )
 
 
 def test_a_value_from_the_table_that_no_delete_block_holds_deletes_in_natural_order() -> None:

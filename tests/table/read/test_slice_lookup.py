@@ -24,7 +24,7 @@ def test_every_live_key_and_its_ordering_value(tmp_path: Path, name: str) -> Non
     view = table.view(timeline)
     assert view.as_of is not None
     full = snapshot_schema(table, timeline, view)
-    field = table.config.ordering_field
+    field = next(iter(table.config.ordering_fields), None)
     kind = full.field(field).type if field is not None else None
     reader = key_reader(table, timeline, view.as_of, kind)
     columns = ("_hoodie_record_key", field) if field is not None else ("_hoodie_record_key",)

@@ -74,7 +74,7 @@ def test_where_the_index_knows_no_ordering_values_the_merge_compares_them(
                         "_ordering": pa.array(list(gone.values()), pa.int64())})  # fmt: skip
     counts = MergeCounts()
     merged = pa.concat_tables(
-        [ORDERED.empty_table(), *merge_batches(iter([table(old, 1)]), table(new, 2), deletes, "g", counts, "ts")]
+        [ORDERED.empty_table(), *merge_batches(iter([table(old, 1)]), table(new, 2), deletes, "g", counts, ("ts",))]
     )
     expected = dict.fromkeys(old, 1) | dict.fromkeys(new, 2)
     late = 0

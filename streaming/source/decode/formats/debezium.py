@@ -43,7 +43,7 @@ class DebeziumRules:
 
 class DebeziumEvents:
     """Envelopes to events. ``keys`` decodes message keys to the key columns, ``body`` values to the row's columns and those
-    beside it (``envelope.beside``). ``ordering_field``: the table's own. ``needs_message_key``: else the row has it.
+    beside it (``envelope.beside``). ``ordered``: by a field of the table. ``needs_message_key``: else the row has it.
     """
 
     may_lack = True
@@ -56,7 +56,7 @@ class DebeziumEvents:
         keys: Body,
         rules: DebeziumRules,
         *,
-        ordering_field: str | None,
+        ordered: bool,
         global_index: bool,
         needs_message_key: bool = True,
     ) -> None:
@@ -66,7 +66,7 @@ class DebeziumEvents:
         self._body = body
         self._keys = keys
         self._rules = rules
-        self._ordering_field = ordering_field
+        self._ordered = ordered
         self._global = global_index
         self._needs_message_key = needs_message_key
         outside = set(generator.partition_fields) - set(generator.record_key_fields)
@@ -204,7 +204,7 @@ class DebeziumEvents:
             where = "source.lsn"
         else:
             values, where = binlog_order(body), "source.file, pos and row"
-        if self._ordering_field is not None:
+        if self._ordered:
             return None, snapshot, nothing
         missing = nulls_of(values) & of_row & ~tombstone & ~snapshot
         text = f"has no {where}, which tagstream.debezium.order={order} orders by"

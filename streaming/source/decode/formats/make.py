@@ -60,6 +60,7 @@ PLAIN = FormatRules()
 @dataclass(frozen=True)
 class TableFacts:
     """What a format has to know of the table. ``avro_json``: the schema file's text, which may name encodings.
+    ``ordered``: the table has an ordering field.
 
     ``watch``: is told of the schemas that records bring.
     """
@@ -68,7 +69,7 @@ class TableFacts:
     avro_json: str
     facts: Mapping[str, Facts]
     generator: KeyGenerator
-    ordering_field: str | None
+    ordered: bool
     global_index: bool
     files: bool
     rules: DecodeRules
@@ -115,7 +116,7 @@ def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
         body,
         of_keys,
         rules.debezium,
-        ordering_field=table.ordering_field,
+        ordered=table.ordered,
         global_index=table.global_index,
         needs_message_key=rules.name != "avro",
     )

@@ -25,7 +25,8 @@ def decoder(
     global_index: bool = True,
     schema: pa.Schema = SCHEMA,
 ) -> KeyDecoder:
-    return KeyDecoder(schema, KeyGenerator.create(None, keys, partitions), ordering, global_index)
+    fields = () if ordering is None else tuple(ordering.split(","))
+    return KeyDecoder(schema, KeyGenerator.create(None, keys, partitions), fields, global_index)
 
 
 def batch(*records: Any, keys: tuple[Any, ...] | None = None, src: str | None = None) -> pa.RecordBatch:
@@ -85,7 +86,7 @@ def test_ordering_values() -> None:
 @pytest.mark.parametrize("refuse", [False, True])
 def test_a_composite_key_that_other_values_make_too(refuse: bool) -> None:
     generator = KeyGenerator.create(None, ("id", "day"), ())
-    decode = KeyDecoder(SCHEMA, generator, "ts", True, refuse_collisions=refuse)
+    decode = KeyDecoder(SCHEMA, generator, ("ts",), True, refuse_collisions=refuse)
     good, bad = b'{"id":"1","day":"2,day:3","ts":1}', b'{"id":"1,day:2","day":"3","ts":1}'
     tombstone = b'{"id":"1,day:2","day":"3"}'
     rows = decode.keys(batch(good, bad, None, keys=(None, None, tombstone))).to_pylist()
@@ -147,7 +148,7 @@ def test_decimals_that_no_delete_block_holds(digits: int, scale: int, good: list
     records = [f'{{"id":"k","o":{value}}}'.encode() for value in (*good, *bad)]
     generator = KeyGenerator.create(None, ("id",), ())
     for merge_on_read in (True, False):
-        decode = KeyDecoder(schema, generator, "o", True, merge_on_read=merge_on_read)
+        decode = KeyDecoder(schema, generator, ("o",), True, merge_on_read=merge_on_read)
         flags = decode.keys(batch(*records)).column("flags").to_pylist()
         assert flags == [0] * len(good) + [BAD if merge_on_read else 0] * len(bad)
 

@@ -29,7 +29,7 @@ NAMES = SCHEMA.names
 
 def decoder(*, global_index: bool = True, facts: Any = None) -> KeyDecoder:
     generator = KeyGenerator.create(f"{KEYGEN_PACKAGE}SimpleKeyGenerator", ("id",), ("part",), False, False)
-    return KeyDecoder(SCHEMA, generator, "ts", global_index, facts, partial=True)
+    return KeyDecoder(SCHEMA, generator, ("ts",), global_index, facts, partial=True)
 
 
 def raw(texts: list[str]) -> pa.RecordBatch:

@@ -19,6 +19,7 @@ from tagstream.table.file_group.log import delete_block, ordering_wrapper
 from tagstream.table.file_group.log.delete_block import decode, delete_blocks, encode_content
 from tagstream.table.file_group.log.format import I32, decode_header
 from tagstream.table.file_group.log.varint import prefixed, zigzag, zigzags
+from tagstream.table.ordering import tuples
 from tests.support import paths
 
 VECTORS: dict[str, Any] = json.loads((paths.VECTORS / "log-blocks.json").read_text())["files"]
@@ -186,12 +187,77 @@ def test_garbled_content_is_named() -> None:
             decode(bad, "file f")
 
 
-def test_several_ordering_fields_are_refused_by_name() -> None:
+SEVERAL = pa.struct([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
+
+
+def several(rows: list[tuple[Any, ...]], kind: pa.StructType = SEVERAL) -> pa.StructArray:
+    columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(kind)]
+    return tuples(columns, [field.name for field in kind])
+
+
+def test_values_of_several_fields_are_written_as_hudi_does() -> None:
+    """By hand from the schema of Hudi 1.2: an array in a union, each value in the wrapper of its column."""
+    branch, values = ordering_wrapper.encode(several([(7, "zz", 1.5)]))
+    assert branch == 12
+    assert values.to_pylist() == [bytes.fromhex("02" + "06" + "060e" + "0e047a7a" + "0a000000000000f83f" + "00")]
+    value = {"wrappedValues": [
+        ("org.apache.hudi.avro.model.LongWrapper", {"value": 7}),
+        ("org.apache.hudi.avro.model.StringWrapper", {"value": "zz"}),
+        ("org.apache.hudi.avro.model.DoubleWrapper", {"value": 1.5}),
+    ]}  # fmt: skip
+    assert encode_content(pa.array(["k"]), "p", branch, values) == arrays_block([("k", "p", value)])
+
+
+def arrays_block(records: list[tuple[str, str, dict[str, Any]]]) -> bytes:
     out = io.BytesIO()
-    value = ("org.apache.hudi.avro.model.ArrayWrapper", {"wrappedValues": []})
-    fastavro.schemaless_writer(
-        out, delete_block._SCHEMA, [{"recordKey": "k", "partitionPath": "", "orderingVal": value}]
+    rows = [
+        {"recordKey": key, "partitionPath": path, "orderingVal": (ordering_wrapper.ARRAY_NAME, value)}
+        for key, path, value in records
+    ]
+    fastavro.schemaless_writer(out, delete_block._SCHEMA, rows)
+    return I32.pack(3) + I32.pack(len(out.getvalue())) + out.getvalue()
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.none(), st.tuples(st.integers(-(2**63), 2**63 - 1), st.text(max_size=9), st.floats(allow_nan=False))
+        ),
+        min_size=1,
+        max_size=20,
     )
-    content = I32.pack(3) + I32.pack(len(out.getvalue())) + out.getvalue()
-    with pytest.raises(UnsupportedTableError, match="several ordering fields"):
-        decode(content, "file f")
+)
+def test_values_of_several_fields_round_trip(rows: list[tuple[Any, ...] | None]) -> None:
+    values = several([row or (None, None, None) for row in rows])
+    keys = pa.array([f"k{i}" for i in range(len(rows))])
+    found = {}
+    for block in delete_blocks(keys, "p", values, INSTANT, "{}"):
+        back = decode(content_of_block(block), "a test", SEVERAL)
+        assert back.orderings is not None and back.orderings.type == SEVERAL
+        found.update(zip(back.keys.to_pylist(), back.orderings.to_pylist(), strict=True))
+        assert back.natural.to_pylist() == [value is None for value in back.orderings.to_pylist()]
+    assert [found[key] for key in keys.to_pylist()] == values.to_pylist()
+
+
+def test_values_of_several_fields_in_the_columns_own_types() -> None:
+    """Numbers of dates and times come back as such; what does not compare, or lacks a member, is natural order."""
+    long, text, day = (f"org.apache.hudi.avro.model.{name}Wrapper" for name in ("Long", "String", "LocalDate"))
+    good = {"wrappedValues": [(long, {"value": 5}), (day, {"value": 19724})]}
+    others = [
+        {"wrappedValues": [(long, {"value": 5}), (text, {"value": "x"})]},
+        {"wrappedValues": [(long, {"value": 5}), None]},
+        {"wrappedValues": [(long, {"value": 5})]},
+        {"wrappedValues": None},
+    ]
+    content = arrays_block([(f"k{i}", "", value) for i, value in enumerate([good, *others])])
+    kind = pa.struct([("at", pa.timestamp("us", tz="UTC")), ("day", pa.date32())])
+    back = decode(content, "a test", kind)
+    assert back.natural.to_pylist() == [False, True, True, True, True]
+    assert back.orderings is not None
+    assert back.orderings[0]["at"].value == 5 and back.orderings[0]["day"].value == 19724
+
+
+@pytest.mark.parametrize("wanted", [None, pa.int64()], ids=str)
+def test_values_of_several_fields_in_a_table_of_one_are_refused_by_name(wanted: pa.DataType | None) -> None:
+    with pytest.raises(UnsupportedTableError, match="file f has deletes with the values of several ordering fields"):
+        decode(arrays_block([("k", "", {"wrappedValues": []})]), "file f", wanted)

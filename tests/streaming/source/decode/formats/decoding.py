@@ -37,10 +37,11 @@ def decoder(
     schema, facts = avro_to_arrow(text), avro_facts(text)
     generator = KeyGenerator.create(None, tuple(keys), tuple(partitions))
     table = TableFacts(
-        schema=schema, avro_json=text, facts=facts, generator=generator, ordering_field=ordering, global_index=True,
+        schema=schema, avro_json=text, facts=facts, generator=generator, ordered=ordering is not None, global_index=True,
         files=files, rules=decode,
     )  # fmt: skip
-    return KeyDecoder(schema, generator, ordering, True, facts, rules=decode, record_format=make_format(rules, table))
+    fields = () if ordering is None else (ordering,)
+    return KeyDecoder(schema, generator, fields, True, facts, rules=decode, record_format=make_format(rules, table))
 
 
 class Model:

@@ -53,7 +53,7 @@ def columns(**given: list[Any]) -> pa.RecordBatch:
 
 def keyed(batch: pa.RecordBatch, schema: pa.Schema = TABLE) -> list[dict[str, Any]]:
     decoder = KeyDecoder(
-        schema, KeyGenerator.create(None, ("id",), ("day",)), "ts", True, record_format=TypedRows(schema, "gone")
+        schema, KeyGenerator.create(None, ("id",), ("day",)), ("ts",), True, record_format=TypedRows(schema, "gone")
     )
     raw = with_row(batch, 10, 3, "gone")
     out: list[dict[str, Any]] = decoder.keys(raw).to_pylist()
