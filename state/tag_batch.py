@@ -40,12 +40,14 @@ class PartialRows:
 class ImageWanted:
     """The row of a key as it was before the event of ordering value `before` (None: unknown) took it away.
 
-    `left`: asked by that event itself, a delete, for a record of a later batch.
+    `left`: asked by that event itself, a delete, for a record of a later batch. `mended_by`: not the row itself is asked
+    for but where it is now, so that it can be mended by the row of this other key, which it took values from too early.
     """
 
     skey: bytes
     before: int | bytes | None
     left: bool = False
+    mended_by: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Completion:
     `rows`: the records; `donor` (rows x columns): the row that has the value, -1: the held row. `held`: -1 the key's own row
     in the table, which is at `places`; -2 no held row is needed; else the held row is that of the old key of this row.
     `images`: the keys whose rows were asked for; their `rows` are -1 where the batch has none, `held` -3 where nothing has.
-    `image_left`: which of them were asked for by deletes.
+    `asked`: the questions; `image_open`: whether events of the key may still come that were before the one that took its
+    row away.
     """
 
     rows: INT64
@@ -67,7 +70,8 @@ class Completion:
     image_donor: npt.NDArray[np.int64]
     image_held: INT64
     image_places: list[tuple[str, str] | None]
-    image_left: npt.NDArray[np.bool_]
+    asked: Sequence[ImageWanted]
+    image_open: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tagstream.state.store.dictionary import Place
 from tagstream.state.tag import fill
-from tagstream.state.tag.decide import Known, Winners, choose_winners, distinct_keys
-from tagstream.state.tag_batch import FLAG_NO_PARTITION, INT64, OBJECTS, Completion, TagBatch, TagResult
+from tagstream.state.tag.decide import BOOLS, Keys, Known, Winners, choose_winners, distinct_keys
+from tagstream.state.tag_batch import (
+    FLAG_DELETE,
+    FLAG_NO_ORDERING,
+    FLAG_NO_PARTITION,
+    INT64,
+    OBJECTS,
+    Completion,
+    TagBatch,
+    TagResult,
+)
 
 Codes = npt.NDArray[np.uint32]
 PlacesOf = Callable[[Codes], Sequence[Place]]
@@ -35,6 +44,7 @@ class Choice:
     own_keys: INT64 | None = None
     images: fill.Walk | None = None
     image_known: Known | None = None
+    image_open: BOOLS = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def complete(self, result: TagResult, old: INT64, places: Sequence[Place], places_of: PlacesOf) -> TagResult:
         """The result with the rows of the whole batch, and where the values are that winners lack.
@@ -64,7 +74,8 @@ class Choice:
                 image_donor=self._whole(self.images.donor),
                 image_held=self._whole(self.images.held),
                 image_places=[found[i] if i >= 0 else None for i in at.tolist()],
-                image_left=np.array([image.left for image in self.batch.images], np.bool_),
+                asked=self.batch.images,
+                image_open=self.image_open,
             ),
         )
 
@@ -112,8 +123,9 @@ def choose(batch: TagBatch, look_up: Callable[[list[bytes]], Known]) -> Choice:
             images = _images(batch, chains, asked, image_known)
             short_keys = np.flatnonzero(short)
             return Choice(
-                batch, names, winners, known, origin, np.concatenate(refused), own, short_keys, images, image_known
-            )
+                batch, names, winners, known, origin, np.concatenate(refused), own, short_keys, images, image_known,
+                _open(batch, keys, asked, image_known),
+            )  # fmt: skip
         keep = np.ones(len(batch), np.bool_)
         keep[lost] = False
         refused.append(origin[lost])
@@ -142,6 +154,21 @@ def _images(batch: TagBatch, chains: fill.Chains, asked: Sequence[int], known: K
     walked = fill.walk(batch, rows[there], chains.before)
     donor[there], held[there] = walked.donor, walked.held
     return fill.Walk(rows, donor, held)
+
+
+def _open(batch: TagBatch, keys: Keys, asked: Sequence[int], known: Known) -> BOOLS:
+    """Whether neither the batch nor the state has the event that took the row away: others from before it may come yet."""
+    out = np.zeros(len(asked), np.bool_)
+    for i, (key, image) in enumerate(zip(asked, batch.images, strict=True)):
+        end = int(keys.starts[key + 1]) if 0 <= key < len(keys) - 1 else len(keys.rows)
+        rows = keys.rows[int(keys.starts[key]) : end].tolist() if key >= 0 else []
+        gone = [row for row in rows if batch.flags[row] & FLAG_DELETE]
+        if batch.ordering is None or image.before is None:
+            out[i] = not gone and (bool(known.live[i]) or key >= 0)
+            continue
+        newer = any(batch.flags[row] & FLAG_NO_ORDERING or batch.ordering[row] >= image.before for row in gone)
+        out[i] = not newer and not (known.has_ordering[i] and known.records.ordering[i] >= image.before)
+    return out
 
 
 def _holds(batch: TagBatch, known: Known) -> npt.NDArray[np.bool_]:

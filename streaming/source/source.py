@@ -10,12 +10,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tagstream.state.key_group import state_key_groups
-from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.events import Noticed
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED, HEADERS
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_SKIPPED, HEADERS
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
+from tagstream.streaming.source.images import with_images
 from tagstream.streaming.source.packed import empty_rows, pack, split
 from tagstream.streaming.source.position import LinePositions
 from tagstream.streaming.source.record_size import events_a_batch
@@ -23,9 +23,9 @@ from tagstream.streaming.source.schema_notes import SchemaNotes
 
 RAW_COLUMNS = tuple(RAW_SCHEMA.names)
 PartitionDepth = int | None | Callable[[], int | None]
-OLD_KEY, KEY_CHANGED = "old_key", "key_changed"
+OLD_KEY, NEW_KEY = "old_key", "new_key"
 _OLD_KEY = "get(filter(headers, h -> h.key = '__debezium.oldkey'), 0).value"
-_KEY_CHANGED = "coalesce(exists(headers, h -> h.key = '__debezium.newkey'), false)"
+_NEW_KEY = "get(filter(headers, h -> h.key = '__debezium.newkey'), 0).value"
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 64 << 20
 
@@ -45,8 +45,8 @@ def raw_records(
     ``starting_offsets``: Spark's, for a new query; ``reached``: offset by Kafka partition where the stream goes on.
     ``plans``: the folder of the plans (``streaming.source.files.plan``) that are read in place of the files themselves.
 
-    ``headers``: Kafka messages come with ``old_key``, the bytes of their header ``__debezium.oldkey``, and ``key_changed``,
-    whether they have a header ``__debezium.newkey``.
+    ``headers``: Kafka messages come with ``old_key`` and ``new_key``, the bytes of their headers ``__debezium.oldkey`` and
+    ``__debezium.newkey``.
 
     Kafka: position = (partition, offset), ``src`` null. Files: (modification time in us, path, byte of the line).
     """
@@ -72,7 +72,7 @@ def _kafka(
         "key",
         "value",
         "headers",
-        *([F.expr(_OLD_KEY).alias(OLD_KEY), F.expr(_KEY_CHANGED).alias(KEY_CHANGED)] if headers else []),
+        *([F.expr(_OLD_KEY).alias(OLD_KEY), F.expr(_NEW_KEY).alias(NEW_KEY)] if headers else []),
         F.lit(None).cast("string").alias("src"),
         F.col("partition").cast("long").alias("pos_hi"),
         F.col("offset").alias("pos_lo"),
@@ -172,7 +172,7 @@ def raw_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The raw records of a task with their positions, in blocks that are worth a step over columns."""
     for rows in in_blocks(_records(batches, spec, files)):
-        given = [*RAW_COLUMNS, *(name for name in (OLD_KEY, KEY_CHANGED, HEADERS) if name in rows.column_names)]
+        given = [*RAW_COLUMNS, *(name for name in (OLD_KEY, NEW_KEY, HEADERS) if name in rows.column_names)]
         yield pa.RecordBatch.from_pydict({name: rows.column(name).combine_chunks() for name in given})
 
 
@@ -210,7 +210,7 @@ def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     """Keyed records as ``kg`` and ``rows``."""
     emptied = keyed.filter(pa.array((keyed.column("flags").to_numpy() & FLAG_EMPTIED) != 0))
-    keyed = _with_images(keyed)
+    keyed = with_images(keyed)
     bad = (keyed.column("flags").to_numpy() & (FLAG_BAD | FLAG_SKIPPED)) != 0
     groups = state_key_groups(keyed.column("skey").to_pylist(), len(labels)).astype(np.int64)
     groups[bad] = keyed.column("pos_lo").to_numpy()[bad] % len(labels)
@@ -226,19 +226,3 @@ def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
         [pa.array([label for label, _ in packed], pa.int32()), pa.array([value for _, value in packed], pa.binary())],
         names=["kg", "rows"],
     )
-
-
-def _with_images(keyed: pa.Table) -> pa.Table:
-    """Behind the records a question for each row of another key that one lacks values of: it goes to that key's group. A
-    delete whose key changed asks for its own row: the new key's record may come in a later batch."""
-    if "old" not in keyed.column_names:
-        return keyed
-    asks = keyed.filter(keyed.column("old").is_valid())
-    if not asks.num_rows:
-        return keyed
-    flags = (asks.column("flags").to_numpy() & (FLAG_NO_ORDERING | FLAG_DELETE)) | FLAG_IMAGE
-    asked = {"skey": asks.column("old"), "ord": asks.column("ord"), "flags": pa.array(flags.astype(np.int8))}
-    columns = [asked.get(f.name, pa.nulls(asks.num_rows, f.type)) for f in keyed.schema]
-    for name in ("pos_hi", "pos_lo"):
-        columns[keyed.schema.get_field_index(name)] = asks.column(name)
-    return pa.concat_tables([keyed, pa.Table.from_arrays(columns, schema=keyed.schema)])

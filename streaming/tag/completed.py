@@ -9,10 +9,19 @@ import pyarrow.compute as pc
 
 from tagstream.state.layout import OrderingKind
 from tagstream.state.tag.fill import LOST, OWN
-from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, Completion, ImageWanted, PartialRows, TagResult
+from tagstream.state.tag_batch import (
+    FLAG_DELETE,
+    FLAG_NO_ORDERING,
+    FLAG_NO_PARTITION,
+    Completion,
+    ImageWanted,
+    PartialRows,
+    TagResult,
+)
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.key_decoder import FLAG_IMAGE
-from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, located_table
+from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, OPEN, located_table
+from tagstream.streaming.tag.mends import mends
 from tagstream.table import chunks
 
 Ints = npt.NDArray[np.int64]
@@ -27,12 +36,14 @@ def images_of(records: pa.Table, ordering: OrderingKind) -> list[ImageWanted]:
     if "old" not in records.column_names:
         return []
     asks = records.filter(pa.array((records.column("flags").to_numpy() & FLAG_IMAGE) != 0))
-    columns = zip(*(asks.column(name).to_pylist() for name in ("skey", "ord", "flags")), strict=True)
     ordered = ordering != "none"
-    return [
-        ImageWanted(k, o if ordered and not f & FLAG_NO_ORDERING else None, bool(f & FLAG_DELETE))
-        for k, o, f in columns
-    ]
+    found = []
+    for key, order, flags, old in zip(
+        *(asks.column(n).to_pylist() for n in ("skey", "ord", "flags", "old")), strict=True
+    ):
+        before = order if ordered and not flags & FLAG_NO_ORDERING else None
+        found.append(ImageWanted(key, before, bool(flags & FLAG_DELETE), old if flags & FLAG_NO_PARTITION else None))
+    return found
 
 
 def lacking(rows: pa.Table) -> npt.NDArray[np.bool_]:
@@ -88,7 +99,9 @@ def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
     if not done.images:
         return rows
     images = _images(rows.schema, held, done, good)
-    return pa.concat_tables([rows, images.filter(pa.array(~done.image_left | (done.image_rows >= 0)))])
+    left, mended = _asked(done)
+    images = images.filter(pa.array(~mended & (~left | (done.image_rows >= 0))))
+    return pa.concat_tables([rows, images, *([mends(rows.schema, good, result, done)] if mended.any() else [])])
 
 
 def _sources(done: Completion, good: pa.Table) -> dict[str, pa.Array]:
@@ -103,6 +116,12 @@ def _sources(done: Completion, good: pa.Table) -> dict[str, pa.Array]:
     return {"absent": bits, "from_key": from_key} | _places(done.places)
 
 
+def _asked(done: Completion) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """(rows that deletes ask for, rows that are to be mended)."""
+    left = np.array([image.left for image in done.asked], np.bool_)
+    return left, np.array([image.mended_by is not None for image in done.asked], np.bool_)
+
+
 def _images(schema: pa.Schema, held: pa.StructArray, done: Completion, good: pa.Table) -> pa.Table:
     n = len(done.images)
     own, other = done.image_held == OWN, done.image_held >= 0
@@ -114,7 +133,8 @@ def _images(schema: pa.Schema, held: pa.StructArray, done: Completion, good: pa.
     columns = {
         "dest_part": pa.repeat(pa.scalar(""), n),
         "dest_file": pa.repeat(pa.scalar("#"), n),
-        "op": pa.array(np.where(done.image_left, OP_LEFT, OP_IMAGE).astype(np.int8)),
+        "op": pa.array(np.where(_asked(done)[0], OP_LEFT, OP_IMAGE).astype(np.int8)),
+        "note": pc.if_else(pa.array(done.image_open), pa.scalar(OPEN), pa.scalar(None, pa.string())),
         "skey": pa.array(done.images, pa.binary()),
         "row": _filled(held, done.image_donor, held.type),
         "absent": absent_bits(done.image_donor < 0, np.arange(n), n),

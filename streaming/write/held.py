@@ -6,20 +6,21 @@ change of key of the old key's row, which an image of that key's group tells of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
 from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.state_keys import record_keys
-from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT
+from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, OP_MEND
+from tagstream.streaming.write.borrowed import mended, read_notes, write_notes
 from tagstream.streaming.write.left_images import KEY, left_table, read_left, write_left
 from tagstream.streaming.write.left_rows import left_rows
+from tagstream.streaming.write.row_values import Bits, flat_of, from_images, merged, place_keys, struct_of, with_values
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import snapshot_schema
@@ -27,8 +28,6 @@ from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
-
-Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -52,23 +51,78 @@ class HeldRows:
         if "absent" not in rows.column_names:
             return rows
         op = rows.column("op").to_numpy()
-        is_image = (op == OP_IMAGE) | (op == OP_LEFT)
-        images, rows = rows.filter(pa.array(is_image)), rows.filter(pa.array(~is_image))
+        is_image, is_mend = (op == OP_IMAGE) | (op == OP_LEFT), op == OP_MEND
+        images, to_mend = rows.filter(pa.array(is_image)), rows.filter(pa.array(is_mend))
         images = self._keep(images)
+        rows = self._filled(rows.filter(pa.array(~is_image & ~is_mend)), images)
+        return self._mended(rows, to_mend, images) if to_mend.num_rows else rows
+
+    def _filled(self, rows: pa.Table, images: pa.Table) -> pa.Table:
         at = np.flatnonzero(rows.column("absent").is_valid().to_numpy())
         if not len(at):
             return rows
         short = rows.take(pa.array(at))
         wanted = set(short.column("from_key").to_pylist())
         images = self._complete_images(images, wanted)
-        values, bits = self._own(short)
-        values, bits = _from(values, bits, short, images)
-        self._check(short, bits)
+        values, own = self._own(short)
+        values, bits = from_images(values, own, short, images)
+        self._check(short, self._borrow(short, values, own, images, bits))
         order = np.arange(rows.num_rows)
         order[at] = rows.num_rows + np.arange(len(at))
         i = rows.schema.get_field_index("row")
         both = pa.chunked_array([*rows.column(i).chunks, values])
         return rows.set_column(i, rows.schema.field(i), both.take(pa.array(order)))
+
+    def _borrow(self, short: pa.Table, values: pa.StructArray, lacked: Bits, images: pa.Table, bits: Bits) -> Bits:
+        """Note what rows take of images that are still open; what is still lost, without that which may yet come."""
+        is_open = images.filter(images.column("note").is_valid()).column("skey")
+        mine = pc.is_in(flat_of(short.column("from_key")), value_set=flat_of(is_open)).to_numpy(zero_copy_only=False)
+        nullable = np.array([field.nullable for field in self.schema], np.bool_)
+        taken = lacked & mine[:, None] & nullable
+        some = taken.any(axis=1)
+        if some.any():
+            take = pa.array(some)
+            keys, sources = (flat_of(short.column(name)).filter(take) for name in ("skey", "from_key"))
+            write_notes(self.left, f"{self.instant}-{self.task:05d}", keys, sources, taken[some], values.filter(take))
+        left: Bits = bits & ~taken
+        return left
+
+    def _mended(self, rows: pa.Table, to_mend: pa.Table, images: pa.Table) -> pa.Table:
+        """The rows with those that took values too early mended, be they in the batch or only in the table."""
+        pairs = list(zip(to_mend.column("skey").to_pylist(), to_mend.column("from_key").to_pylist(), strict=True))
+        notes = read_notes(self.left, set(pairs), self.instant)
+        to_mend = to_mend.filter(pa.array([pair in notes for pair in pairs], pa.bool_()))
+        if not to_mend.num_rows:
+            return rows
+        keys = flat_of(to_mend.column("skey"))
+        sources = self._complete_images(images, set(to_mend.column("from_key").to_pylist()))
+        lost = unpack_absent(flat_of(sources.column("absent")), len(self.schema))
+        unknown = dict(zip(sources.column("skey").to_pylist(), lost, strict=True))
+        for (key, source), note in notes.items():
+            nothing = np.array([name in note.columns and note.values[name] is None for name in self.schema.names])
+            if not self.null_if_lost and (nothing & unknown.get(source, True)).any():
+                raise self._lost(key, nothing, 1)
+        upsert = pc.is_in(rows.column("op"), value_set=pa.array([OP_INSERT, OP_UPDATE], pa.int8()))
+        mine = pc.and_(upsert, pc.is_in(rows.column("skey"), value_set=keys))
+        own = self._whole(to_mend.filter(to_mend.column("from_file").is_valid()))
+        batch = rows.filter(mine)
+        changed, _ = mended(
+            batch, unpack_absent(flat_of(batch.column("absent")), len(self.schema)), sources, lost, notes
+        )
+        more, is_new = mended(own, np.ones((own.num_rows, len(self.schema)), np.bool_), sources, lost, notes)
+        return pa.concat_tables([rows.filter(pc.invert(mine)), changed, more.filter(pa.array(is_new))])
+
+    def _whole(self, places: pa.Table) -> pa.Table:
+        """Updates that leave rows as the table has them; without rows that are not there any more."""
+        n, width = places.num_rows, len(self.schema)
+        everything = absent_bits(np.ones((n, width), np.bool_), np.arange(n), n)
+        ops = pa.array(np.full(n, OP_UPDATE, np.int8))
+        for name, column in (("from_key", places.column("skey")), ("absent", everything), ("op", ops)):
+            i = places.schema.get_field_index(name)
+            places = places.set_column(i, places.schema.field(i), column)
+        values, bits = self._own(places)
+        i = places.schema.get_field_index("row")
+        return places.set_column(i, places.schema.field(i), values).filter(pa.array(~bits.any(axis=1)))
 
     def _keep(self, images: pa.Table) -> pa.Table:
         """Leave what deletes have asked for to later batches; the other images."""
@@ -77,10 +131,10 @@ class HeldRows:
             return images
         found = self._complete_images(images, set(images.filter(pa.array(leaves)).column("skey").to_pylist()))
         found = found.filter(pa.array(found.column("op").to_numpy() == OP_LEFT))
-        values = _struct(found.column("row"))
-        lost = unpack_absent(_flat(found.column("absent")), values.type.num_fields).any(axis=1)
+        values = struct_of(found.column("row"))
+        lost = unpack_absent(flat_of(found.column("absent")), values.type.num_fields).any(axis=1)
         write_left(
-            self.left, self.instant, self.task, left_table(record_keys(_flat(found.column("skey"))), lost, values)
+            self.left, self.instant, self.task, left_table(record_keys(flat_of(found.column("skey"))), lost, values)
         )
         return images.filter(pa.array(~leaves))
 
@@ -96,44 +150,48 @@ class HeldRows:
         if not found.num_rows:
             return found
         values, bits = self._own(found)
-        values, bits = self._gone(found, values, bits)
+        found, values, bits = self._gone(found, values, bits)
         for _ in range(found.num_rows):
             left = int(bits.sum())
-            values, bits = _from(values, bits, found, _with(found, values, bits))
+            values, bits = from_images(values, bits, found, with_values(found, values, bits))
             if int(bits.sum()) in (0, left):
                 break
-        return _with(found, values, bits)
+        return with_values(found, values, bits)
 
-    def _gone(self, images: pa.Table, values: pa.StructArray, bits: Bits) -> tuple[pa.StructArray, Bits]:
-        """Images of keys that have no row any more, as it was before it was deleted."""
+    def _gone(self, images: pa.Table, values: pa.StructArray, bits: Bits) -> tuple[pa.Table, pa.StructArray, Bits]:
+        """Images of keys that have no row any more, as it was before it was deleted. Of a row that was left without its
+        values there is nothing to come."""
         lost = bits.any(axis=1) & ~images.column("from_key").is_valid().to_numpy()
         if not lost.any():
-            return values, bits
-        keys = record_keys(_flat(images.column("skey")))
+            return images, values, bits
+        keys = record_keys(flat_of(images.column("skey")))
         names = [f.name for i, f in enumerate(values.type) if bits[lost, i].any()]
         wanted = pa.schema([self.schema.field(name).with_nullable(True) for name in names])
         asked = set(keys.filter(pa.array(lost)).to_pylist())
         kept = list(read_left(self.left, asked, self.instant))
         held = left_rows(self.table, self.timeline, asked, wanted, kept)
-        found = pc.index_in(keys, value_set=_flat(held.column(KEY)))
+        found = pc.index_in(keys, value_set=flat_of(held.column(KEY)))
         there = found.is_valid().to_numpy(zero_copy_only=False) & lost
-        return _merged(values, bits, held, found, there)
+        left = pa.array(sorted({key for _, rows in kept for key in rows.column(KEY).to_pylist()}), pa.string())
+        note = pc.if_else(pc.is_in(keys, value_set=left), pa.scalar(None, pa.string()), flat_of(images.column("note")))
+        i = images.schema.get_field_index("note")
+        return images.set_column(i, images.schema.field(i), note), *merged(values, bits, held, found, there)
 
     def _own(self, short: pa.Table) -> tuple[pa.StructArray, Bits]:
         """Rows with what the table has of them, and what they still lack."""
-        values = _struct(short.column("row"))
-        bits = unpack_absent(_flat(short.column("absent")), values.type.num_fields)
+        values = struct_of(short.column("row"))
+        bits = unpack_absent(flat_of(short.column("absent")), values.type.num_fields)
         known = short.column("from_file").is_valid().to_numpy()
         if not known.any():
             return values, bits
         names = [f.name for i, f in enumerate(values.type) if bits[known, i].any()]
-        keys = record_keys(_flat(short.column("from_key")))
+        keys = record_keys(flat_of(short.column("from_key")))
         held = self._read(
             short.column("from_part").to_pylist(), short.column("from_file").to_pylist(), keys, known, names
         )
-        found = pc.index_in(_place_keys(short, keys), value_set=held.column("@at"))
+        found = pc.index_in(place_keys(short, keys), value_set=held.column("@at"))
         there = found.is_valid().to_numpy(zero_copy_only=False) & known
-        return _merged(values, bits, held, found, there)
+        return merged(values, bits, held, found, there)
 
     def _read(
         self, parts: list[str | None], files: list[str | None], keys: pa.Array, known: Bits, names: list[str]
@@ -165,61 +223,15 @@ class HeldRows:
 
     def _check(self, short: pa.Table, bits: Bits) -> None:
         lost = np.flatnonzero(bits.any(axis=1))
-        if not len(lost) or self.null_if_lost:
-            return
-        key = record_keys(_flat(short.column("skey")).slice(int(lost[0]), 1))[0].as_py()
-        columns = [self.schema.names[i] for i in np.flatnonzero(bits[lost[0]]).tolist()]
-        raise HeldRowError(
-            f"record {key!r} came without {', '.join(columns)}, which had not changed at the source, and the row that had "
-            f"them is gone from {self.table.base_path} ({len(lost)} such records in a task): its key was changed and its "
-            "delete was read in an earlier batch. Take a snapshot of this row at the source, or give "
+        if len(lost) and not self.null_if_lost:
+            raise self._lost(flat_of(short.column("skey"))[int(lost[0])].as_py(), bits[lost[0]], len(lost))
+
+    def _lost(self, skey: bytes, columns: Bits, count: int) -> HeldRowError:
+        key = record_keys(pa.array([skey], pa.binary()))[0].as_py()
+        names = [self.schema.names[i] for i in np.flatnonzero(columns).tolist()]
+        return HeldRowError(
+            f"record {key!r} came without {', '.join(names)}, which had not changed at the source, and the row that had "
+            f"them is gone from {self.table.base_path} ({count} such records in a task): its key was changed, and its "
+            "delete was read in an earlier batch, or it was never read. Take a snapshot of this row at the source, or give "
             "tagstream.debezium.unavailable.lost=null to have nulls in their place"
         )
-
-
-def _from(values: pa.StructArray, bits: Bits, short: pa.Table, images: pa.Table) -> tuple[pa.StructArray, Bits]:
-    """Rows filled from images of the keys that they name."""
-    if not images.num_rows or not bits.any():
-        return values, bits
-    found = pc.index_in(_flat(short.column("from_key")), value_set=_flat(images.column("skey")))
-    there = found.is_valid().to_numpy(zero_copy_only=False)
-    has = unpack_absent(_flat(images.column("absent")), values.type.num_fields)
-    rows = pc.fill_null(found, 0).to_numpy()
-    usable = bits & there[:, None] & ~has[rows]
-    columns = []
-    for i, column in enumerate(values.flatten()):
-        theirs = _struct(images.column("row")).flatten()[i].take(found)
-        columns.append(pc.if_else(pa.array(usable[:, i]), theirs, column))
-    return pa.StructArray.from_arrays(columns, fields=list(values.type)), bits & ~usable
-
-
-def _merged(
-    values: pa.StructArray, bits: Bits, held: pa.Table, found: pa.Array, there: Bits
-) -> tuple[pa.StructArray, Bits]:
-    columns = []
-    for i, (field, column) in enumerate(zip(values.type, values.flatten(), strict=True)):
-        use = bits[:, i] & there
-        if use.any():
-            column = pc.if_else(pa.array(use), _flat(held.column(field.name)).take(found).cast(field.type), column)
-        columns.append(column)
-    return pa.StructArray.from_arrays(columns, fields=list(values.type)), bits & ~there[:, None]
-
-
-def _with(images: pa.Table, values: pa.StructArray, bits: Bits) -> pa.Table:
-    n = images.num_rows
-    images = images.set_column(images.schema.get_field_index("row"), images.schema.field("row"), values)
-    left = absent_bits(bits, np.arange(n), n)
-    return images.set_column(images.schema.get_field_index("absent"), images.schema.field("absent"), left)
-
-
-def _place_keys(short: pa.Table, keys: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(_flat(short.column("from_part")), _flat(short.column("from_file")), keys, "\0")
-
-
-def _struct(column: pa.ChunkedArray) -> pa.StructArray:
-    flat = column.combine_chunks()
-    return flat.chunk(0) if isinstance(flat, pa.ChunkedArray) else flat
-
-
-def _flat(values: Iterable[object]) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.streaming.write.borrowed import BORROWED
 from tagstream.table.storage.storage import Storage
 
 KEY, LOST = "@key", "@lost"
@@ -45,10 +46,13 @@ def read_left(folder: Storage, keys: set[str], before: str) -> Iterator[tuple[st
 
 
 def forget_left(folder: Storage, before_ms: int) -> int:
-    """Remove the files that were written before a time (epoch milliseconds); how many these were."""
-    old = [entry.name for entry in folder.list("") if entry.name.endswith(_SUFFIX) and entry.mtime_ms < before_ms]
-    folder.delete_many(old)
-    return len(old)
+    """Remove the files, and the notes of ``borrowed``, that were written before a time (epoch milliseconds); how many."""
+    count = 0
+    for place in (folder, folder.below(BORROWED)):
+        old = [entry.name for entry in place.list("") if entry.name.endswith(_SUFFIX) and entry.mtime_ms < before_ms]
+        place.delete_many(old)
+        count += len(old)
+    return count
 
 
 def left_table(keys: pa.Array, lost: Any, rows: pa.StructArray) -> pa.Table:

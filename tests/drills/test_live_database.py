@@ -54,6 +54,10 @@ class LiveJob(Job):
             "hoodie.datasource.write.partitionpath.field": "day",
             "hoodie.table.ordering.fields": "",
             "hoodie.compact.inline.max.delta.commits": "5",
+            # not as many file groups as the short drills have: they would outgrow the small memory in ten minutes
+            "hoodie.parquet.max.file.size": "1048576",
+            "hoodie.parquet.small.file.limit": "524288",
+            "spark.driver.memory": "768m",
             **self.conf,
         }
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.formats.make import FormatRules
@@ -194,6 +196,90 @@ def test_a_row_that_is_deleted_in_the_batch_that_made_it_so(tmp_path: Path, tabl
 
 
 @BOTH
+def test_a_new_key_is_read_before_the_last_events_of_the_old_one(tmp_path: Path, table_type: str) -> None:
+    """What its row took is old, or nothing, and is mended when the old key's delete comes; what was sent since stays."""
+    run, t = notes(tmp_path, table_type), Topic()
+    run.batch([t.message("c", n, {"a": f"a{n}", "b": f"b{n}"}) for n in (1, 2, 3)])
+    changed = [t.message("u", n, {"a": f"A{n}", "b": HOLE}) for n in (1, 2, 3)]
+    made = [t.message("c", 4, {"a": "a4", "b": "b4"})]
+    pairs = [t.change_of_key(n, n * 10, {"a": HOLE, "b": HOLE, "p": "z"}) for n in (1, 2, 3, 4)]
+    fifth = t.change_of_key(2, 50, {"a": "sent", "b": "sent"})[1]  # its delete is never read: nothing is to be mended
+    run.batch([new for _, new in pairs] + [fifth])
+    assert rows_of(run)[10] == ("z", "a1", "b1"), "as far as is known"
+    assert rows_of(run)[40] == ("z", None, None), "nothing is known yet"
+    run.restart()
+    run.batch([t.message("u", 20, {"a": "newer", "b": HOLE}), t.message("u", 30, {"p": "w", "a": HOLE, "b": HOLE})])
+    last = [t.message("u", 10, {"a": HOLE, "b": "b10"})]
+    run.batch([*changed, *made, *(gone for gone, _ in pairs), *last])
+    wanted = {
+        10: ("x", "A1", "b10"), 20: ("x", "newer", "b2"), 30: ("w", "A3", "b3"), 40: ("z", "a4", "b4"),
+        50: ("x", "sent", "sent"),
+    }  # fmt: skip
+    assert rows_of(run) == wanted
+    assert not run.bad
+    run.batch([t.message("d", 40), *t.change_of_key(10, 1, {"a": HOLE, "b": HOLE})])
+    del wanted[40], wanted[10]
+    assert rows_of(run) == wanted | {1: ("x", "A1", "b10")}
+
+
+@BOTH
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_changed_keys_in_partitions_that_are_read_unevenly(
+    tmp_path_factory: pytest.TempPathFactory, table_type: str, data: st.DataObject
+) -> None:
+    """Any history of rows whose keys change, a partition of the topic by key, read in any cuts: the database's rows."""
+    run, t = notes(tmp_path_factory.mktemp("uneven"), table_type), Topic()
+    live: dict[int, dict[str, object]] = {}
+    topic: list[list[cdc.Message]] = [[], []]
+    free, changed = 0, set[int]()  # a row's key changes once: of a chain of changes some may be lost, by name
+
+    def put(message: cdc.Message, key: int) -> None:
+        part = topic[key % 2]
+        part.append(replace(message, partition=key % 2, offset=len(part)))
+
+    for step in range(data.draw(st.integers(1, 25))):
+        what = data.draw(st.sampled_from("cuukkd"))
+        if what == "c" or not live:
+            free += 1
+            live[free] = {"p": "x", "a": f"a{step}", "b": f"b{step}"}
+            put(t.message("c", free, live[free]), free)
+            continue
+        key = data.draw(st.sampled_from(sorted(live)))
+        if what == "d":
+            del live[key]
+            put(t.message("d", key), key)
+            continue
+        sent = data.draw(st.sampled_from([{}, {"a": f"a{step}"}, {"b": None}, {"p": "y"}, {"p": "z", "b": f"b{step}"}]))
+        row = live[key] | sent
+        what = "u" if key in changed else what
+        held = {name: HOLE for name in ("a", "b") if name not in sent and row[name] is not None}
+        if what == "u":
+            live[key] = row
+            put(t.message("u", key, row | held), key)
+            continue
+        free += 1
+        changed.add(free)
+        del live[key]
+        live[free] = row
+        gone, new = t.change_of_key(key, free, row | held)
+        put(gone, key)
+        put(new, free)
+    at = [0, 0]
+    while at != [len(part) for part in topic]:
+        ends = [min(len(part), n + data.draw(st.integers(0, 6))) for part, n in zip(topic, at, strict=True)]
+        if ends == at:
+            ends = [len(part) for part in topic]
+        run.batch([m for part, n, end in zip(topic, at, ends, strict=True) for m in part[n:end]])
+        at = ends
+        if data.draw(st.booleans()) and run.batch_id:
+            run.restart()
+    found = rows_of(run) if run.batch_id else {}
+    assert found == {key: (row["p"], row["a"], row["b"]) for key, row in live.items()}
+    assert not run.bad
+
+
+@BOTH
 def test_a_row_that_was_lost_before_its_key_changed_is_lost_behind_it(tmp_path: Path, table_type: str) -> None:
     run, t = notes(tmp_path, table_type), Topic()
     run.batch([t.message("c", 1, {"a": "a1"})])
@@ -212,8 +298,11 @@ def test_what_no_row_holds_is_quarantined_and_never_written(tmp_path: Path, tabl
     )
     assert rows_of(run) == {3: ("x", None, None)}
     assert ["neither the table nor this batch has the row" in note for note in run.bad] == [True, True]
+    gone, new = t.change_of_key(4, 5, {"a": HOLE})
+    run.batch([new])
+    assert rows_of(run)[5] == ("x", None, None), "the old key's events may be in a batch to come"
     with pytest.raises(HeldRowError, match="record '5' came without a, .*unavailable.lost=null"):
-        run.batch([t.message("c", 5, {"a": HOLE}, old=4)])
+        run.batch([gone])
 
 
 def test_a_lost_value_can_be_null(tmp_path: Path) -> None:

@@ -37,8 +37,16 @@ class Message:
 
     @property
     def old_key(self) -> bytes | None:
-        """The header that a changed key leaves."""
-        text = self.headers.get("__debezium.oldkey")
+        """The header that a changed key's new row has."""
+        return self._header("__debezium.oldkey")
+
+    @property
+    def new_key(self) -> bytes | None:
+        """The header that a changed key's delete has."""
+        return self._header("__debezium.newkey")
+
+    def _header(self, name: str) -> bytes | None:
+        text = self.headers.get(name)
         return None if text is None else text.encode()
 
 
@@ -107,7 +115,7 @@ def raw_batch(found: Sequence[Message]) -> pa.RecordBatch:
             "pos_hi": pa.array([m.partition for m in found], pa.int64()),
             "pos_lo": pa.array([m.offset for m in found], pa.int64()),
             "old_key": pa.array([m.old_key for m in found], pa.binary()),
-            "key_changed": pa.array(["__debezium.newkey" in m.headers for m in found], pa.bool_()),
+            "new_key": pa.array([m.new_key for m in found], pa.binary()),
         }
     )
 

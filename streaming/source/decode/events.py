@@ -24,10 +24,10 @@ class Events:
     ``unordered``: upserts that may come without an ordering value. ``absent``: which columns of the row were not sent, as
     bits (``columns.pack_absent``); null: all were. ``old_keys``: record keys of the rows that hold what was not sent, where
     that is not the row of the event's own key. ``key_changed``: deletes of keys whose rows go on under another key, whose
-    records may lack what the row held. ``keeps_place``: upserts whose partition was not sent: the row stays where
-    it is, and a new row goes where ``rows`` puts it. ``lines``: the bytes of bad records (where the mask is), of a format
-    whose records have no ``value``. ``emptied``: of the skipped events those that emptied the whole table, by their
-    ordering.
+    records may lack what the row held; ``new_keys``: those record keys, where they are known. ``keeps_place``:
+    upserts whose partition was not sent: the row stays where it is, and a new row goes where ``rows`` puts it.
+    ``lines``: the bytes of bad records (where the mask is), of a format whose records have no ``value``. ``emptied``: of the
+    skipped events those that emptied the whole table, by their ordering.
     """
 
     batch: pa.RecordBatch
@@ -42,6 +42,7 @@ class Events:
     absent: pa.Array | None = None
     old_keys: pa.Array | None = None
     key_changed: Mask | None = None
+    new_keys: pa.Array | None = None
     keeps_place: Mask | None = None
     lines: Callable[[Mask], pa.Array] | None = None
     emptied: Mask | None = None

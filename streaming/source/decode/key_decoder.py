@@ -17,7 +17,7 @@ from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PAR
 from tagstream.streaming.source.decode.columns import flat, header_texts, mask_of, nulls_of, only_where, text_where
 from tagstream.streaming.source.decode.events import Events, RecordFormat, Watch
 from tagstream.streaming.source.decode.facts import Facts
-from tagstream.streaming.source.decode.plain_json import DELETED, PlainJson
+from tagstream.streaming.source.decode.plain_json import PlainJson, type_at, with_delete_mark
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.state_keys import state_keys
 from tagstream.table.errors import ConfigError
@@ -85,8 +85,9 @@ class KeyDecoder:
         binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, of an upsert: none
         was sent, 8 bad, 16 skipped), ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all
         nullable; of no use where bad), ``value`` (the bytes of a bad record, and of one that lacks columns, else null),
-        ``reason`` (why bad, else null); of a format whose records may lack columns also ``absent`` and ``old``
-        (``Events.absent``; the state's key of the row that holds them, or of a delete's own row if a later record needs it);
+        ``reason`` (why bad, else null); of a format whose records may lack columns also ``absent``, ``old``
+        and ``new`` (``Events.absent``; state keys: of the row that holds them, or of a delete's own row if a later record
+        needs it, and that record's);
         of messages with headers ``headers``, as JSON (``header_texts``), where ``value`` is.
         ``partition_depth``: of the table's partitions, where it is known; a path of another one is bad.
         """
@@ -169,16 +170,18 @@ class KeyDecoder:
         return self._ordering.faults(events.rows, ~free)
 
     def _held_elsewhere(self, events: Events, good: Mask, skey: pa.Array) -> dict[str, pa.Array]:
-        """Columns ``absent`` and ``old``."""
+        """Columns ``absent``, ``old`` and ``new``."""
         nothing = pa.nulls(len(good), pa.binary())
         absent = nothing if events.absent is None else only_where(good, events.absent)
-        old = nothing
+        parts = pa.nulls(len(good), pa.string())
+        old = new = nothing
         if events.old_keys is not None:
-            parts = pa.nulls(len(good), pa.string())
             old = only_where(~nulls_of(absent), state_keys(events.old_keys, parts, global_index=True))
         if events.key_changed is not None and self._global:
             old = pc.if_else(pa.array(events.key_changed & good), skey, old)
-        return {"absent": absent, "old": old}
+            if events.new_keys is not None:
+                new = only_where(good, state_keys(events.new_keys, parts, global_index=True))
+        return {"absent": absent, "old": old, "new": new}
 
 
 class _RowOrder:
@@ -222,26 +225,6 @@ class _RowOrder:
                 )
                 reason = pc.coalesce(reason, text_where(great, text))
         return reason
-
-
-def with_delete_mark(schema: pa.Schema) -> pa.Schema:
-    """The schema with the field that marks a delete, which must not become an upsert only because the table has no column
-    for the mark. ConfigError where the field is there and is of another type.
-    """
-    if DELETED not in schema.names:
-        return schema.append(pa.field(DELETED, pa.bool_()))
-    if not pa.types.is_boolean(schema.field(DELETED).type):
-        raise ConfigError(f"field {DELETED} is {schema.field(DELETED).type}; it marks deletes and must be boolean")
-    return schema
-
-
-def type_at(schema: pa.Schema, name: str) -> pa.DataType:
-    """Type of a field, or of a struct's field by its dotted path."""
-    head, *path = [name] if name in schema.names else name.split(".")
-    kind = schema.field(head).type
-    for step in path:
-        kind = kind.field(step).type
-    return kind
 
 
 def _struct(rows: pa.Table) -> pa.StructArray:

@@ -21,7 +21,7 @@ from tagstream.streaming.source.decode.events import Events, Mask
 from tagstream.streaming.source.decode.facts import NO_FACTS, Facts
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
-from tagstream.table.errors import InvalidKeyError
+from tagstream.table.errors import ConfigError, InvalidKeyError
 from tagstream.table.keys.keys import record_key_from_message
 
 DELETED = "_hoodie_is_deleted"
@@ -203,3 +203,23 @@ def _has(text: str, names: Sequence[str]) -> bool:
         return any(name in json.loads(text) for name in names)
     except RecursionError:  # very deep in a field that nobody reads; it has the name somewhere
         return True
+
+
+def with_delete_mark(schema: pa.Schema) -> pa.Schema:
+    """The schema with the field that marks a delete, which must not become an upsert only because the table has no column
+    for the mark. ConfigError where the field is there and is of another type.
+    """
+    if DELETED not in schema.names:
+        return schema.append(pa.field(DELETED, pa.bool_()))
+    if not pa.types.is_boolean(schema.field(DELETED).type):
+        raise ConfigError(f"field {DELETED} is {schema.field(DELETED).type}; it marks deletes and must be boolean")
+    return schema
+
+
+def type_at(schema: pa.Schema, name: str) -> pa.DataType:
+    """Type of a field, or of a struct's field by its dotted path."""
+    head, *path = [name] if name in schema.names else name.split(".")
+    kind = schema.field(head).type
+    for step in path:
+        kind = kind.field(step).type
+    return kind

@@ -21,8 +21,8 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.transformer_options import TransformerOption
 from tagstream.streaming.source.decode.events import Events, Mask, RecordFormat
 from tagstream.streaming.source.decode.facts import avro_facts
-from tagstream.streaming.source.decode.key_decoder import KeyDecoder, type_at, with_delete_mark
-from tagstream.streaming.source.decode.plain_json import PlainJson
+from tagstream.streaming.source.decode.key_decoder import KeyDecoder
+from tagstream.streaming.source.decode.plain_json import PlainJson, type_at, with_delete_mark
 from tagstream.streaming.source.decode.typed.required import may_lack_all
 from tagstream.streaming.source.decode.typed.spark_types import as_spark_has_it, spark_schema
 from tagstream.streaming.source.decode.typed.typed_rows import RECORD, RECORD_TYPE

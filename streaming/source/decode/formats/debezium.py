@@ -94,26 +94,13 @@ class DebeziumEvents:
         lacking, old_keys, why = self._lacking(rows, batch, upsert)
         reason = pc.coalesce(reason, why)
         skipped &= nulls_of(reason)
-        changed = None
-        if "key_changed" in batch.schema.names:
-            changed = delete & ~skipped & mask_of(batch.column("key_changed"))
+        changed, new_keys = self._changed(batch, delete & ~skipped)
         if emptied is not None:
             emptied = emptied & skipped
         return Events(
-            batch,
-            rows,
-            reason,
-            delete,
-            delete,
-            skipped,
-            None,
-            ordering,
-            unordered,
-            lacking,
-            old_keys,
-            changed,
+            batch, rows, reason, delete, delete, skipped, None, ordering, unordered, lacking, old_keys, changed, new_keys,
             emptied=emptied,
-        )
+        )  # fmt: skip
 
     def _no_rows(self, op: pa.Array, of_row: Mask, truncate: Mask) -> tuple[Mask, pa.Array]:
         """(events that are of no row, why others are bad)."""
@@ -210,6 +197,22 @@ class DebeziumEvents:
         text = f"has no {where}, which tagstream.debezium.order={order} orders by"
         return only_where(~tombstone, values), snapshot, text_where(missing, text)
 
+    def _changed(self, batch: pa.RecordBatch, delete: Mask) -> tuple[Mask | None, pa.Array | None]:
+        """(deletes whose rows go on under another key, the record keys of those rows)."""
+        if "new_key" not in batch.schema.names:
+            return None, None
+        header = flat(batch.column("new_key"))
+        changed = delete & ~nulls_of(header)
+        return (changed, self._named_keys(header, changed)) if changed.any() else (None, None)
+
+    def _named_keys(self, header: pa.Array, where: Mask) -> pa.Array:
+        """The record keys that headers name, null elsewhere."""
+        at = np.flatnonzero(where)
+        found, _ = self._keys.decode(header.take(pa.array(at)))
+        place = np.full(len(header), -1, np.int64)
+        place[at] = np.arange(len(at))
+        return self._generator.record_keys(found).take(pa.array(place, mask=place < 0))
+
     def _lacking(
         self, rows: pa.Table, batch: pa.RecordBatch, upsert: Mask
     ) -> tuple[pa.Array | None, pa.Array | None, pa.Array]:
@@ -224,20 +227,16 @@ class DebeziumEvents:
         if lacking is None or "old_key" not in batch.schema.names:
             return lacking, None, reason
         header = flat(batch.column("old_key"))
-        at = np.flatnonzero(~nulls_of(lacking) & ~nulls_of(header))
-        if not len(at):
+        asked = ~nulls_of(lacking) & ~nulls_of(header)
+        if not asked.any():
             return lacking, None, reason
-        found, _ = self._keys.decode(header.take(pa.array(at)))
-        place = np.full(len(upsert), -1, np.int64)
-        place[at] = np.arange(len(at))
-        take = pa.array(place, mask=place < 0)
-        keys = self._generator.record_keys(found).take(take)
-        unknown = nulls_of(keys) & (place >= 0)
+        keys = self._named_keys(header, asked)
+        unknown = nulls_of(keys) & asked
         text = "its header __debezium.oldkey, which names the row that holds values not sent, has no key"
         reason = text_where(unknown, text)
         if not self._global:
             text = "values that were not sent are in the row of another key, which index.global.enabled=false does not find"
-            reason = pc.coalesce(reason, text_where(place >= 0, text))
+            reason = pc.coalesce(reason, text_where(asked, text))
         return lacking, keys, reason
 
 

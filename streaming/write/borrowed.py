@@ -1,0 +1,98 @@
+"""What rows took from another key's row too early, and how it is made good when that key's delete has been read.
+
+A record that lacks values after a change of key takes them from the old key's row. Where not all of that key's events have
+been read (``tag/mends.py``) it takes what is there, or null, and a note says which columns it took. The mending puts the
+right values in where the row still has those that it took: what was sent since stays.
+
+Notes are Arrow files ``borrowed/<instant>-<task>.arrow`` beside the rows of ``left_images``: ``@key`` and ``@from`` (state
+keys of the row and of the one it took from), ``@columns`` (names), and the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table.storage.storage import Storage
+
+BORROWED = "borrowed"
+_KEY, _FROM, _COLUMNS, _SUFFIX = "@key", "@from", "@columns", ".arrow"
+Pair = tuple[bytes, bytes]  # the row's key, the other key
+Bits = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Note:
+    """``columns`` of a row, and the values that it took for them."""
+
+    columns: list[str]
+    values: Mapping[str, Any]
+
+
+def write_notes(
+    folder: Storage, name: str, keys: pa.Array, sources: pa.Array, taken: Bits, rows: pa.StructArray
+) -> None:
+    """Note what the rows of ``keys`` took from those of ``sources``; ``taken``: rows x columns."""
+    names = [field.name for field in rows.type]
+    columns = pa.array([[n for n, took in zip(names, mine, strict=True) if took] for mine in taken.tolist()])
+    table = pa.Table.from_arrays([keys, sources, columns, *rows.flatten()], names=[_KEY, _FROM, _COLUMNS, *names])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as out:
+        out.write_table(table)
+    folder.below(BORROWED).replace(f"{name}{_SUFFIX}", sink.getvalue().to_pybytes())
+
+
+def read_notes(folder: Storage, wanted: set[Pair], before: str) -> dict[Pair, Note]:
+    """The newest notes of earlier batches, of these rows; ``before``: an instant."""
+    notes = folder.below(BORROWED)
+    found: dict[Pair, Note] = {}
+    keys = pa.array(sorted({key for key, _ in wanted}), pa.binary())
+    for name in sorted((n for n in notes.names("") if n.endswith(_SUFFIX)), reverse=True):
+        if len(found) == len(wanted):
+            break
+        if name.partition("-")[0] >= before:
+            continue
+        table = pa.ipc.open_file(pa.py_buffer(notes.read(name))).read_all()
+        mine = table.filter(pc.is_in(table.column(_KEY), value_set=keys))
+        for row in mine.to_pylist():  # a loop: such rows are rare
+            pair = (row.pop(_KEY), row.pop(_FROM))
+            if pair in wanted and pair not in found:
+                found[pair] = Note(row.pop(_COLUMNS), row)
+    return found
+
+
+def mended(
+    rows: pa.Table, held: Bits, sources: pa.Table, lost: Bits, notes: Mapping[Pair, Note]
+) -> tuple[pa.Table, Bits]:
+    """Located upserts with the right values in place of those that they took, and which of them have changed.
+
+    ``held``: which of their values the batch has not sent, rows x columns. ``sources``: located images of the other keys;
+    ``lost``: which of their values are not known, rows x columns.
+    """
+    right = {
+        key: (row, dict(zip(row, gone, strict=True)))
+        for key, row, gone in zip(
+            sources.column("skey").to_pylist(), sources.column("row").to_pylist(), lost.tolist(), strict=True
+        )
+        if row is not None
+    }
+    made, changed = rows.column("row").to_pylist(), np.zeros(rows.num_rows, np.bool_)
+    at = {key: i for i, key in enumerate(rows.column("skey").to_pylist())}
+    for (key, source), note in notes.items():
+        if key not in at or source not in right:
+            continue
+        i, (values, unknown) = at[key], right[source]
+        unsent = {name for name, mine in zip(values, held[i].tolist(), strict=True) if mine and not unknown[name]}
+        for name in unsent.intersection(note.columns):
+            if made[i][name] == note.values[name] != values[name]:
+                made[i] |= {name: values[name]}
+                changed[i] = True
+    place = rows.schema.get_field_index("row")
+    kind = rows.schema.field("row").type
+    return rows.set_column(place, rows.schema.field("row"), pa.array(made, kind)), changed

@@ -1,0 +1,64 @@
+"""Rows that are completed value by value: structs of columns, and which of them are still lacking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
+
+Bits = npt.NDArray[np.bool_]
+
+
+def from_images(values: pa.StructArray, bits: Bits, short: pa.Table, images: pa.Table) -> tuple[pa.StructArray, Bits]:
+    """Rows filled from images of the keys that they name."""
+    if not images.num_rows or not bits.any():
+        return values, bits
+    found = pc.index_in(flat_of(short.column("from_key")), value_set=flat_of(images.column("skey")))
+    there = found.is_valid().to_numpy(zero_copy_only=False)
+    has = unpack_absent(flat_of(images.column("absent")), values.type.num_fields)
+    rows = pc.fill_null(found, 0).to_numpy()
+    usable = bits & there[:, None] & ~has[rows]
+    columns = []
+    for i, column in enumerate(values.flatten()):
+        theirs = struct_of(images.column("row")).flatten()[i].take(found)
+        columns.append(pc.if_else(pa.array(usable[:, i]), theirs, column))
+    return pa.StructArray.from_arrays(columns, fields=list(values.type)), bits & ~usable
+
+
+def merged(
+    values: pa.StructArray, bits: Bits, held: pa.Table, found: pa.Array, there: Bits
+) -> tuple[pa.StructArray, Bits]:
+    columns = []
+    for i, (field, column) in enumerate(zip(values.type, values.flatten(), strict=True)):
+        use = bits[:, i] & there
+        if use.any():
+            column = pc.if_else(pa.array(use), flat_of(held.column(field.name)).take(found).cast(field.type), column)
+        columns.append(column)
+    return pa.StructArray.from_arrays(columns, fields=list(values.type)), bits & ~there[:, None]
+
+
+def with_values(images: pa.Table, values: pa.StructArray, bits: Bits) -> pa.Table:
+    n = images.num_rows
+    images = images.set_column(images.schema.get_field_index("row"), images.schema.field("row"), values)
+    left = absent_bits(bits, np.arange(n), n)
+    return images.set_column(images.schema.get_field_index("absent"), images.schema.field("absent"), left)
+
+
+def place_keys(short: pa.Table, keys: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(
+        flat_of(short.column("from_part")), flat_of(short.column("from_file")), keys, "\0"
+    )
+
+
+def struct_of(column: pa.ChunkedArray) -> pa.StructArray:
+    flat = column.combine_chunks()
+    return flat.chunk(0) if isinstance(flat, pa.ChunkedArray) else flat
+
+
+def flat_of(values: Iterable[object]) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
