@@ -65,12 +65,14 @@ KINDS = {
 
 
 def avro_schema(kind: Kind) -> dict[str, Any]:
-    """The table's schema; both fields may be null."""
+    """The table's schema; both fields may be null, and the mark of deletes, too."""
     fields: list[dict[str, Any]] = []
     for field in ev.AVRO_SCHEMA["fields"]:
         if field["name"] == "ts":
             pairs = zip(FIELDS, kind.avro, strict=True)
             fields += [{"name": name, "type": ["null", avro], "default": None} for name, avro in pairs]
+        elif field["name"] == "_hoodie_is_deleted":
+            fields.append({**field, "type": ["null", "boolean"], "default": None})
         else:
             fields.append(field)
     return {**ev.AVRO_SCHEMA, "fields": fields}
