@@ -62,8 +62,14 @@ def ordering_codes(column: pa.Array) -> pa.Array:
     return pa.array(_number_codes(column), pa.int64())
 
 
+def encode_known(column: pa.Array) -> pa.Array:
+    """The same, null where a row has no value."""
+    codes = ordering_codes(column)
+    return pc.if_else(column.is_valid(), codes, pa.scalar(None, codes.type))
+
+
 def encode_ordering(column: pa.Array) -> npt.NDArray[Any]:
-    """The same as int64, or objects of bytes."""
+    """The codes as int64, or objects of bytes; nulls give 0 or empty bytes."""
     codes = ordering_codes(column)
     if not pa.types.is_binary(codes.type):
         numbers: npt.NDArray[np.int64] = codes.to_numpy(zero_copy_only=False)

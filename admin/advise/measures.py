@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from tagstream.admin.advise.sample import Sample
 from tagstream.admin.advise.table import SampleKeys, SliceFacts, scan_table
 from tagstream.state.layout import has_bytes
-from tagstream.state.ordering import encode_ordering
 from tagstream.state.store.codec import ORDERING_UNKNOWN, Records
 from tagstream.state.tag.decide import Keys, Known, choose_winners, decide, distinct_keys
 from tagstream.state.tag_batch import TagBatch
@@ -254,7 +253,8 @@ def _known(
     if spec.ordering_fields and len(index):
         column = where.column("ord").combine_chunks()
         has[index] = column.is_valid().to_numpy(zero_copy_only=False)
-        ordering[index] = encode_ordering(column)
+        empty: Any = b"" if text else 0
+        ordering[index] = pc.fill_null(column, empty).to_numpy(zero_copy_only=False)
     zeros = np.zeros(n, np.int64)
     flags = np.where(has, 0, ORDERING_UNKNOWN).astype(np.uint8)
     return Known(live, live, Records(zeros.astype(np.uint32), zeros, zeros.astype(np.uint32), flags, ordering))

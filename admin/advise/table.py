@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.state.ordering import encode_known
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import BLOOM_KEY, comparable_range, open_base_file, range_of, read_footer
 from tagstream.table.file_group.bloom import BloomFilter
@@ -68,7 +69,7 @@ class SliceFacts:
 
 @dataclass(frozen=True)
 class TableScan:
-    """All slices, and the rows found (``record_key, part, file_id, only_log`` and, with an ordering field, ``ord``).
+    """All slices, and the rows found (``record_key, part, file_id, only_log`` and, with an ordering field, ``ord``: codes).
 
     ``files_of_key``: for each of ``SampleKeys.every`` the number of base files whose range holds it.
     """
@@ -150,7 +151,7 @@ def _log_only(
         count += rows.num_rows
         hits = rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=wanted)).combine_chunks()
         live = hits.column(RECORD_KEY).combine_chunks().cast(pa.string())
-        ordering = hits.column(1).combine_chunks() if hits.num_columns > 1 else None
+        ordering = reader.ordering(hits) if hits.num_columns > 1 else None
         tables.append(_located(at, live, ordering, pa.repeat(pa.scalar(True), len(live)), ordering_type))
     return count, pa.concat_tables(tables)
 
@@ -166,7 +167,7 @@ def _located(
         "only_log": only_log,
     }
     if kind is not None:
-        columns["ord"] = ordering.cast(kind) if ordering is not None else pa.nulls(n, kind)
+        columns["ord"] = encode_known(ordering.cast(kind) if ordering is not None else pa.nulls(n, kind))
     return pa.table(columns)
 
 

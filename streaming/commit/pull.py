@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tagstream.index.base import OrderingCode, TableAsOf
 from tagstream.index.family.bucket import BucketIndex
 from tagstream.state.layout import has_bytes
-from tagstream.state.ordering import ordering_codes
+from tagstream.state.ordering import encode_known
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.packed import unpack
@@ -35,12 +34,6 @@ def table_as_of(job: JobContext, frame_or_session: Any) -> TableAsOf:
     code = OrderingCode(decode.ordering_type, encode_known, sql)
     timeline = job.timeline or job.table.timeline()
     return TableAsOf(frame_or_session, job.table, timeline, timeline.newest_completed, code)
-
-
-def encode_known(column: pa.Array) -> pa.Array:
-    """Ordering values as the stream compares them, null where a row has none."""
-    codes = ordering_codes(column)
-    return pc.if_else(column.is_valid(), codes, pa.scalar(None, codes.type))
 
 
 def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:

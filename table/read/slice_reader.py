@@ -160,7 +160,7 @@ def check_mergeable(table: HoodieTable) -> None:
     problem = None
     if config.merge_mode is MergeMode.CUSTOM:
         problem = f"its records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})"
-    elif len(config.ordering_fields) > 1 and config.version < LAYOUT_2_VERSION:
+    elif len(config.ordering_fields) > 1 and config.is_event_time and config.version < LAYOUT_2_VERSION:
         problem = f"it has several ordering fields ({', '.join(config.ordering_fields)}), which version 6 does not know"
     elif not config.populate_meta_fields:
         problem = "its log records carry no record keys (hoodie.populate.meta.fields=false)"

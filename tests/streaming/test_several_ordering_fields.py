@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tagstream.table.errors import ConfigError, TableConfigMismatchError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
+from tests.streaming.frame.frame_case import FrameCase
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_bad_records import quarantined
 from tests.support import events as ev
@@ -114,6 +116,21 @@ def test_a_record_that_lacks_a_field_is_quarantined(tmp_path: Path, spark: Spark
     reasons = [note["reason"] for note in quarantined(case)]
     assert sorted(reasons) == ["ordering field epoch is null", "ordering field step is null"]
     check(case, [first], "long")
+
+
+def test_a_dataframe_with_two_ordering_fields(tmp_path: Path, spark: SparkSession) -> None:
+    kind = two.KINDS["timestamp"]
+    conf = {**two.CONF, "hoodie.write.table.version": "9", "--table-type": MOR}
+    case = FrameCase(tmp_path, spark, conf)
+    rows = [two.row(event, kind) for event in ev.generate(200, MIX, seed=29)]
+    for number in (0, 1):
+        two.write_rows(rows[number * 100 : (number + 1) * 100], case.source, number)
+    columns = "id string, part string, epoch long, step long, name string, amount double, _hoodie_is_deleted boolean"
+    frame = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).json(str(case.source))
+    case.run(frame.withColumn("epoch", F.timestamp_micros("epoch")))
+    expected = two.oracle(rows, kind).drop_columns(["_hoodie_is_deleted"])
+    wrong = compare(expected, read_snapshot(HoodieTable.open(str(case.table))), ["id"])
+    assert not wrong, wrong
 
 
 def test_a_table_of_version_6_is_refused(tmp_path: Path, spark: SparkSession) -> None:

@@ -55,22 +55,33 @@ def _moment(pair: Pair) -> Pair:
     return _START + dt.timedelta(microseconds=pair[0] - _START_MICROS), pair[1]
 
 
+def _day(n: int) -> Pair:
+    return n // STEPS, n % STEPS - STEPS // 2
+
+
+def _date(pair: Pair) -> Pair:
+    return dt.date(1970, 1, 1) + dt.timedelta(days=pair[0]), pair[1]
+
+
 _MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 KINDS = {
     "long": Kind(("long", "long"), (pa.int64(), pa.int64()), _long),
     "text": Kind(("string", "string"), (pa.string(), pa.string()), _text),
     "double": Kind(("double", "double"), (pa.float64(), pa.float64()), _double),
+    "date": Kind(({"type": "int", "logicalType": "date"}, "int"), (pa.date32(), pa.int32()), _day, _date),
     "timestamp": Kind((_MICROS, "long"), (pa.timestamp("us", "UTC"), pa.int64()), _timestamp, _moment),
 }
 
 
 def avro_schema(kind: Kind) -> dict[str, Any]:
-    """The table's schema; both fields may be null."""
+    """The table's schema; both fields may be null, and the mark of deletes, too."""
     fields: list[dict[str, Any]] = []
     for field in ev.AVRO_SCHEMA["fields"]:
         if field["name"] == "ts":
             pairs = zip(FIELDS, kind.avro, strict=True)
             fields += [{"name": name, "type": ["null", avro], "default": None} for name, avro in pairs]
+        elif field["name"] == "_hoodie_is_deleted":
+            fields.append({**field, "type": ["null", "boolean"], "default": None})
         else:
             fields.append(field)
     return {**ev.AVRO_SCHEMA, "fields": fields}

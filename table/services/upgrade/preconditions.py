@@ -36,6 +36,11 @@ def check_settings(table: HoodieTable, to: int) -> None:
         raise UnsupportedTableError(
             f"{where} has the key generator {kind or '(none)'}, which is none of Hudi's: change its version with Hudi"
         )
+    if len(config.ordering_fields) > 1 and to < LAYOUT_2_VERSION:
+        raise UnsupportedTableError(
+            f"{where} has several ordering fields ({', '.join(config.ordering_fields)}), which version {to} does not know: "
+            "it stays at version 8 or 9"
+        )
     fields = config.raw.get("hoodie.table.partition.fields", "")
     if kind == "CUSTOM" and to >= LAYOUT_2_VERSION and not all(":" in field for field in fields.split(",")):
         raise UnsupportedTableError(

@@ -311,6 +311,19 @@ def test_ordering_values_that_are_texts(tmp_path: Path) -> None:
     assert (found["updates"], found["late"], found["late_records"], found["inserts"]) == (2, 2, 2, 1)
 
 
+def test_several_ordering_fields(tmp_path: Path) -> None:
+    config = replace(
+        Writer.create(tmp_path / "other", COPY_ON_WRITE).table.config, ordering_fields=("ver", "name"), version=9
+    )
+    writer = Writer(HoodieTable.create(str(tmp_path / "t"), config, START_MS))
+    writer.write([row(n, "p0", 5, "m") for n in range(4)])
+    events = [(4, "z"), (5, "a"), (5, "m"), (5, "n"), (6, "a")]
+    lines = [json.dumps({"id": f"k{n}", "part": "p0", "ver": a, "name": b}) for n, (a, b) in enumerate(events)]
+    sample = write_lines(tmp_path / "s.json", lines)
+    found = run_json("index", "advise", "--target-base-path", writer.table.base_path, "--sample", sample)
+    assert (found["updates"], found["late"], found["late_records"], found["inserts"]) == (2, 2, 2, 1)
+
+
 def test_rows_that_only_logs_hold_are_found(tmp_path: Path) -> None:
     writer = Writer.create(tmp_path, MERGE_ON_READ)
     writer.with_options(inserts_to_base_files=True).write([row(n, "p0", 100) for n in range(30, 35)])

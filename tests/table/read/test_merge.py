@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tagstream.table.ordering import tuples
 from tagstream.table.read.merge import LogBatch, merge_base, merge_log
 
 KEYS = [f"k{n}" for n in range(5)]
@@ -66,6 +69,23 @@ def test_merge_is_the_fold(base: dict[str, int | None], blocks: list[Any], event
             assert row["k"] not in found
             found[row["k"]] = (row["at"], row["v"])
     assert found == fold(base, blocks, event_time)
+
+
+def pairs(values: pa.Array) -> pa.Array:
+    """The same order as a pair of fields: neither alone gives it."""
+    return tuples([pc.divide(pc.add(values, 9), 2), pc.bit_wise_and(pc.add(values, 9), 1)], ("a", "b"))
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), ordering, max_size=5), st.lists(block, max_size=6))
+def test_several_ordering_fields_merge_as_one_of_the_same_order(base: dict[str, int | None], blocks: list[Any]) -> None:
+    found = []
+    for turned in (lambda values: values, pairs):
+        made = [replace(each, orderings=turned(each.orderings)) for each in batches(blocks)]
+        log = merge_log(made, True)
+        values = turned(pa.array(list(base.values()), pa.int64()))
+        keep, lost = merge_base(pa.array(list(base), pa.string()), values, log, np.zeros(len(log.keys), np.bool_))
+        found.append((keep.tolist(), lost.tolist(), log.keys.to_pylist(), log.row.tolist(), log.unconditional.tolist()))
+    assert found[0] == found[1]
 
 
 def test_an_empty_log_changes_nothing() -> None:

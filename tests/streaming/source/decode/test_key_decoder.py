@@ -153,6 +153,33 @@ def test_decimals_that_no_delete_block_holds(digits: int, scale: int, good: list
         assert flags == [0] * len(good) + [BAD if merge_on_read else 0] * len(bad)
 
 
+SEVERAL = pa.schema([("id", pa.string()), ("a", pa.int64()), ("b", pa.string()), ("c", pa.decimal128(18, 0))])
+
+
+def test_several_ordering_fields() -> None:
+    """Codes in the order of the tuples; what lacks one, or has one that no delete block holds, is bad and says which."""
+    decode = KeyDecoder(SEVERAL, KeyGenerator.create(None, ("id",), ()), ("a", "b", "c"), True, merge_on_read=True)
+    records = [
+        b'{"id":"k","a":-1,"b":"z","c":1}',
+        b'{"id":"k","a":2,"b":"","c":9}',
+        b'{"id":"k","a":2,"b":"a","c":-3}',
+        b'{"id":"k","a":2,"b":"a","c":4}',
+    ]
+    found = decode.keys(batch(*records))
+    codes = found.column("ord").to_pylist()
+    assert codes == sorted(codes) and len(set(codes)) == 4
+    assert found.column("flags").to_pylist() == [0, 0, 0, 0]
+    bad = [b'{"id":"k","a":1,"c":1}', b'{"id":"k","b":"x","c":1}', b'{"id":"k","a":1,"b":"x","c":1000000000000000}']
+    deletes = [b'{"id":"k","a":1,"_hoodie_is_deleted":true}', b'{"id":"k","_hoodie_is_deleted":true}']
+    found = decode.keys(batch(*bad, *deletes))
+    assert found.column("flags").to_pylist() == [BAD] * 3 + [DELETE | NO_ORDERING] * 2
+    assert found.column("reason").to_pylist()[:2] == ["ordering field b is null", "ordering field a is null"]
+    assert "ordering field c has more than 15 digits" in found.column("reason")[2].as_py()
+    assert found.column("ord").to_pylist()[3:] == [b"", b""]
+    with pytest.raises(ConfigError, match="ordering field d is not in the schema"):
+        KeyDecoder(SEVERAL, KeyGenerator.create(None, ("id",), ()), ("a", "d"), True)
+
+
 def test_a_delete_needs_neither_ordering_nor_partition() -> None:
     found = one(b'{"id":"k1","_hoodie_is_deleted":true}')
     assert (found["flags"], found["part"], found["reason"]) == (DELETE | NO_ORDERING | NO_PARTITION, None, None)

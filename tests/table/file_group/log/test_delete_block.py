@@ -208,6 +208,30 @@ def test_values_of_several_fields_are_written_as_hudi_does() -> None:
     assert encode_content(pa.array(["k"]), "p", branch, values) == arrays_block([("k", "p", value)])
 
 
+REAL: dict[str, Any] = json.loads((paths.VECTORS / "delete-blocks-1.2.0.json").read_text())["blocks"]
+_MICROS = pa.timestamp("us", tz="UTC")
+PAIRS = {
+    "long": (pa.int64(), pa.int64()),
+    "text": (pa.string(), pa.string()),
+    "timestamp": (_MICROS, pa.int64()),
+    "double": (pa.float64(), pa.float64()),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_deletes_of_hudi_1_2_with_several_fields(name: str) -> None:
+    """Read, and written again byte for byte."""
+    content, records = bytes.fromhex(REAL[name]["hex"]), REAL[name]["records"]
+    kind = pa.struct(list(zip(("epoch", "step"), PAIRS[name], strict=True)))
+    found = decode(content, "a vector", kind)
+    assert found.keys.to_pylist() == [record["recordKey"] for record in records]
+    assert found.natural.to_pylist() == [False] * len(records)
+    plain = [pa.array([record["orderingVal"][i][1] for record in records]).cast(PAIRS[name][i]) for i in (0, 1)]
+    assert found.orderings is not None and found.orderings.equals(tuples(plain, ("epoch", "step")))
+    branch, values = ordering_wrapper.encode(found.orderings)
+    assert encode_content(found.keys, records[0]["partitionPath"], branch, values) == content
+
+
 def arrays_block(records: list[tuple[str, str, dict[str, Any]]]) -> bytes:
     out = io.BytesIO()
     rows = [

@@ -22,6 +22,20 @@ from tests.table.stepping import Stepping
 from tests.table.writer import CrashError, row
 
 
+@pytest.mark.parametrize("start", [8, 9])
+def test_several_ordering_fields_stay_above_version_6(start: int, tmp_path: Path) -> None:
+    writer = written(tmp_path, start)
+    config = replace(writer.table.config, ordering_fields=("ver", "name"))
+    table = HoodieTable.create(str(tmp_path / "several"), config, 1_700_000_000_000)
+    for call in (lambda: downgrade(table, 6, clock()), lambda: plan_change(table, 6)):
+        with pytest.raises(UnsupportedTableError, match=r"\(ver, name\), which version 6 does not know"):
+            call()
+    other = 17 - start
+    change(table, other)
+    assert table.reload().config.version == other
+    assert table.reload().config.ordering_fields == ("ver", "name")
+
+
 @pytest.mark.parametrize(("start", "to"), [(6, 9), (9, 6)])
 def test_a_failed_write_is_rolled_back_first(start: int, to: int, tmp_path: Path) -> None:
     writer = written(tmp_path, start)
