@@ -105,6 +105,32 @@ def test_hudi_asks_the_bloom_filters_of_our_base_files(hudi: HudiSpark, tmp_path
     upsert_by_hudi(hudi, case, 10, **WITH_FILTERS)
 
 
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_hudi_passes_no_partition_over_after_a_commit_of_deletes(
+    hudi: HudiSpark, tmp_path: Path, table_type: str
+) -> None:
+    """By its statistics of partitions: those of a log file that has only deletes have no ends."""
+    case = filled(tmp_path, table_type)
+    assert compact(case.metadata_writer, case.times, 1) is not None
+    path = case.writer.table.base_path
+    view = (
+        f"create or replace temporary view found using hudi options (path '{path}', 'hoodie.metadata.enable' 'true', "
+        "'hoodie.enable.data.skipping' 'true')"
+    )
+
+    def check_found() -> None:
+        for name in {r["name"] for r in case.writer.live.values()}:
+            rows = hudi.sql(path, view, f"select id from found where name = '{name}'")
+            assert sorted(r["id"] for r in rows) == sorted(k for k, r in case.writer.live.items() if r["name"] == name)
+
+    case.writer.write(deletes=["k5", "k6"])
+    check_found()
+    assert compact(case.metadata_writer, case.times, 1) is not None
+    check_found()
+    case.writer.write([row(7, "p1", 4, "last"), row(40, "p1", 4, "last")])
+    check_found()
+
+
 def test_hudi_goes_on_after_files_are_gone(hudi: HudiSpark, tmp_path: Path) -> None:
     case = filled(tmp_path, COPY_ON_WRITE)
     assert case.clean_files()
