@@ -39,7 +39,7 @@ from tagstream.table.metadata.write.initial import (
     write_index_shard,
     write_records,
 )
-from tagstream.table.metadata.write.layout import PARTITIONS
+from tagstream.table.metadata.write.layout import in_making_order
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStat
@@ -72,7 +72,7 @@ def build(
     files = committed_files(table, timeline)
     changes = changes_of(table, files, looks, spark)
     writer = MetadataWriter.open(table) or create_metadata_table(table, begun)
-    for name in (name for name in PARTITIONS if name in groups):
+    for name in in_making_order(groups, table.config.version):
         by_partition = partitioned_index and name == RECORD_INDEX_PARTITION
         initial = begin_partition(writer, name, groups[name], sorted(files) if by_partition else None)
         if name == RECORD_INDEX_PARTITION:
@@ -85,7 +85,7 @@ def build(
     LOG.info(
         "table %s has these partitions of a metadata table now: %s; made of %s files in %.1f s",
         table.base_path,
-        ", ".join(name for name in PARTITIONS if name in groups),
+        ", ".join(in_making_order(groups, table.config.version)),
         f"{sum(map(len, files.values())):,}",
         (clock_ms() - begun) / 1000,
     )

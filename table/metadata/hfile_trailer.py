@@ -42,8 +42,7 @@ def read_trailer(source: FileRange) -> Trailer:
     if major != _MAJOR:
         raise UnsupportedTableError(f"{source.path} is an HFile of version {major}; version {_MAJOR} can be read")
     try:
-        size, at = _varint(data, len(TRAILER_MAGIC))
-        fields = _message(data[at : at + size])
+        fields = trailer_fields(data)
         codec = Codec(_number(fields, 12, Codec.NONE))
     except ValueError as error:
         raise source.corrupt(offset, f"the trailer is broken ({error})") from None
@@ -63,6 +62,12 @@ def read_trailer(source: FileRange) -> Trailer:
             f"the trailer tells of {trailer.index_levels} index levels and of indexes at {trailer.load_on_open}",
         )
     return trailer
+
+
+def trailer_fields(data: bytes) -> dict[int, list[int | bytes]]:
+    """Everything the trailer says, by the numbers of HFile.proto; ValueError where it is broken."""
+    size, at = _varint(data, len(TRAILER_MAGIC))
+    return _message(data[at : at + size])
 
 
 def read_info(data: bytes) -> dict[str, bytes]:

@@ -145,7 +145,7 @@ class MetadataTable:
 
     def log_entries(self, file_slice: FileSlice, keys: pa.Array | None = None) -> Iterator[Entries]:
         """The part of ``entries`` that is in the log files."""
-        for block in self._blocks(file_slice):
+        for block in self.log_blocks(file_slice):
             if block.type is BlockType.DELETE:
                 gone = block.deletes().keys.cast(pa.binary()).sort()
                 yield Entries(gone, pa.nulls(len(gone), pa.binary()), "", block.where)
@@ -169,7 +169,7 @@ class MetadataTable:
                     found[name] = result
         return found
 
-    def _blocks(self, file_slice: FileSlice) -> list[LogBlock]:
+    def log_blocks(self, file_slice: FileSlice) -> list[LogBlock]:
         """The blocks of a slice that count, in order: committed on both timelines, not rolled back; walked once."""
         if file_slice.log_paths not in self._walked:
             self._walked[file_slice.log_paths] = self._walk(file_slice)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import decimal
 import io
 import json
+import math
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -103,17 +104,33 @@ def _merged_stats(old: Record, new: Record) -> Record:
         name: old[name] + new[name] if old[name] is not None and new[name] is not None else None
         for name in ("valueCount", "nullCount", "totalSize", "totalUncompressedSize")
     }
-    order = _signed if (new.get("valueType") or {}).get("typeOrdinal") == _DECIMAL_ORDINAL else None
+    # What has no values, as a log file of deletes, has no ends and tells no type; Hudi's readers would take a range without
+    # ends for one that no row is in.
+    if _has_no_values(new):
+        return {**old, **counts, "isTightBound": new.get("isTightBound", False)}
+    if _has_no_values(old):
+        return {**new, **counts}
+    order = _signed if (new.get("valueType") or {}).get("typeOrdinal") == _DECIMAL_ORDINAL else _plain_order
     ends = {name: _end(old[name], new[name], pick, order) for name, pick in (("minValue", min), ("maxValue", max))}
     return {**new, **counts, **ends}
 
 
-def _signed(value: Any) -> int:
+def _has_no_values(stats: Record) -> bool:
+    ends, counted = (stats["minValue"], stats["maxValue"]), stats["valueCount"]
+    return ends == (None, None) and counted is not None and counted == stats["nullCount"]
+
+
+def _signed(value: Any) -> Any:
     """A decimal of table version 9 is the bytes of its unscaled number, in two's complement."""
     return int.from_bytes(value, "big", signed=True)
 
 
-def _end(old: Any, new: Any, pick: Any, order: Callable[[Any], Any] | None = None) -> Any:
+def _plain_order(value: Any) -> Any:
+    """Not-a-number is greater than all numbers, as Spark and Java order it."""
+    return (True, 0) if isinstance(value, float) and math.isnan(value) else (False, value)
+
+
+def _end(old: Any, new: Any, pick: Any, order: Callable[[Any], Any]) -> Any:
     """The lesser or greater of two wrapped values. None, which is "unknown", where they do not compare.
 
     Of a column that was widened in between the wrapper is the wider one; floats count as readers widen them, by their

@@ -53,24 +53,26 @@ class CommitMetadata:
         return [stat for found in self.stats.values() for stat in found]
 
     def to_bytes(self, version: int, *, replaces: bool = False) -> bytes:
-        """The content of a commit file of this table version. ``replaces``: it is that of a replace commit."""
+        """The content of a commit file of this table version. ``replaces``: it is that of a replace commit, perhaps of one
+        that replaces nothing."""
+        replaces = replaces or bool(self.replaced)
         if version >= AVRO_VERSION:
-            name = REPLACE_COMMIT_METADATA if replaces or self.replaced else COMMIT_METADATA
+            name = REPLACE_COMMIT_METADATA if replaces else COMMIT_METADATA
             content = {
-                **self._content(WriteStat.to_json),
+                **self._content(WriteStat.to_json, replaces),
                 "version": None,
             }  # Hudi leaves it out, against its own default
             return write_parsed(parsed_schema(name), content)
-        return json.dumps(self._content(_layout_1_stat)).encode()
+        return json.dumps(self._content(_layout_1_stat, replaces)).encode()
 
-    def _content(self, as_json: Callable[[WriteStat], dict[str, Any]]) -> dict[str, Any]:
+    def _content(self, as_json: Callable[[WriteStat], dict[str, Any]], replaces: bool) -> dict[str, Any]:
         content: dict[str, Any] = {
             "partitionToWriteStats": {p: [as_json(stat) for stat in found] for p, found in self.stats.items()},
             "compacted": self.compacted,
             "extraMetadata": dict(self.extra),
             "operationType": self.operation,
         }
-        if self.replaced:
+        if replaces:  # empty where nothing is replaced: without the map Hudi 1.x cannot read the commit, nor the table
             content["partitionToReplaceFileIds"] = {p: list(ids) for p, ids in self.replaced.items()}
         return content
 

@@ -39,14 +39,21 @@ class Words:
     def __init__(self, instants: Iterable[str], file_ids: Iterable[str]) -> None:
         self.of = {time: f"<I{n}>" for n, time in enumerate(instants)}
         self.of |= {file_id: f"<G{n}>" for n, file_id in enumerate(file_ids)}
+        self.also({})
+
+    def also(self, more: Mapping[str, str]) -> None:
+        """Further words by what they stand for."""
+        self.of |= more
         self._any = re.compile("|".join(sorted(map(re.escape, self.of), key=len, reverse=True)))
 
     def __call__(self, value: Any) -> Any:
         """The value with every known instant and file id in it replaced, lists and dicts included."""
         if isinstance(value, str):
             return self._any.sub(lambda found: self.of[found.group()], value)
-        if isinstance(value, list):
-            return [self(each) for each in value]
+        if isinstance(value, list | tuple):
+            return type(value)(self(each) for each in value)
+        if isinstance(value, dict):
+            return {self(key): self(each) for key, each in value.items()}
         return value
 
 
@@ -55,15 +62,15 @@ def fields_of(table: HoodieTable, instants: Iterable[str], file_ids: Iterable[st
     times = list(instants)
     words = Words(times, file_ids)
     root = Path(table.base_path)
-    found = dict(_properties(root))
-    found |= _timeline(root, times, words)
+    found = dict(properties_fields(root))
+    found |= timeline_fields(root, times, words)
     for path in sorted(root.rglob("*")):
         rel = path.relative_to(root)
         if rel.parts[0] == ".hoodie" or not path.is_file() or path.suffix == ".crc":
             continue
         where = words(str(rel))
         if path.name == PARTITION_METAFILE:
-            found |= _metafile(path, where, words)
+            found |= metafile_fields(path, where, words)
         elif base := parse_base_file_name(path.name):
             if base.instant <= times[-1]:  # a file of a later step is not compared
                 found |= _parquet(path, f"base {where}", words, user_avro)
@@ -76,17 +83,19 @@ def fields_of(table: HoodieTable, instants: Iterable[str], file_ids: Iterable[st
     return found
 
 
-def _properties(root: Path) -> Named:
+def properties_fields(root: Path) -> Named:
+    """The table's properties."""
     path = root / ".hoodie" / "hoodie.properties"
     for key, value in parse(path.read_bytes()).items():
         yield f"properties {key}", ",".join(sorted(value.split(","))) if key.endswith(".partitions") else value
 
 
-def _timeline(root: Path, times: list[str], words: Words) -> Named:
+def timeline_fields(root: Path, times: list[str] | None, words: Words) -> Named:
+    """The files of a timeline and what is in them; ``times``: of these instants only."""
     folder = root / ".hoodie" / "timeline"
     for path in sorted((folder if folder.exists() else root / ".hoodie").iterdir()):
         instant = parse_instant(path.name)
-        if instant is None or instant.time not in times or path.suffix == ".crc":
+        if instant is None or (times and instant.time not in times) or path.suffix == ".crc":
             continue
         if instant.completion_time is not None:
             assert instant.completion_time > instant.time
@@ -102,6 +111,8 @@ def _timeline(root: Path, times: list[str], words: Words) -> Named:
             yield f"{name} content", "Avro"
             if "partitionToWriteStats" in record:
                 yield from _commit(root, record, instant, name, words)
+            else:
+                yield from flat(words(record), name)
         else:
             yield f"{name} content", "JSON"
             yield from _commit(root, json.loads(data), instant, name, words)
@@ -122,7 +133,8 @@ def _commit(root: Path, content: Mapping[str, Any], instant: Instant, name: str,
 
 
 def _stat(root: Path, stat: Mapping[str, Any], name: str, words: Words) -> Named:
-    size = (root / stat["path"]).stat().st_size
+    file = root / stat["path"]
+    size = file.stat().st_size if file.exists() else None  # it may be cleaned since
     for member, value in stat.items():
         if member in ("fileSizeInBytes", "totalWriteBytes"):
             yield f"{name} {member}", "<its size>" if value == size else value
@@ -134,7 +146,20 @@ def _stat(root: Path, stat: Mapping[str, Any], name: str, words: Words) -> Named
             yield f"{name} {member}", words(value)
 
 
-def _metafile(path: Path, where: str, words: Words) -> Named:
+def flat(value: Any, name: str) -> Named:
+    """The members of records in records, each by its path."""
+    if isinstance(value, dict) and value:
+        for key, each in value.items():
+            yield from flat(each, f"{name} {key}")
+    elif isinstance(value, list) and value and isinstance(value[0], dict) and "fileId" in value[0]:
+        for each in value:
+            yield from flat(each, f"{name} {each['partitionPath']} {each['fileId']}")
+    else:
+        yield name, value
+
+
+def metafile_fields(path: Path, where: str, words: Words) -> Named:
+    """What a partition's metafile says."""
     text = path.read_text()
     for n, line in enumerate(line for line in text.splitlines() if line.startswith("#")):
         yield f"metafile {where} comment {n}", "<a date>" if DATE.fullmatch(line) else line

@@ -16,6 +16,9 @@ import traceback
 from typing import Any
 
 ANSWER = "ANSWER "
+# Text of a list of pairs of keys and their places, whose own text is not the same in every build of the bundle.
+LOCATED = re.compile(r"\(([^,()]*),HoodieRecordGlobalLocation(.*?)\)(?=, \(|\]$)")
+NAMED = re.compile(r"(partitionPath|fileId)=([^,(){}]*)")
 
 
 def session(bundle: str, scratch: str, *class_path: str) -> Any:
@@ -97,11 +100,12 @@ def locate(spark: Any, order: dict[str, Any]) -> list[list[str]]:
         keys = f.read().splitlines()
     found = []
     for asked in [[key] for key in keys] if partition is not None else [keys]:
-        names = jvm.java.util.ArrayList(jvm.java.util.Arrays.asList("\n".join(asked).split("\n")))
-        data = jvm.org.apache.hudi.common.data.HoodieListData.eager(names)
+        data = jvm.org.apache.hudi.common.data.HoodieListData.eager(jvm.java.util.ArrayList(asked))
         # The list's own text: a call for each part of each entry would take minutes.
         told = str(metadata.readRecordIndexLocationsWithKeys(data, path).collectAsList().toString())
-        found += re.findall(r"\(([^,()]*),[^{]*\{partitionPath=([^,]*), instantTime=[^,]*, fileId=([^,]*),", told)
+        for key, place in LOCATED.findall(told):
+            named = dict(NAMED.findall(place))
+            found.append((key, named["partitionPath"], named["fileId"]))
     metadata.close()
     return [list(each) for each in found]
 

@@ -67,10 +67,12 @@ class HudiSpark:
         options: Mapping[str, str],
         operation: str = "upsert",
         hold: Path | None = None,
+        to: Path | None = None,
     ) -> None:
         """Rows of user columns into a table of ours, as a user of Hudi would, with the table's own settings.
 
-        ``hold``: the write has begun and waits until this file is there.
+        ``hold``: the write has begun and waits until this file is there. ``to``: into a table of these settings that is
+        there instead, and is made by Hudi if it is not.
         """
         self._count += 1
         path = self._folder / f"write-{self._count}.parquet"
@@ -91,7 +93,8 @@ class HudiSpark:
         if not self.is_0x:
             settings |= {"hoodie.write.auto.upgrade": "false", "hoodie.write.table.version": str(config.version)}
         held = {"hold": str(hold)} if hold is not None else {}
-        self._order(do="write", table=table.base_path, rows=str(path), options={**settings, **options}, **held)
+        where = table.base_path if to is None else str(to)
+        self._order(do="write", table=where, rows=str(path), options={**settings, **options}, **held)
 
     def index(self, name: str) -> dict[str, str]:
         """Options for an index: BLOOM, SIMPLE, or RECORD for the record index in the metadata table."""

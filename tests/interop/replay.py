@@ -32,7 +32,7 @@ from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions
-from tests.interop.replay_metadata import begin_metadata, tell_metadata
+from tests.interop.replay_metadata import begin_metadata, services_before, tell_metadata
 from tests.support.stored import stored
 
 NOW_MS = 1_798_761_600_000  # 2027
@@ -43,7 +43,8 @@ SIMPLE_ENTRIES = 1000  # of the one table with SIMPLE filters; such a filter doe
 class Replay:
     """Both tables, and what stands for what: instants and file ids of the real one, and ours by those.
 
-    ``index_groups``: file groups that a record index by partition gets for each.
+    ``index_groups``: file groups that a record index by partition gets for each. ``services``: instants of the real
+    metadata table's compactions and cleanings that ours has carried out, too.
     """
 
     real: HoodieTable
@@ -51,6 +52,7 @@ class Replay:
     instants: dict[str, str] = field(default_factory=dict)
     file_ids: dict[str, str] = field(default_factory=dict)
     index_groups: int = 1
+    services: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,9 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
             avro_json=avro,
             as_of=before.newest_completed,
             timeline=before,
-            options=told_to_metadata(ours, WriterOptions(bloom=bloom_params(real), inserts_to_base_files=True)),
+            options=told_to_metadata(
+                ours, WriterOptions(bloom=bloom_params(real), inserts_to_base_files=True), avro_to_arrow(avro)
+            ),
         )
         statuses += write_file_group(
             ours,
@@ -127,6 +131,7 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
             step.deletes,
         )
     commit.publish_files(ours, time, statuses)
+    services_before(both, instant.time)
     after = tell_metadata(both, time, statuses, steps)
     content = CommitMetadata.build(statuses, {}, avro, metadata.operation)
     commit.complete(ours, time, instant.action, content, after=after)

@@ -14,11 +14,14 @@ from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION, MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.metadata.write.changes import KEYS, Changes, written_by
+from tagstream.table.metadata.write.cleaning import clean
+from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.schema.schema import RECORD_KEY, avro_to_arrow
 from tagstream.table.services.metadata_rollback import range_columns
+from tagstream.table.timeline.instant import CLEAN, COMMIT, DELTA_COMMIT, Instant
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 
@@ -47,6 +50,29 @@ def begin_metadata(both: Replay, timeline: Timeline) -> None:
         columns = defined_columns(real.storage.read(INDEX_DEFINITIONS), INDEX_DEFINITIONS) or columns
     times = fresh_times(ours, None, lambda: BEFORE_MS)
     both.ours = create_empty(ours, counts, columns, times, BEFORE_MS, partitioned_index=partitioned)
+
+
+def services_before(both: Replay, told: str) -> None:
+    """Compact and clean ours where the real one was since the commit before ``told``, an instant of the real one."""
+    writer = MetadataWriter.open(both.ours)
+    theirs = MetadataTable.open(both.real, both.real.timeline())
+    if writer is None or theirs is None:
+        return
+
+    def when(instant: Instant) -> str:
+        return instant.completion_time or instant.time
+
+    done = sorted((i for i in theirs.timeline.instants if i.is_completed), key=when)
+    (end,) = [when(i) for i in done if i.time == told and i.action == DELTA_COMMIT]
+    times = fresh_times(both.ours, writer, lambda: LATER_MS)
+    for instant in done:
+        if instant.action not in (COMMIT, CLEAN) or when(instant) > end or instant.time in both.services:
+            continue
+        both.services.append(instant.time)
+        if instant.action == COMMIT:
+            assert compact(writer, times, 1) is not None
+        else:
+            assert clean(writer, times)
 
 
 def tell_metadata(

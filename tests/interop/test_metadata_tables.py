@@ -52,6 +52,19 @@ def read_by_both(hudi: HudiSpark, case: Case, **more: str) -> None:
     check(hudi.read(path, **{**BY_METADATA, **more}), case.writer, f"Hudi {hudi.version}, by the metadata table")
 
 
+def check_filters(hudi: HudiSpark, case: Case) -> None:
+    """Hudi finds the rows of each name and of each version, by statistics of files and partitions, whatever they have."""
+    path = case.writer.table.base_path
+    view = (
+        f"create or replace temporary view found using hudi options (path '{path}', 'hoodie.metadata.enable' 'true', "
+        "'hoodie.enable.data.skipping' 'true')"
+    )
+    for column in ("name", "ver"):
+        for value in {r[column] for r in case.writer.live.values()}:
+            rows = hudi.sql(path, view, f"select id from found where {column} = {value!r}")
+            assert sorted(r["id"] for r in rows) == sorted(k for k, r in case.writer.live.items() if r[column] == value)
+
+
 def upsert_by_hudi(hudi: HudiSpark, case: Case, ver: int, **more: str) -> None:
     """Known keys are found through the record index, new ones come in; all partitions of the metadata table are kept up."""
     before = case.metadata.partitions
@@ -103,6 +116,21 @@ def test_hudi_asks_the_bloom_filters_of_our_base_files(hudi: HudiSpark, tmp_path
         assert [each["found"] for each in told] == [each["passed"] for each in told]
     read_by_both(hudi, case, **WITH_FILTERS)
     upsert_by_hudi(hudi, case, 10, **WITH_FILTERS)
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_hudi_passes_no_partition_over_after_a_commit_of_deletes(
+    hudi: HudiSpark, tmp_path: Path, table_type: str
+) -> None:
+    """By its statistics of partitions: those of a log file that has only deletes have no ends."""
+    case = filled(tmp_path, table_type)
+    assert compact(case.metadata_writer, case.times, 1) is not None
+    case.writer.write(deletes=["k5", "k6"])
+    check_filters(hudi, case)
+    assert compact(case.metadata_writer, case.times, 1) is not None
+    check_filters(hudi, case)
+    case.writer.write([row(7, "p1", 4, "last"), row(40, "p1", 4, "last")])
+    check_filters(hudi, case)
 
 
 def test_hudi_goes_on_after_files_are_gone(hudi: HudiSpark, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ ALL_PARTITIONS_TYPE, FILES_TYPE, COLUMN_STATS_TYPE, BLOOM_TYPE, PARTITION_STATS_
 BLOOM_KIND: Final = "DYNAMIC_V0"
 
 _PACKAGE: Final = "org.apache.hudi.avro.model."
+_NO_TYPE: Final = 1  # of statistics of a file without rows, as a log file that has only deletes
 _WITH_VALUE_TYPE: Final = 9  # the first table version whose statistics tell the type of the values
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 # By kind: the type's number, the wrapper up to version 8, the wrapper from 9 on.
@@ -106,8 +107,11 @@ def _stats(kind: int, name: str, column: str, found: ColumnRange | None, version
         }
         if version >= _WITH_VALUE_TYPE:
             digits = _DECIMAL.match(found.kind)
-            ordinal = _KINDS["decimal" if digits else found.kind][0]
-            info = f"{digits[1]},{digits[2]}" if digits else None
+            ordinal, info = _KINDS["decimal" if digits else found.kind][0], None
+            if kind == COLUMN_STATS_TYPE and not found.rows:
+                ordinal = _NO_TYPE
+            elif digits:
+                info = f"{digits[1]},{digits[2]}"
             member["valueType"] = {"typeOrdinal": ordinal, "additionalInfo": info}
     return {"type": kind, COLUMN_STATS: member}
 

@@ -171,6 +171,7 @@ class HFileWriter:
         found = {
             "KEY_VALUE_VERSION": struct.pack(">i", 1),  # each entry ends with a version number
             "MAX_MEMSTORE_TS_KEY": bytes(8),
+            "hfile.CREATE_TIME_TS": bytes(8),
             # HBase's reader needs the averages, in a file without entries as well.
             "hfile.AVG_KEY_LEN": struct.pack(">i", self._key_bytes // count),
             "hfile.AVG_VALUE_LEN": struct.pack(">i", self._value_bytes // count),
@@ -178,9 +179,9 @@ class HFileWriter:
         }
         if self._first is not None and self._last is not None:
             found["hfile.LASTKEY"] = struct.pack(">h", len(self._last)) + self._last + _KEY_END
-            found["minRecordKey"], found["maxRecordKey"] = self._first, self._last
         if self._bloom is not None:
             found["bloomFilterTypeCode"] = self._kind.encode()
+            found["minRecordKey"], found["maxRecordKey"] = self._first or b"", self._last or b""
         pairs = b"".join(_field(1, _field(1, key.encode()) + _field(2, value)) for key, value in sorted(found.items()))
         return INFO_MAGIC + varint(len(pairs)) + pairs
 

@@ -7,7 +7,7 @@ has not completed must not get into base files: then there is no compaction now.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError
@@ -15,14 +15,14 @@ from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.metadata.metadata_table import FOLDER, MetadataTable
 from tagstream.table.metadata.write.base_files import write_base_file
 from tagstream.table.metadata.write.delta import delta_content
-from tagstream.table.metadata.write.merge import merged_entries
+from tagstream.table.metadata.write.merge import MergeCounts, merged_entries
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tagstream.table.metadata.write.rollback import newest_compaction
 from tagstream.table.timeline.avro_schemas import parsed_schema
 from tagstream.table.timeline.avro_timeline import read_record, write_parsed
 from tagstream.table.timeline.instant import COMMIT, COMPACTION, DELTA_COMMIT, Instant, State
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.timeline.write_status import WriteStat
+from tagstream.table.timeline.write_status import NO_PREVIOUS, WriteStat
 
 MAX_DELTA_COMMITS = 10  # Hudi's hoodie.metadata.compact.max.delta.commits
 
@@ -50,11 +50,26 @@ class CompactionTask:
                 f"table {self.writer.table.config.name} at {self.writer.table.base_path} has a pending compaction in "
                 f"{FOLDER}, but no metadata table that readers trust; drop it"
             )
-        found, base = self.file_slice, self.file_slice.base_file
-        return write_base_file(
-            self.writer, found.partition_path, found.file_id, self.instant, merged_entries(metadata, found),
-            found.base_instant, base.name if base is not None else None,
+        found, base, counts = self.file_slice, self.file_slice.base_file, MergeCounts()
+        stat = write_base_file(
+            self.writer, found.partition_path, found.file_id, self.instant, merged_entries(metadata, found, counts),
+            found.base_instant if base is not None else NO_PREVIOUS, base.name if base is not None else None,
         )  # fmt: skip
+        return None if stat is None else _counted(stat, found, counts)
+
+
+def _counted(stat: WriteStat, found: FileSlice, counts: MergeCounts) -> WriteStat:
+    """The stat with the counters that Hudi's compactions have."""
+    of_logs = {
+        "totalLogRecords": counts.log_entries,
+        "totalLogFilesCompacted": len(found.log_files),
+        "totalLogSizeCompacted": sum(log.size for log in found.log_files),
+        "totalUpdatedRecordsCompacted": counts.log_keys,
+        "totalLogBlocks": counts.log_blocks,
+    }
+    return replace(
+        stat, num_inserts=counts.inserts, num_updates=counts.updates, num_deletes=counts.deletes, other=of_logs
+    )
 
 
 Execute = Callable[[Sequence[CompactionTask]], Iterable[WriteStat | None]]

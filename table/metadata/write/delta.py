@@ -23,6 +23,7 @@ from tagstream.table.timeline.instant import DELTA_COMMIT, Instant
 from tagstream.table.timeline.write_status import WriteStat
 
 _THREADS: Final = 16
+_OPERATION: Final = "UPSERT_PREPPED"
 
 
 def delta_commit(
@@ -54,7 +55,7 @@ def delta_commit(
             slices = _slices(view, partition)
             found = entries(changes, partition, len(slices), instant, writer.version)
             wanted += [(slices[each.number], each) for each in found]
-    writer.begin(instant, DELTA_COMMIT)
+    writer.begin(instant, DELTA_COMMIT, inflight=CommitMetadata(operation=_OPERATION).to_bytes(writer.version))
     reach("metadata_begun")
     for file_id in empty:
         first_log_file(writer, RECORD_INDEX_PARTITION, file_id, instant)
@@ -63,7 +64,7 @@ def delta_commit(
     ) as threads:  # a record index may have thousands of groups, each a request to the store
         stats = list(threads.map(lambda each: delta_log_file(writer, each[0], instant, each[1]), wanted))
     reach("metadata_files")
-    content = delta_content(stats, writer.version, "UPSERT_PREPPED")
+    content = delta_content(stats, writer.version, _OPERATION)
     return writer.complete(instant, DELTA_COMMIT, content, times)
 
 

@@ -128,7 +128,7 @@ def _index_entries(
     put: pa.Table, deleted: pa.Table, groups: int, version: int, data_partition: str | None = None
 ) -> Iterator[GroupEntries]:
     places = newest_places(put)
-    gone = deleted.column("record_key").combine_chunks().unique()
+    gone = deleted.column("record_key").combine_chunks().unique().sort()
     both = pc.is_in(gone, value_set=places.column("record_key").combine_chunks())
     if pc.any(both).as_py():
         raise ValueError(f"the key {gone.filter(both)[0]} is put and deleted by one action")

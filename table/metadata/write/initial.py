@@ -41,6 +41,7 @@ from tagstream.table.metadata.write.layout import (
     PARTITIONS,
     PARTITIONS_KEY,
     group_name,
+    in_making_order,
     initial_instant,
     listed,
     new_metadata_properties,
@@ -191,7 +192,8 @@ def create_empty(
     metadata table registered.
     """
     writer = create_metadata_table(table, at_ms)
-    for partition in (name for name in PARTITIONS if name in groups):
+    made = in_making_order(groups, table.config.version)
+    for partition in made:
         by_partition = partitioned_index and partition == RECORD_INDEX_PARTITION
         initial = begin_partition(writer, partition, groups[partition], () if by_partition else None)
         if partition == RECORD_INDEX_PARTITION:
@@ -200,7 +202,6 @@ def create_empty(
         else:
             stats = write_records(initial, Changes())
         complete_partition(initial, stats, times)
-    made = [name for name in PARTITIONS if name in groups]
     return register(table, made, columns, at_ms, partitioned_index if RECORD_INDEX_PARTITION in made else None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from tagstream.table.metadata.metadata_table import (
 )
 from tagstream.table.metadata.record_index import shards_of
 
-# In the order in which Hudi makes them. Only these are kept up; others must be dropped before a table is written.
+# Only these are kept up; others must be dropped before a table is written.
 PARTITIONS: Final = (
     FILES_PARTITION, COLUMN_STATS_PARTITION, BLOOM_FILTERS_PARTITION, RECORD_INDEX_PARTITION, PARTITION_STATS_PARTITION
 )  # fmt: skip
@@ -47,6 +47,15 @@ _NO_COMMITS: Final = "0" * 14
 def group_name(partition: str, number: int) -> str:
     """File id of a file group of one of the metadata table's partitions."""
     return f"{_PREFIXES[partition]}-{number:04d}-0"
+
+
+def in_making_order(names: Collection[str], version: int) -> list[str]:
+    """Those of the partitions that are named, in the order in which Hudi's writer of that version makes them."""
+    found = [name for name in PARTITIONS if name in names]
+    if version < LAYOUT_2_VERSION and BLOOM_FILTERS_PARTITION in found:
+        found.remove(BLOOM_FILTERS_PARTITION)
+        found.insert(found.index(FILES_PARTITION) + 1 if FILES_PARTITION in found else 0, BLOOM_FILTERS_PARTITION)
+    return found
 
 
 def key_filter(version: int) -> BloomParams:

@@ -43,18 +43,35 @@ class _Over:
     where: str
 
 
-def merged_entries(metadata: MetadataTable, file_slice: FileSlice) -> Iterator[Batch]:
+@dataclass
+class MergeCounts:
+    """What a merge did, once all its batches are taken. ``inserts``: keys that the base file has not; ``updates`` and
+    ``deletes``: keys of the base file that the logs say something else of, or that are gone. ``log_entries`` counts those
+    of all ``log_blocks``, ``log_keys`` the different keys among them.
+    """
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    log_entries: int = 0
+    log_keys: int = 0
+    log_blocks: int = 0
+
+
+def merged_entries(metadata: MetadataTable, file_slice: FileSlice, counts: MergeCounts) -> Iterator[Batch]:
     """Batches of keys and values in the version's own schema, ascending over all of them; deleted keys are left out."""
     version = metadata.config.version
     over = _over(list(metadata.log_entries(file_slice)))
+    counts.log_entries, counts.log_keys = len(over.values), len(over.keys)
+    counts.log_blocks = len(metadata.log_blocks(file_slice))
     joins = file_slice.partition_path != RECORD_INDEX_PARTITION
     done = 0
     for base in _batches(metadata.base_entries(file_slice)):
         upto = _behind(over.keys, base.keys[len(base.keys) - 1].as_py(), done)
-        yield _merge(base, over, done, upto, joins, version)
+        yield _merge(base, over, done, upto, joins, version, counts)
         done = upto
     if done < len(over.keys):
-        yield _merge(None, over, done, len(over.keys), joins, version)
+        yield _merge(None, over, done, len(over.keys), joins, version, counts)
 
 
 def _behind(keys: pa.Array, last: bytes, start: int) -> int:
@@ -109,7 +126,9 @@ def _over(parts: list[Entries]) -> _Over:
     )
 
 
-def _merge(base: Entries | None, over: _Over, start: int, end: int, joins: bool, version: int) -> Batch:
+def _merge(
+    base: Entries | None, over: _Over, start: int, end: int, joins: bool, version: int, counts: MergeCounts
+) -> Batch:
     """A piece of the base file and the logs' keys from ``start`` to ``end``, which are not greater than its last."""
     touched = over.keys.slice(start, end - start)
     if base is None:
@@ -129,6 +148,12 @@ def _merge(base: Entries | None, over: _Over, start: int, end: int, joins: bool,
         new_keys, new_values = _joined_records(base, before, over, start, end, version)
     else:
         new_keys, new_values = _last_values(over, start, end, version)
+    if base is not None:
+        updated = pc.sum(pc.is_in(base.keys, value_set=new_keys)).as_py() or 0
+        counts.updates += updated
+        counts.deletes += len(base.keys) - len(keys) - updated
+        counts.inserts -= updated
+    counts.inserts += len(new_keys)
     keys, values = pa.concat_arrays([keys, new_keys]), pa.concat_arrays([values, new_values])
     order = pc.sort_indices(keys)
     return keys.take(order), values.take(order)

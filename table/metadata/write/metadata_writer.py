@@ -100,10 +100,10 @@ class MetadataWriter:
         """True from version 8 on; log files are named by their own instant then."""
         return self.version >= LAYOUT_2_VERSION
 
-    def begin(self, instant: str, action: str, plan: bytes = b"") -> None:
+    def begin(self, instant: str, action: str, plan: bytes = b"", inflight: bytes = b"") -> None:
         """Write the requested and the inflight file; InstantConflictError when the instant is taken."""
         self._create(Instant(instant, action, State.REQUESTED), plan)
-        self._create(Instant(instant, action, State.INFLIGHT), b"")
+        self._create(Instant(instant, action, State.INFLIGHT), inflight)
 
     def complete(self, instant: str, action: str, content: bytes, times: Times) -> Instant:
         """Complete an action; returns the completed instant, which from version 8 on has the time of completion."""

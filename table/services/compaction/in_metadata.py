@@ -25,13 +25,16 @@ from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write.write_context import WriterOptions
 
 
-def told_to_metadata(table: HoodieTable, files: WriterOptions) -> WriterOptions:
-    """How base files are written so that their statuses tell all that the metadata table keeps, if there is one."""
+def told_to_metadata(table: HoodieTable, files: WriterOptions, schema: pa.Schema | None = None) -> WriterOptions:
+    """How base files are written so that their statuses tell all that the metadata table keeps, if there is one.
+
+    ``schema``: the user columns of the rows; None: those of the newest commit, which a table may not have yet.
+    """
     writer = MetadataWriter.open(table)
     if writer is None:
         return files
     has_ranges = COLUMN_STATS_PARTITION in writer.partitions or PARTITION_STATS_PARTITION in writer.partitions
-    columns = frozenset(range_columns(writer)) if has_ranges else frozenset()
+    columns = frozenset(range_columns(writer, schema)) if has_ranges else frozenset()
     return replace(files, range_columns=columns, tells_bloom=BLOOM_FILTERS_PARTITION in writer.partitions)
 
 

@@ -81,8 +81,8 @@ def insert_overwrite(
         table, instant, REPLACE_COMMIT, CommitMetadata(extra={WRITER_KEY: json.dumps({"by": _BY})}, operation=operation)
     )
     reach("replace_inflight")
-    options = told_to_metadata(table, files or WriterOptions())
     schema = avro_to_arrow(schema_json)
+    options = told_to_metadata(table, files or WriterOptions(), schema)
     wanted_rows = max(1, max_file_bytes // record_bytes(table, timeline))
     statuses: list[WriteStatus] = []
     for partition, numbers in rows.partitions.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -213,11 +214,38 @@ def test_statistics_merge() -> None:
         }
     }
     assert merged(stats(1, 5), stats(3, 9, isTightBound=True)) == stats(3, 9, isTightBound=True)
-    unknown = merged(stats(1, 5), stats(None, None))
+    unknown = merged(stats(1, 5), stats(None, None, valueCount=2))
     assert unknown is not None
     assert unknown[COLUMN_STATS]["minValue"] is None
     assert merged(stats(1, 5), stats(1, 5, isDeleted=True)) is None
     assert merged(None, stats(1, 5)) == stats(1, 5)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_what_has_no_values_leaves_a_range_as_it_is(rows: int) -> None:
+    """Deletes alone, or nulls alone: Hudi's readers take a range without ends for one that no row is in."""
+    some = stats_record("p", "f", "c", ColumnRange("decimal(10,2)", -5, 300, 4, 1, 1, 1), 9)[1]
+    none = stats_record("p", "f", "c", ColumnRange("decimal(10,2)", None, None, rows, rows), 9)[1]
+    for both in (merged(some, none), merged(none, some)):
+        assert both is not None
+        found, wanted = both[COLUMN_STATS], some[COLUMN_STATS]
+        assert {n: found[n] for n in ("minValue", "maxValue", "valueType")} == {
+            n: wanted[n] for n in ("minValue", "maxValue", "valueType")
+        }
+        assert (found["valueCount"], found["nullCount"]) == (4 + rows, 1 + rows)
+    both = merged(none, none)
+    assert both is not None
+    assert both[COLUMN_STATS]["maxValue"] is None
+
+
+def test_not_a_number_is_greater_than_all_numbers() -> None:
+    ranges = (ColumnRange("double", 1.0, 2.0, 1, 0), ColumnRange("double", 0.5, math.nan, 1, 0))
+    records = [stats_record("p", "f", "c", each, 9)[1] for each in ranges]
+    for first, second in (records, records[::-1]):
+        both = merged(first, second)
+        assert both is not None
+        assert both[COLUMN_STATS]["minValue"][1]["value"] == 0.5
+        assert math.isnan(both[COLUMN_STATS]["maxValue"][1]["value"])
 
 
 @pytest.mark.parametrize("values", [(-5, 300), (300, -5), (-1, -40_000), (127, 128), (0, -128)])

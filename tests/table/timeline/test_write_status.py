@@ -9,6 +9,7 @@ import pytest
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tests.table.reference import NAMES, unpack
@@ -56,6 +57,15 @@ def test_empty_and_damaged_metadata() -> None:
     for data in (b"{", b"[]", b"Obj\x01nonsense"):
         with pytest.raises(CorruptFileError, match="T.commit"):
             CommitMetadata.from_bytes(data, "T.commit")
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_replace_commit_that_replaces_nothing(version: int) -> None:
+    """An insert overwrite of new partitions. Hudi 1.x reads no table with a commit whose map is null."""
+    data = CommitMetadata(operation="INSERT_OVERWRITE").to_bytes(version, replaces=True)
+    assert read_record(data, "T.replacecommit")["partitionToReplaceFileIds"] == {}
+    assert "partitionToReplaceFileIds" not in read_record(CommitMetadata().to_bytes(version), "T.commit")
+    assert json.loads(CommitMetadata().to_bytes(6, replaces=True))["partitionToReplaceFileIds"] == {}
 
 
 def test_build_groups_by_partition() -> None:

@@ -14,8 +14,9 @@ from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.write import compaction
 from tagstream.table.metadata.write.cleaning import clean
 from tagstream.table.metadata.write.compaction import CompactionTask, compact
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import COMPACTION
-from tagstream.table.timeline.write_status import WriteStat
+from tagstream.table.timeline.write_status import NO_PREVIOUS, WriteStat
 from tests.table.metadata.write.case import Case
 from tests.table.writer import CrashError, row
 
@@ -64,6 +65,34 @@ def test_it_says_the_same_afterwards(version: int, tmp_path: Path) -> None:
     assert compact(case.metadata_writer, case.times, max_delta_commits=3) is None
     more(case, 4)
     case.check()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_its_commit_counts_what_was_merged(version: int, tmp_path: Path) -> None:
+    groups = {"files": 1, "record_index": 1}
+    case = Case.create(tmp_path, MERGE_ON_READ, version, groups)
+    for start in (0, 20):
+        case.writer.write([row(n, "p0", 1) for n in range(start, start + 20)])
+    found = {}
+    for number in range(2):
+        instant = compact(case.metadata_writer, case.times, max_delta_commits=2)
+        (done,) = [i for i in case.metadata_writer.timeline().completed_writes if i.time == instant]
+        rel = case.metadata_writer.rel(done)
+        metadata = CommitMetadata.from_bytes(case.metadata_writer.storage.read(rel), rel)
+        found[number] = {stat.partition_path: stat for stat in metadata.all_stats()}
+        case.writer.write([row(n, "p1", 2) for n in range(5)], deletes=["k10", "k11"] if number == 0 else [])
+        case.writer.write([row(n, "p1", 3) for n in range(40, 43)])
+    first, second = (found[number]["record_index"] for number in range(2))
+    assert (first.num_writes, first.num_inserts, first.num_updates, first.num_deletes) == (40, 40, 0, 0)
+    assert (second.num_writes, second.num_inserts, second.num_updates, second.num_deletes) == (41, 3, 5, 2)
+    assert first.prev_commit == NO_PREVIOUS
+    assert first.prev_base_file is None
+    assert second.prev_base_file == (first.file_name if version >= 8 else None)  # no member of version 6
+    assert {"totalLogRecords": 10, "totalUpdatedRecordsCompacted": 10}.items() <= second.other.items()
+    # a delete is a block of its own; the first compaction also had the empty file that begins the group
+    assert [(stat.other["totalLogFilesCompacted"], stat.other["totalLogBlocks"]) for stat in (first, second)] == [
+        (3, 3), (2, 3),
+    ]  # fmt: skip
 
 
 def test_its_tasks_may_run_elsewhere(tmp_path: Path) -> None:

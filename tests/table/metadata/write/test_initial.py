@@ -275,6 +275,21 @@ def test_columns_that_are_asked_for(tmp_path: Path) -> None:
     assert len(kept_columns(writer.table, writer.schema)) == 10
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_partitions_are_made_in_the_order_of_hudi(version: int, tmp_path: Path) -> None:
+    """That of each version, as the instants say which made the partitions of real tables."""
+    case = Case.create(tmp_path, MERGE_ON_READ, version)
+    made = {
+        path.name: path.joinpath(".hoodie_partition_metadata").read_text().split("commitTime=")[1].split("\n")[0]
+        for path in Path(case.metadata_writer.storage.root).iterdir()
+        if not path.name.startswith(".")
+    }
+    wanted = ["files", "column_stats", "bloom_filters", "record_index", "partition_stats"]
+    if version == 6:
+        wanted = ["files", "bloom_filters", "column_stats", "record_index"]
+    assert sorted(made, key=made.__getitem__) == wanted
+
+
 def test_names() -> None:
     assert group_name("record_index", 12) == "record-index-0012-0"
     assert initial_instant(6, 0, None) == "00000000000000010"

@@ -115,6 +115,34 @@ def test_an_empty_table_and_several_files_a_partition(tmp_path: Path) -> None:
     assert len(times.unique()) == 3000
 
 
+@pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_the_first_action_of_a_table(kind: str, tmp_path: Path) -> None:
+    """The table's properties have no schema, as those of a table that a DataFrame of Hudi made: the rows bring it."""
+    case = Case.create(tmp_path, kind, table_version())
+    writer = case.writer
+    drop_property(writer.table, "hoodie.table.create.schema")
+    writer.table = writer.table.reload()
+    assert writer.table.schema_json() is None
+    new = [row(n, f"p{n % 2}", 1) for n in range(8)]
+    result = overwrite(writer.table, new, clock(writer.now_ms))
+    follow(writer, new, result, [])
+    writer.table = writer.table.reload()
+    case.check()
+    good(writer)
+    writer.write([row(1, "p1", 60), row(30, "p1", 60)], ["k2"])
+    assert delete_partitions(writer.table, ["p0"], clock(writer.now_ms)) is not None
+    writer.live = {key: found for key, found in writer.live.items() if found["part"] != "p0"}
+    writer.where = {key: place for key, place in writer.where.items() if place[0] != "p0"}
+    case.check()
+    assert validate_metadata(writer.table) == []
+
+
+def drop_property(table: HoodieTable, key: str) -> None:
+    """Take one of the table's properties away."""
+    path = Path(table.base_path, ".hoodie/hoodie.properties")
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if not line.startswith(f"{key}=")))
+
+
 def test_a_pending_plan_is_in_the_way(tmp_path: Path) -> None:
     writer = Writer.create(tmp_path, MERGE_ON_READ)
     rounds(writer, 1)
