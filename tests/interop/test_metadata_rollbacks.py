@@ -15,7 +15,7 @@ from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.timeline.write_status import FileKind, WriteStat
 from tests.interop.hudi_spark import HudiSpark
-from tests.interop.test_metadata_tables import filled, options, read_by_both, upsert_by_hudi
+from tests.interop.test_metadata_tables import filled, options, read_by_both, upsert_by_hudi, write_by_hudi
 from tests.table.metadata.write.case import Case
 from tests.table.metadata.write.test_rollback import EARLY, crash_at, failing_write
 from tests.table.writer import CrashError, direct_marker, row
@@ -51,8 +51,11 @@ def check_good(case: Case, failed: str) -> None:
     assert failed not in {i.time for i in metadata.timeline().instants}
     assert not metadata.timeline().pending
     for partition in table.view().partitions():
-        there = {e.name: e.size for e in table.storage.list(partition) if not e.name.startswith(".hoodie")}
-        assert case.metadata.files(partition) == there
+        there = {e.name: e.size for e in table.storage.list(partition) if not e.name.startswith(".hoodie_p")}
+        told = case.metadata.files(partition)
+        assert told.keys() == there.keys()
+        # 0.15 tells 1 for a log file of which its rollback takes blocks back.
+        assert all(size == there[name] or (size == 1 and parse_log_file_name(name)) for name, size in told.items())
 
 
 @pytest.mark.parametrize("crash", CRASHES)
@@ -61,7 +64,7 @@ def test_hudi_takes_ours_back(hudi: HudiSpark, tmp_path: Path, table_type: str, 
     case = filled(tmp_path, table_type)
     failed = fail(case, crash)
     read_by_both(hudi, case)  # nobody sees it
-    upsert_by_hudi(hudi, case, 10)
+    write_by_hudi(hudi, case, 10)  # 0.15's own reader stops at the block of its rollback until there is one more commit
     check_good(case, failed)
     upsert_by_hudi(hudi, case, 11)
     case.writer.write([row(n, "p5", 20) for n in range(20, 40)])

@@ -10,7 +10,7 @@ import pytest
 
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import COPY_ON_WRITE
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.metadata.encode.locations import PLACES
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
 from tagstream.table.metadata.write.initial import (
@@ -84,3 +84,27 @@ def test_what_is_wrong_is_found(version: int, damage: str, words: str | None, tm
     problems = validate_metadata(made(replace(writer), sizes, places))
     assert bool(problems) == bool(words), problems
     assert words is None or any(words in problem for problem in problems), problems
+
+
+def test_the_size_that_stands_for_a_log_files_size(tmp_path: Path) -> None:
+    """Hudi 0.15 tells 1 for log files that its rollback takes blocks back of; for a base file that is wrong."""
+    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+    writer.write([row(1, "p0", 1)])
+    writer.with_options(inserts_to_base_files=True)
+    writer.write([row(2, "p1", 1)])
+    names = {
+        part: [e.name for e in writer.table.storage.list(part) if ".hoodie" not in e.name] for part in ("p0", "p1")
+    }
+    table = made(writer, {part: dict.fromkeys(found, 1) for part, found in names.items()}, writer.where)
+    (problem,) = validate_metadata(table)
+    assert problem.endswith("bytes, the metadata table says 1")
+    assert names["p1"][0] in problem
+    table = made_anew(writer, {"p0": dict.fromkeys([*names["p0"], ".gone_1.log.1_0-0-0"], 1)})
+    assert any(".gone_1.log.1_0-0-0 has None bytes" in problem for problem in validate_metadata(table))
+
+
+def made_anew(writer: Writer, sizes: dict[str, dict[str, int]]) -> HoodieTable:
+    """The same table with another metadata table."""
+    writer.table.reload().drop_metadata_table(START_MS)
+    writer.table = writer.table.reload()
+    return made(writer, sizes, writer.where)
