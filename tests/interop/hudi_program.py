@@ -104,8 +104,10 @@ def locate(spark: Any, order: dict[str, Any]) -> list[list[str]]:
         # The list's own text: a call for each part of each entry would take minutes.
         told = str(metadata.readRecordIndexLocationsWithKeys(data, path).collectAsList().toString())
         for key, place in LOCATED.findall(told):
-            named = dict(NAMED.findall(place))
-            found.append((key, named["partitionPath"], named["fileId"]))
+            # In an index by partition it answers with keys that begin so; its own writers join the answer with those asked.
+            if partition is None or key in asked:
+                named = dict(NAMED.findall(place))
+                found.append((key, named["partitionPath"], named["fileId"]))
     metadata.close()
     return [list(each) for each in found]
 
