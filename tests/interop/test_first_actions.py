@@ -63,8 +63,9 @@ def check(hudi: HudiSpark, case: Case) -> None:
     assert validate_metadata(case.writer.table) == []
     read_by_both(hudi, case)
     check_filters(hudi, case)
-    found = hudi.locate(case.writer.table.base_path, [*(f"k{n}" for n in range(40)), "nobody"])
-    assert found == {key: place for key, place in case.writer.where.items() if int(key[1:]) < 40}
+    if not hudi.is_0x:  # 0.15 has no such call; it finds its keys by the index when it writes
+        found = hudi.locate(case.writer.table.base_path, [*(f"k{n}" for n in range(40)), "nobody"])
+        assert found == {key: place for key, place in case.writer.where.items() if int(key[1:]) < 40}
 
 
 @pytest.mark.parametrize("table_type", TYPES)
