@@ -8,7 +8,7 @@ it was left beside the table (``left_images``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,10 +29,12 @@ def left_rows(
     keys: set[str],
     wanted: pa.Schema,
     kept: Sequence[tuple[str, pa.Table]] = (),
+    only_kept: Set[str] = frozenset(),
 ) -> pa.Table:
     """The columns ``wanted`` and ``@key`` of the rows that ``keys`` had before they were deleted last, where found.
 
-    ``kept``: instants and rows of what was left beside the table (``left_images.read_left``).
+    ``kept``: instants and rows of what was left beside the table (``left_images.read_left``). ``only_kept``: keys that no
+    slice is read for.
     """
     schema = pa.schema([*wanted, pa.field(KEY, pa.string())])
     out = [schema.empty_table()]
@@ -42,14 +44,14 @@ def left_rows(
     for before, instant in zip(reversed(writes[:-1]), reversed(writes[1:]), strict=True):
         while beside and beside[0][0] >= instant.time:
             left -= _take(beside.pop(0)[1], left, schema, out)
-        if not left:
+        if left <= only_kept:
             break
         groups: dict[str, list[str]] = {}
         for stat in timeline.metadata(table.storage, instant).all_stats():
             if stat.num_deletes:
                 groups.setdefault(stat.partition_path, []).append(stat.file_id)
         if groups:
-            found = _rows_of(table, timeline, before.time, groups, left, schema)
+            found = _rows_of(table, timeline, before.time, groups, left - only_kept, schema)
             out.append(found)
             left -= set(found.column(KEY).to_pylist())
     for _, rows in beside:  # their commits are archived
