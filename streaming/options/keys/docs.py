@@ -74,7 +74,9 @@ The schema file is held against the table's schema at each start, before anythin
 | another default | records that lack the field get it from then on; older rows keep what they have |
 
 The table's schema keeps the file's defaults (those of decimals excepted), so that a start without the file gives records
-that lack a field the same.
+that lack a field the same. The default of a column that may be null stands there as `tagstream.default`, beside Avro's own
+`"default": null`: with another one there Hudi 1.2 fails each read. A writer that brings a schema of its own (real Hudi does)
+loses it: give the file again after it.
 
 """
 _DEPENDS = (
