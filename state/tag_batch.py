@@ -56,8 +56,8 @@ class Completion:
 
     `rows`: the records; `donor` (rows x columns): the row that has the value, -1: the held row. `held`: -1 the key's own row
     in the table, which is at `places`; -2 no held row is needed; else the held row is that of the old key of this row.
-    `images`: the keys whose rows were asked for; their `rows` are -1 where the batch has none, `held` -3 where nothing has.
-    `asked`: the questions; `image_open`: whether events of the key may still come that were before the one that took its
+    `asked`: whose rows were asked for: `image_rows` is -1 where the batch has none, `image_held` -3 where nothing has.
+    `image_open`: whether events of the key may still come that were before the one that took its
     row away.
     """
 
@@ -65,12 +65,11 @@ class Completion:
     donor: npt.NDArray[np.int64]
     held: INT64
     places: list[tuple[str, str] | None]
-    images: list[bytes]
+    asked: Sequence[ImageWanted]
     image_rows: INT64
     image_donor: npt.NDArray[np.int64]
     image_held: INT64
     image_places: list[tuple[str, str] | None]
-    asked: Sequence[ImageWanted]
     image_open: npt.NDArray[np.bool_]
 
 

@@ -69,12 +69,11 @@ class Choice:
                 donor=self._whole(self.own.donor),
                 held=self._whole(self.own.held),
                 places=own_places,
-                images=[image.skey for image in self.batch.images],
+                asked=self.batch.images,
                 image_rows=self._whole(self.images.rows),
                 image_donor=self._whole(self.images.donor),
                 image_held=self._whole(self.images.held),
                 image_places=[found[i] if i >= 0 else None for i in at.tolist()],
-                asked=self.batch.images,
                 image_open=self.image_open,
             ),
         )

@@ -206,9 +206,11 @@ class BatchSink:
         job.collect_garbage(batch_id)
         if job.decode.files:
             forget_old_plans(job.root.files, batch_id, job.retain_batches)
-        if job.decode.reads_headers and batch_id % max(1, job.retain_batches // 10) == 0:
+        if batch_id % max(1, job.retain_batches // 10):
+            return
+        if job.decode.reads_headers:
             forget_left(job.left, job.clock_ms() - LEFT_DAYS * DAY_MS)
-        if job.options.quarantine_days and batch_id % max(1, job.retain_batches // 10) == 0:
+        if job.options.quarantine_days:
             forget_old(job.quarantine, job.clock_ms() - int(job.options.quarantine_days * DAY_MS))
 
     def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:

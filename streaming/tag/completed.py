@@ -96,10 +96,11 @@ def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
         where = at[done.rows]
         columns = {"row": _filled(held, done.donor, kind)} | _sources(done, good)
         rows = _scattered(rows, where, columns)
-    if not done.images:
+    if not done.asked:
         return rows
-    images = _images(rows.schema, held, done, good)
-    left, mended = _asked(done)
+    left = np.array([image.left for image in done.asked], np.bool_)
+    mended = np.array([image.mended_by is not None for image in done.asked], np.bool_)
+    images = _images(rows.schema, held, done, good, left)
     images = images.filter(pa.array(~mended & (~left | (done.image_rows >= 0))))
     return pa.concat_tables([rows, images, *([mends(rows.schema, good, result, done)] if mended.any() else [])])
 
@@ -116,26 +117,23 @@ def _sources(done: Completion, good: pa.Table) -> dict[str, pa.Array]:
     return {"absent": bits, "from_key": from_key} | _places(done.places)
 
 
-def _asked(done: Completion) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """(rows that deletes ask for, rows that are to be mended)."""
-    left = np.array([image.left for image in done.asked], np.bool_)
-    return left, np.array([image.mended_by is not None for image in done.asked], np.bool_)
-
-
-def _images(schema: pa.Schema, held: pa.StructArray, done: Completion, good: pa.Table) -> pa.Table:
-    n = len(done.images)
+def _images(
+    schema: pa.Schema, held: pa.StructArray, done: Completion, good: pa.Table, left: npt.NDArray[np.bool_]
+) -> pa.Table:
+    keys = pa.array([image.skey for image in done.asked], pa.binary())
+    n = len(keys)
     own, other = done.image_held == OWN, done.image_held >= 0
     take = pa.array(np.where(other, done.image_held, -1), mask=~other)
-    from_key = pc.if_else(pa.array(own), pa.array(done.images, pa.binary()), _flat(good.column("old").take(take)))
+    from_key = pc.if_else(pa.array(own), keys, _flat(good.column("old").take(take)))
     places = [
         p if held_at == OWN else None for p, held_at in zip(done.image_places, done.image_held.tolist(), strict=True)
     ]
     columns = {
         "dest_part": pa.repeat(pa.scalar(""), n),
         "dest_file": pa.repeat(pa.scalar("#"), n),
-        "op": pa.array(np.where(_asked(done)[0], OP_LEFT, OP_IMAGE).astype(np.int8)),
+        "op": pa.array(np.where(left, OP_LEFT, OP_IMAGE).astype(np.int8)),
         "note": pc.if_else(pa.array(done.image_open), pa.scalar(OPEN), pa.scalar(None, pa.string())),
-        "skey": pa.array(done.images, pa.binary()),
+        "skey": keys,
         "row": _filled(held, done.image_donor, held.type),
         "absent": absent_bits(done.image_donor < 0, np.arange(n), n),
         "from_key": pc.if_else(pa.array(done.image_held != LOST), from_key, pa.scalar(None, pa.binary())),

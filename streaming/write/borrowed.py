@@ -4,7 +4,7 @@ A record that lacks values after a change of key takes them from the old key's r
 been read (``tag/mends.py``) it takes what is there, or null, and a note says which columns it took. The mending puts the
 right values in where the row still has those that it took: what was sent since stays.
 
-Notes are Arrow files ``borrowed/<instant>-<task>.arrow`` beside the rows of ``left_images``: ``@key`` and ``@from`` (state
+Notes are files (``left_files``) in ``borrowed/`` beside the rows of ``left_images``: ``@key`` and ``@from`` (state
 keys of the row and of the one it took from), ``@columns`` (names), and the values.
 """
 
@@ -19,10 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.streaming.write.left_files import newest_first
 from tagstream.table.storage.storage import Storage
 
 BORROWED = "borrowed"
-_KEY, _FROM, _COLUMNS, _SUFFIX = "@key", "@from", "@columns", ".arrow"
+_KEY, _FROM, _COLUMNS = "@key", "@from", "@columns"
 Pair = tuple[bytes, bytes]  # the row's key, the other key
 Bits = npt.NDArray[np.bool_]
 
@@ -35,35 +36,25 @@ class Note:
     values: Mapping[str, Any]
 
 
-def write_notes(
-    folder: Storage, name: str, keys: pa.Array, sources: pa.Array, taken: Bits, rows: pa.StructArray
-) -> None:
-    """Note what the rows of ``keys`` took from those of ``sources``; ``taken``: rows x columns."""
+def notes_table(keys: pa.Array, sources: pa.Array, taken: Bits, rows: pa.StructArray) -> pa.Table:
+    """What the rows of ``keys`` took from those of ``sources``; ``taken``: rows x columns."""
     names = [field.name for field in rows.type]
     columns = pa.array([[n for n, took in zip(names, mine, strict=True) if took] for mine in taken.tolist()])
-    table = pa.Table.from_arrays([keys, sources, columns, *rows.flatten()], names=[_KEY, _FROM, _COLUMNS, *names])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as out:
-        out.write_table(table)
-    folder.below(BORROWED).replace(f"{name}{_SUFFIX}", sink.getvalue().to_pybytes())
+    return pa.Table.from_arrays([keys, sources, columns, *rows.flatten()], names=[_KEY, _FROM, _COLUMNS, *names])
 
 
 def read_notes(folder: Storage, wanted: set[Pair], before: str) -> dict[Pair, Note]:
     """The newest notes of earlier batches, of these rows; ``before``: an instant."""
-    notes = folder.below(BORROWED)
     found: dict[Pair, Note] = {}
     keys = pa.array(sorted({key for key, _ in wanted}), pa.binary())
-    for name in sorted((n for n in notes.names("") if n.endswith(_SUFFIX)), reverse=True):
-        if len(found) == len(wanted):
-            break
-        if name.partition("-")[0] >= before:
-            continue
-        table = pa.ipc.open_file(pa.py_buffer(notes.read(name))).read_all()
+    for _, table in newest_first(folder.below(BORROWED), before):
         mine = table.filter(pc.is_in(table.column(_KEY), value_set=keys))
         for row in mine.to_pylist():  # a loop: such rows are rare
             pair = (row.pop(_KEY), row.pop(_FROM))
             if pair in wanted and pair not in found:
                 found[pair] = Note(row.pop(_COLUMNS), row)
+        if len(found) == len(wanted):
+            break
     return found
 
 

@@ -17,8 +17,9 @@ from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, OP_MEND
-from tagstream.streaming.write.borrowed import mended, read_notes, write_notes
-from tagstream.streaming.write.left_images import KEY, left_table, read_left, write_left
+from tagstream.streaming.write.borrowed import BORROWED, mended, notes_table, read_notes
+from tagstream.streaming.write.left_files import write_file
+from tagstream.streaming.write.left_images import KEY, left_table, read_left
 from tagstream.streaming.write.left_rows import left_rows
 from tagstream.streaming.write.row_values import Bits, flat_of, from_images, merged, place_keys, struct_of, with_values
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -52,6 +53,8 @@ class HeldRows:
             return rows
         op = rows.column("op").to_numpy()
         is_image, is_mend = (op == OP_IMAGE) | (op == OP_LEFT), op == OP_MEND
+        if not (is_image | is_mend).any():
+            return self._filled(rows, rows.slice(0, 0))
         images, to_mend = rows.filter(pa.array(is_image)), rows.filter(pa.array(is_mend))
         images = self._keep(images)
         rows = self._filled(rows.filter(pa.array(~is_image & ~is_mend)), images)
@@ -83,7 +86,8 @@ class HeldRows:
         if some.any():
             take = pa.array(some)
             keys, sources = (flat_of(short.column(name)).filter(take) for name in ("skey", "from_key"))
-            write_notes(self.left, f"{self.instant}-{self.task:05d}", keys, sources, taken[some], values.filter(take))
+            made = notes_table(keys, sources, taken[some], values.filter(take))
+            write_file(self.left.below(BORROWED), self.instant, self.task, made)
         left: Bits = bits & ~taken
         return left
 
@@ -133,7 +137,7 @@ class HeldRows:
         found = found.filter(pa.array(found.column("op").to_numpy() == OP_LEFT))
         values = struct_of(found.column("row"))
         lost = unpack_absent(flat_of(found.column("absent")), values.type.num_fields).any(axis=1)
-        write_left(
+        write_file(
             self.left, self.instant, self.task, left_table(record_keys(flat_of(found.column("skey"))), lost, values)
         )
         return images.filter(pa.array(~leaves))

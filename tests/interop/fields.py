@@ -57,6 +57,13 @@ class Words:
         return value
 
 
+def files_of(root: Path) -> Iterator[Path]:
+    """A table's files but those below ``.hoodie`` and Hadoop's checksums, by their names."""
+    for path in sorted(root.rglob("*")):
+        if path.relative_to(root).parts[0] != ".hoodie" and path.is_file() and path.suffix != ".crc":
+            yield path
+
+
 def fields_of(table: HoodieTable, instants: Iterable[str], file_ids: Iterable[str], user_avro: str) -> Fields:
     """The fields of the table and of what the given instants wrote."""
     times = list(instants)
@@ -64,11 +71,8 @@ def fields_of(table: HoodieTable, instants: Iterable[str], file_ids: Iterable[st
     root = Path(table.base_path)
     found = dict(properties_fields(root))
     found |= timeline_fields(root, times, words)
-    for path in sorted(root.rglob("*")):
-        rel = path.relative_to(root)
-        if rel.parts[0] == ".hoodie" or not path.is_file() or path.suffix == ".crc":
-            continue
-        where = words(str(rel))
+    for path in files_of(root):
+        where = words(str(path.relative_to(root)))
         if path.name == PARTITION_METAFILE:
             found |= metafile_fields(path, where, words)
         elif base := parse_base_file_name(path.name):

@@ -28,7 +28,16 @@ from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.hfile_trailer import TRAILER_SIZE, trailer_fields
 from tagstream.table.metadata.name_hash import file_id
 from tagstream.table.metadata.records import decode
-from tests.interop.fields import Fields, Named, Words, flat, metafile_fields, properties_fields, timeline_fields
+from tests.interop.fields import (
+    Fields,
+    Named,
+    Words,
+    files_of,
+    flat,
+    metafile_fields,
+    properties_fields,
+    timeline_fields,
+)
 from tests.support.stored import stored
 from tests.table.metadata.hfiles import filter_of
 
@@ -82,11 +91,8 @@ def metadata_fields(table: HoodieTable, words: MetadataWords) -> Fields:
     found |= dict(flat(json.loads(definitions.read_text()), "definitions")) if definitions.exists() else {}
     found |= dict(properties_fields(own))
     found |= dict(timeline_fields(own, None, words))
-    for path in sorted(own.rglob("*")):
-        rel = path.relative_to(own)
-        if rel.parts[0] == ".hoodie" or not path.is_file() or path.suffix == ".crc":
-            continue
-        where = words(str(rel))
+    for path in files_of(own):
+        where = words(str(path.relative_to(own)))
         if path.name == PARTITION_METAFILE:
             found |= dict(metafile_fields(path, where, words))
         elif path.suffix == ".hfile":

@@ -8,15 +8,15 @@ timeline; partition metafiles; and the table's properties.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tagstream.table.services.validate import validate
-from tests.interop.fields import Fields, fields_of
-from tests.interop.known_differences import ABSENT, AVRO_LOGS, KNOWN, Known
+from tests.interop.compared import Compared, compare_fields
+from tests.interop.fields import fields_of
+from tests.interop.known_differences import AVRO_LOGS, KNOWN
 from tests.interop.replay import replay
 from tests.support.hudi_rs import read_table
 from tests.table.reference import expected, unpack
@@ -36,16 +36,6 @@ TABLES: dict[str, int | None] = {
 WITH_AVRO_LOGS = ("mor_v6_global_simple_moves_015", "mor_v9_defaults", "mor_v8_global_record_index")
 
 
-@dataclass
-class Compared:
-    """One table's fields, and the differences by the known one that explains them."""
-
-    real: Fields
-    ours: Fields
-    unexplained: list[str]
-    used: set[Known]
-
-
 def compared(name: str, folder: Path) -> Compared:
     base_path = unpack(name, folder)
     both = replay(base_path, folder / "ours", TABLES[name])
@@ -54,16 +44,7 @@ def compared(name: str, folder: Path) -> Compared:
     real = fields_of(both.real, both.instants, both.file_ids, user_avro)
     ours = fields_of(both.ours, both.instants.values(), both.file_ids.values(), user_avro)
     known = (*KNOWN, *(AVRO_LOGS if name in WITH_AVRO_LOGS else ()))
-    result = Compared(real, ours, [], set())
-    for field in {**real, **ours}:
-        theirs, mine = real.get(field, ABSENT), ours.get(field, ABSENT)
-        if theirs == mine:
-            continue
-        explained = next((each for each in known if each.covers(field, theirs, mine)), None)
-        if explained is None:
-            result.unexplained.append(f"{field}: real {str(theirs)[:200]} | ours {str(mine)[:200]}")
-        else:
-            result.used.add(explained)
+    result = compare_fields(real, ours, known)
     if TABLES[name] is None:
         assert read_table(folder / "ours").num_rows == len(expected(base_path)["records"])
     return result

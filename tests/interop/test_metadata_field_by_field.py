@@ -7,7 +7,6 @@ with their headers, HFiles from their trailers to their bloom filters, and every
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -17,25 +16,14 @@ from bench.peers import home as peers
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.interop.fields import Fields
+from tests.interop.compared import Compared, compare_fields
 from tests.interop.hudi_spark import HudiSpark
-from tests.interop.known_differences import ABSENT, Known
 from tests.interop.known_metadata_differences import KNOWN
 from tests.interop.metadata_fields import MetadataWords, metadata_fields
 from tests.interop.real_metadata import KINDS, make
 from tests.interop.replay import replay
 
 pytestmark = pytest.mark.hudi_jar
-
-
-@dataclass
-class Compared:
-    """One table's fields, and the differences by the known one that explains them."""
-
-    real: Fields
-    ours: Fields
-    unexplained: list[str]
-    used: set[Known]
 
 
 def compared(name: str, path: Path, folder: Path) -> Compared:
@@ -51,17 +39,8 @@ def compared(name: str, path: Path, folder: Path) -> Compared:
         theirs = [i.time for i in metadata.timeline.instants if i.action in ("commit", "compaction", "clean")]
         own = sorted({time for time in theirs if not any(time.startswith(each) for each in instants)})
         found.append(metadata_fields(table, MetadataWords(table, instants, own, file_ids)))
-    result = Compared(*found, [], set())
-    for field in {**result.real, **result.ours}:
-        real, mine = result.real.get(field, ABSENT), result.ours.get(field, ABSENT)
-        if real == mine:
-            continue
-        explained = next((each for each in KNOWN if each.covers(field, real, mine)), None)
-        if explained is None:
-            result.unexplained.append(f"{field}: real {str(real)[:200]} | ours {str(mine)[:200]}")
-        else:
-            result.used.add(explained)
-    return result
+    real, mine = found
+    return compare_fields(real, mine, KNOWN)
 
 
 @pytest.fixture(scope="module")
