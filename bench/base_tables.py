@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from bench.inputs.event_rows import json_lines
 from bench.inputs.workload import Workload
 from bench.peers import home
-from bench.writers.case import DELTA_RS, HUDI_SPARK, Writer
+from bench.writers.case import DELTA_RS, HUDI_SPARK, OLD_VERSION, Writer
 from bench.writers.command import command, environment
 from bench.writers.process import run_process
-from bench.writers.run import HUDI, TABLE_NAME, TABLE_VERSION, codec_option, columns_of, index_options
+from bench.writers.run import HUDI, METADATA_OPTIONS, TABLE_NAME, codec_option, columns_of, index_options
 
 _ROWS_PER_TASK = 250_000  # of the bulk_insert; a task writes a file for each partition it has rows of
 
@@ -29,13 +29,15 @@ _PAIMON_TABLE = {"bucket": "-1", "merge-engine": "deduplicate", "file.format": "
 
 
 def base_of(
-    writer: Writer, workload: Workload, folder: Path, table_type: str, *, codec: str, cache: Path, timeout_s: float
-) -> Path:
+    writer: Writer, workload: Workload, folder: Path, table_type: str, *, codec: str, cache: Path, timeout_s: float,
+    version: int = OLD_VERSION,
+) -> Path:  # fmt: skip
     """The table that a writer continues, in the format that it writes. BenchError when it cannot be made."""
     if writer.table_format == "hudi":
         return base_table(
-            workload, folder, table_type, bucketed=writer.bucketed, codec=codec, cache=cache, timeout_s=timeout_s
-        )
+            workload, folder, table_type, bucketed=writer.bucketed, codec=codec, cache=cache, timeout_s=timeout_s,
+            version=writer.version(version), metadata=writer.metadata,
+        )  # fmt: skip
     table = cache / f"{writer.table_format}-{codec}-{workload.load_name}"
     if writer.name == DELTA_RS:
         order = {"do": "load", "rows": str(folder / "load.parquet"), "options": codec_option(writer, codec)}
@@ -47,8 +49,9 @@ def base_of(
 
 
 def base_table(
-    workload: Workload, folder: Path, table_type: str, *, bucketed: bool, codec: str, cache: Path, timeout_s: float
-) -> Path:
+    workload: Workload, folder: Path, table_type: str, *, bucketed: bool, codec: str, cache: Path, timeout_s: float,
+    version: int = OLD_VERSION, metadata: bool = False,
+) -> Path:  # fmt: skip
     """Hudi's table, made if it is not there. BenchError when Hudi fails."""
     shape = "buckets" if bucketed else "plain"
     writer = Writer(HUDI_SPARK, "BUCKET" if bucketed else "GLOBAL_SIMPLE")
@@ -57,12 +60,13 @@ def base_table(
         "bundle": str(home.bundle(HUDI)),
         "name": TABLE_NAME,
         "table_type": table_type,
-        "table_version": TABLE_VERSION,
+        "table_version": version,
         "parallelism": max(4, workload.keys // _ROWS_PER_TASK),
-        "options": {**codec_option(writer, codec), **index_options(writer)},
+        "options": {**codec_option(writer, codec), **index_options(writer), **(METADATA_OPTIONS if metadata else {})},
         "rows": str(folder / "load.parquet"),
     }
-    table = cache / f"{table_type.lower()}-{shape}-{codec}-v{TABLE_VERSION}-{workload.load_name}"
+    shape += "-metadata" * metadata
+    table = cache / f"{table_type.lower()}-{shape}-{codec}-v{version}-{workload.load_name}"
     return _made(table, writer, order, timeout_s)
 
 

@@ -29,7 +29,7 @@ from bench.machine import machine_line
 from bench.peers import home
 from bench.report.figures import situations
 from bench.report.page import write_report
-from bench.writers.case import DELTA_RS, TABLE_TYPES, TAGSTREAM, BenchError, Case, Writer
+from bench.writers.case import DELTA_RS, OLD_VERSION, TABLE_TYPES, TAGSTREAM, BenchError, Case, Writer
 from bench.writers.command import FLINK_PEERS
 from bench.writers.run import run_case
 from tagstream.streaming.errors import SourceError
@@ -71,7 +71,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--runs", type=int, default=3)
     found.add_argument("--table-types", nargs="+", choices=TABLE_TYPES, default=list(TABLE_TYPES))
     found.add_argument("--writers", nargs="+", type=Writer.parse, default=[Writer.parse(text) for text in WRITERS],
-                       metavar="ENGINE:INDEX", help=f"(default: {' '.join(WRITERS)})")  # fmt: skip
+                       metavar="ENGINE:INDEX", help="+metadata behind it: with a metadata table of listing, statistics "
+                       f"of columns and record index (default: {' '.join(WRITERS)})")  # fmt: skip
+    found.add_argument("--table-version", type=int, choices=(6, 8, 9), default=OLD_VERSION,
+                       help="of Hudi's tables; Hudi's Flink writer here knows 6 alone (default: %(default)s)")  # fmt: skip
     found.add_argument("--codec", default="zstd", help="of Parquet pages, for all writers (default: %(default)s)")
     found.add_argument("--conf", action="append", default=[], metavar="ENGINE:KEY=VALUE",
                        help="a further option of an engine's writers")  # fmt: skip
@@ -175,16 +178,14 @@ def _run_one(args: argparse.Namespace, each: Planned) -> list[dict[str, Any]]:
     folder = make_workload(each.workload, cache)
     base = base_of(
         each.writer, each.workload, folder, each.table_type,
-        codec=args.codec, cache=cache / "tables", timeout_s=args.case_timeout,
+        codec=args.codec, cache=cache / "tables", timeout_s=args.case_timeout, version=args.table_version,
     )  # fmt: skip
-    name = (
-        f"{each.workload.name}-{each.workload.keys}-{each.table_type}-{each.writer.name}-{each.writer.index}-{each.run}"
-    )
+    name = f"{each.workload.name}-{each.workload.keys}-{each.table_type}-{each.writer.name}-{each.writer.called}-{each.run}"
     place = args.out.absolute() / "cases" / name.lower()
     conf = [text.partition(":")[2] for text in args.conf if text.startswith(f"{each.writer.name}:")]
     case = Case(
         each.run, each.workload, folder, each.table_type, each.writer, base, place, args.codec,
-        dict(pair.split("=", 1) for pair in conf),
+        dict(pair.split("=", 1) for pair in conf), each.writer.version(args.table_version),
     )  # fmt: skip
     try:
         return run_case(case, args.case_timeout)
@@ -204,7 +205,7 @@ def _failure(each: Planned, error: Exception) -> dict[str, Any]:
         "keys": each.workload.keys,
         "records": each.workload.records,
         "writer": each.writer.name,
-        "index": each.writer.index,
+        "index": each.writer.called,
         "reason": str(error),
     }
 

@@ -14,13 +14,15 @@ from bench.inputs.workload import Workload
 TAGSTREAM, HUDI_SPARK, HUDI_FLINK = "tagstream", "hudi-spark", "hudi-flink"
 PAIMON, DELTA_RS = "paimon-flink", "delta-rs"  # tables of other formats
 INDEXES: dict[str, tuple[str, ...]] = {
-    TAGSTREAM: ("STATE", "BUCKET"),
+    TAGSTREAM: ("STATE", "BUCKET", "RECORD_INDEX"),
     HUDI_SPARK: ("GLOBAL_BLOOM", "GLOBAL_SIMPLE", "RECORD_INDEX", "BUCKET", "bulk_insert"),
     HUDI_FLINK: ("FLINK_STATE",),
     PAIMON: ("WRITE_ONLY", "COMPACTING"),
     DELTA_RS: ("MERGE",),
 }
 TABLE_TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
+WITH_METADATA = "+metadata"
+OLD_VERSION = 6  # the newest that Hudi's Flink writer here knows
 BUCKETS = 4  # of a partition
 WARM_UP, WARM_UP_ONE_ROW = 2, 5
 
@@ -31,22 +33,37 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Writer:
-    """An engine and its index (`bulk_insert`: Hudi's operation, which looks nothing up)."""
+    """An engine and its index (`bulk_insert`: Hudi's operation, which looks nothing up).
+
+    `metadata`: its table has a metadata table with the listing, statistics of columns and a record index.
+    """
 
     name: str
     index: str
+    metadata: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Writer:
-        """From ``engine:INDEX``; ValueError for what there is none of."""
-        name, _, index = text.partition(":")
-        if index not in INDEXES.get(name, ()):
+        """From ``engine:INDEX`` or ``engine:INDEX+metadata``; ValueError for what there is none of."""
+        name, _, index = text.removesuffix(WITH_METADATA).partition(":")
+        metadata = text.endswith(WITH_METADATA)
+        if index not in INDEXES.get(name, ()) or (metadata and name not in (TAGSTREAM, HUDI_SPARK)):
             known = ", ".join(f"{n}:{i}" for n, indexes in INDEXES.items() for i in indexes)
-            raise ValueError(f"there is no writer {text!r}; there are {known}")
-        return cls(name, index)
+            more = f"{WITH_METADATA} behind those of {TAGSTREAM} and {HUDI_SPARK}"
+            raise ValueError(f"there is no writer {text!r}; there are {known}; {more}")
+        return cls(name, index, metadata)
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.index}"
+        return f"{self.name}:{self.called}"
+
+    @property
+    def called(self) -> str:
+        """The index in reports."""
+        return self.index + WITH_METADATA * self.metadata
+
+    def version(self, asked: int) -> int:
+        """The version of its tables where ``asked`` is that of all."""
+        return OLD_VERSION if self.name == HUDI_FLINK else asked
 
     @property
     def bucketed(self) -> bool:
@@ -82,6 +99,7 @@ class Case:
     place: Path
     codec: str = "zstd"
     conf: dict[str, str] = field(default_factory=dict)
+    table_version: int = OLD_VERSION
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -93,7 +111,7 @@ class Case:
             "keys": self.workload.keys,
             "records": self.workload.records,
             "writer": self.writer.name,
-            "index": self.writer.index,
+            "index": self.writer.called,
         }
 
     @property

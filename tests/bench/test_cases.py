@@ -30,6 +30,17 @@ def batch(number: int, seconds: float) -> dict[str, object]:
     }
 
 
+def test_a_writer_with_a_metadata_table_is_one_of_its_own() -> None:
+    found = Writer.parse("hudi-spark:RECORD_INDEX+metadata")
+    assert (found.index, found.metadata, str(found)) == ("RECORD_INDEX", True, "hudi-spark:RECORD_INDEX+metadata")
+    with pytest.raises(ValueError, match="there is no writer 'hudi-flink:FLINK_STATE\\+metadata'"):
+        Writer.parse("hudi-flink:FLINK_STATE+metadata")
+
+
+def test_flink_here_knows_one_table_version() -> None:
+    assert [Writer.parse(text).version(9) for text in ("hudi-flink:FLINK_STATE", "tagstream:STATE")] == [6, 9]
+
+
 def test_lines_are_appended_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     append_lines(path, [{"kind": "machine"}])

@@ -184,6 +184,17 @@ def test_a_bucketed_peer_is_compared_with_our_bucketed_writer() -> None:
     assert ratios["tagstream STATE"] is None
 
 
+def test_with_a_metadata_table_ours_is_held_against_itself_without_one() -> None:
+    lines = [case(1, "tagstream", "STATE", 2.0), case(1, "tagstream", "STATE+metadata", 2.5)]
+    lines += [case(1, "hudi-spark", "RECORD_INDEX+metadata", 10.0), case(1, "hudi-flink", "FLINK_STATE", 6.0)]
+    (found,) = situations(lines)
+    ratios = {s.writer: s.ratio.median if s.ratio else None for s in found.standings}
+    assert ratios["tagstream STATE"] is None
+    assert ratios["tagstream STATE+metadata"] == pytest.approx(1.25)
+    assert ratios["hudi-spark RECORD_INDEX+metadata"] == pytest.approx(4.0)
+    assert ratios["hudi-flink FLINK_STATE"] == pytest.approx(3.0)
+
+
 def test_a_ratio_is_taken_within_one_run_of_one_sitting() -> None:
     machine = figures()[0]
     first = [machine, case(1, "tagstream", "STATE", 2.0), case(1, "hudi-flink", "FLINK_STATE", 8.0)]
