@@ -44,3 +44,15 @@ def test_a_failed_case_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     _, failed, *_, case = read_lines(tmp_path / "results.jsonl")
     assert (failed["kind"], failed["writer"], "no.such.Class" in failed["reason"]) == ("failed", "hudi-spark", True)
     assert (case["kind"], case["writer"], case["right"]) == ("case", "tagstream", True)
+
+
+def test_version_9_with_and_without_a_metadata_table(tmp_path: Path) -> None:
+    writers = [
+        "tagstream:STATE",
+        "tagstream:STATE+metadata",
+        "hudi-spark:RECORD_INDEX+metadata",
+        "hudi-flink:FLINK_STATE",
+    ]
+    found = cases(tmp_path, "--table-types", "MERGE_ON_READ", "--table-version", "9", "--writers", *writers)
+    assert {writer for _, _, writer in found} == set(writers)
+    assert set(found.values()) == {True}
