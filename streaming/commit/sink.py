@@ -44,6 +44,7 @@ from tagstream.streaming.commit.pull import located_rows, replaced_groups
 from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.metadata.batch_keys import deleted_rows, without_moves
+from tagstream.streaming.metadata.compacting import on_executors
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.write.left_images import forget_left
@@ -219,7 +220,8 @@ class BatchSink:
         job.look_at_schema()
         if job.metadata is not None:
             job.lease.check()
-            job.metadata.maintain(job.clock_ms, job.options.metadata.max_delta_commits)
+            execute = on_executors(rows.sparkSession)
+            job.metadata.maintain(job.clock_ms, job.options.metadata.max_delta_commits, execute)
         job.step("beginning the instant", batch)
         job.instant = instant = self._guard.next_instant()
         job.pin_profile(epoch, instant)

@@ -269,8 +269,9 @@ def make_context(
     run_owner = _run_owner(clock_ms())
     run = claim_run(checkpoint, run_owner)
     index = make_index(options.index, table.config.record_key_fields)
-    base_only = inserts_to_base_files(options, table) or options.op == INSERT_OVERWRITE
-    base_only |= index is not None and not index.can_index_log_files
+    inserts = "true" if options.op == INSERT_OVERWRITE else inserts_to_base_files(options, table)
+    base_only = inserts == "true" or (index is not None and not index.can_index_log_files)
+    first_in_base = inserts == "first"
     local_root = options.index_local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
     layout = StateLayout(
         durable=root.files.below(INDEX),
@@ -298,6 +299,7 @@ def make_context(
             ),
             row_group_bytes=options.parquet_block_size,
             inserts_to_base_files=base_only,
+            groups_begin_with_base_files=first_in_base,
             compare_ordering=index is not None and not index.knows_ordering,
             drops_columns=options.schema.missing == "drop",
         ),
@@ -306,6 +308,7 @@ def make_context(
             small_limit=options.parquet_small_file_limit,
             max_bytes=options.parquet_max_file_size,
             base_only=base_only,
+            needs_base=first_in_base,
             record_bytes=options.record_size_estimate,
             log_ratio=options.logfile_compression_ratio,
             trust_share=options.record_size_threshold,
@@ -319,8 +322,8 @@ def make_context(
     )
 
 
-def inserts_to_base_files(options: Options, table: HoodieTable) -> bool:
-    """Whether new records of a merge-on-read table go to base files, as told.
+def inserts_to_base_files(options: Options, table: HoodieTable) -> str:
+    """Whether new records of a merge-on-read table go to base files, as told: true, false, or first.
 
     Where nothing is told: with a metadata table of version 8 or later, since hudi-rs passes over file groups without a base
     file there.
@@ -328,7 +331,8 @@ def inserts_to_base_files(options: Options, table: HoodieTable) -> bool:
     if _BASE_INSERTS in options.explicit or not table.config.has_completion_times:
         return options.inserts_to_base_files
     will_have = options.metadata.is_made(table.config.version) and table.timeline().newest is None
-    return options.metadata.enable is not False and (bool(table.config.metadata_partitions) or will_have)
+    keeps = options.metadata.enable is not False and (bool(table.config.metadata_partitions) or will_have)
+    return str(keeps).lower()
 
 
 def _as_first_spelled(options: Options, stream_id: str) -> Options:

@@ -13,30 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from tagstream.table.file_group.base_file import BLOOM_KEY, open_base_file
 from tagstream.table.file_group.committed import committed_entries
 from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.file_group.log.format import BlockType
-from tagstream.table.file_group.log.reader import scan_log_file
-from tagstream.table.file_group.names import parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.encode.column_ranges import (
-    merged_ranges,
-    ranges_from_json,
-    ranges_of_footer,
-    ranges_of_rows,
-    ranges_to_json,
-)
+from tagstream.table.metadata.encode.column_ranges import ranges_from_json, ranges_to_json
 from tagstream.table.metadata.encode.locations import PLACES, instant_ms
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.file_looks import look_at_file
 from tagstream.table.metadata.write.layout import groups_of_keys
 from tagstream.table.read.slice_lookup import key_reader
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.timeline import Timeline
 
-_DATA = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA)
 _FILES_A_TASK = 64
 PLACE_SCHEMA = "shard int, record_key string, partition_path string, file_id string, instant_ms long"
 
@@ -89,21 +79,8 @@ def _look_at(
 
 def look_at(table: HoodieTable, partition: str, name: str, looks: Looks) -> tuple[dict[str, list[object]], str | None]:
     """A file's ranges in JSON, and the text of its bloom filter (None: of a log file, or a base file without one)."""
-    rel = join(partition, name)
-    if parse_log_file_name(name) is None:
-        with open_base_file(table.storage, rel) as file:
-            entries = file.metadata.metadata or {}
-            bloom = entries.get(BLOOM_KEY)
-            ranges = ranges_of_footer(file.metadata, looks.columns)
-        return ranges_to_json(ranges), bloom.decode() if looks.blooms and bloom is not None else None
-    parts = [
-        ranges_of_rows(block.read_table(), looks.columns)
-        for block in scan_log_file(table.storage, rel)
-        if block.type in _DATA
-    ]
-    names = dict.fromkeys(name for part in parts for name in part)
-    merged = {name: merged_ranges(part[name] for part in parts if name in part) for name in names}
-    return ranges_to_json(merged), None
+    ranges, bloom = look_at_file(table.storage, join(partition, name), looks.columns)
+    return ranges_to_json(ranges), bloom.decode() if looks.blooms and bloom is not None else None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from tagstream.table.metadata.metadata_table import (
 )
 from tagstream.table.metadata.write.changes import Changes, written_by
 from tagstream.table.metadata.write.cleaning import clean
-from tagstream.table.metadata.write.compaction import compact
+from tagstream.table.metadata.write.compaction import Execute, compact, one_by_one
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.metadata.write.rollback import recover
@@ -101,7 +101,7 @@ class MetadataKeeper:
         reach("metadata_completed")
         return completed.completion_time
 
-    def maintain(self, clock_ms: Callable[[], int], max_delta_commits: int) -> None:
+    def maintain(self, clock_ms: Callable[[], int], max_delta_commits: int, execute: Execute = one_by_one) -> None:
         """Between two batches: finish what was cut off; compact it once so many commits have come, and remove old files.
 
         Its own timeline is then archived, as far as that of the table is. Nothing else may be pending on the table's
@@ -109,7 +109,7 @@ class MetadataKeeper:
         """
         times = fresh_times(self.writer.table, self.writer, clock_ms)
         recover(self.writer, times)
-        if compact(self.writer, times, max_delta_commits) is not None:
+        if compact(self.writer, times, max_delta_commits, execute) is not None:
             clean(self.writer, times)
             archive_metadata(self.writer)
 

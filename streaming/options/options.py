@@ -113,7 +113,7 @@ class Options:
     index_partition_regex: str
     index_key_groups: int | None
     index_local_dir: str | None
-    inserts_to_base_files: bool
+    inserts_to_base_files: str  # true, false or first
 
     parquet_max_file_size: int
     parquet_small_file_limit: int
@@ -276,7 +276,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         index_partition_regex=r.text("index.partition.regex"),
         index_key_groups=r.opt_number("index.key.groups"),
         index_local_dir=r.opt_text("index.local.dir"),
-        inserts_to_base_files=r.flag("tagstream.inserts.to.base.files"),
+        inserts_to_base_files=r.text("tagstream.inserts.to.base.files"),
         parquet_max_file_size=r.number("hoodie.parquet.max.file.size"),
         parquet_small_file_limit=r.number("hoodie.parquet.small.file.limit"),
         parquet_codec=r.text("hoodie.parquet.compression.codec"),

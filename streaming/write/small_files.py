@@ -25,16 +25,19 @@ class SmallFiles:
         small_limit: int,
         max_bytes: int,
         base_only: bool,
+        needs_base: bool = False,
         record_bytes: int,
         log_ratio: float,
         trust_share: float,
     ) -> None:
-        """``base_only``: inserts go to base files, so a group that has logs takes none. ``record_bytes`` holds until
-        a commit has written more than ``trust_share`` of the small file limit. ``log_ratio``: Parquet bytes a log byte.
+        """``base_only``: inserts go to base files, so a group that has logs takes none. ``needs_base``: a group without
+        a base file takes none, since some readers do not see it. ``record_bytes`` holds until a commit has written more
+        than ``trust_share`` of the small file limit. ``log_ratio``: Parquet bytes a log byte.
         """
         self._limit = max_bytes if merge_on_read and not base_only else small_limit
         self._max_bytes = max_bytes
         self._base_only = base_only and merge_on_read
+        self._needs_base = needs_base and merge_on_read
         self._sizes: dict[str, dict[str, float]] = {}
         self._log_ratio = log_ratio
         self._trusted_bytes = trust_share * small_limit
@@ -72,11 +75,15 @@ class SmallFiles:
                 self._set(stat.partition_path, stat.file_id, stat.file_size)
             elif self._base_only:
                 self._sizes.get(stat.partition_path, {}).pop(stat.file_id, None)
-            else:
-                before = self._sizes.get(stat.partition_path, {}).get(stat.file_id, 0.0)
+            elif (before := self._before(status)) is not None:
                 self._set(stat.partition_path, stat.file_id, before + self._log_ratio * stat.file_size)
         if rows and written > self._trusted_bytes:  # Hudi trusts only commits of some size
             self.record_bytes = max(1, -(-written // rows))
+
+    def _before(self, status: WriteStatus) -> float | None:
+        """The size of the group that a log file was added to; None where it takes no inserts, being full for example."""
+        found = self._sizes.get(status.stat.partition_path, {}).get(status.stat.file_id)
+        return 0.0 if found is None and status.new_group and not self._needs_base else found
 
     def profile(self) -> dict[str, tuple[SmallFile, ...]]:
         """Room in records by partition, in file id order."""
@@ -92,7 +99,7 @@ class SmallFiles:
     def _take(self, view: FileSystemView, partition: str, found: FileSlice) -> None:
         if (partition, found.file_id) in view.timeline.pending_clusterings:
             return  # its rows are being moved elsewhere, and new ones would be lost
-        if self._base_only and found.log_files:
+        if (self._base_only and found.log_files) or (self._needs_base and found.base_file is None):
             return
         base = found.base_file.size if found.base_file else 0
         self._set(partition, found.file_id, base + self._log_ratio * sum(f.size for f in found.log_files))

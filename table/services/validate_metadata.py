@@ -1,4 +1,7 @@
-"""A metadata table against its table: does it list exactly the files that are there, and name each key's place?"""
+"""A metadata table against its table: does it list exactly the files that are there, and name each key's place?
+
+And do its statistics and bloom filters hold what the files do (``validate_statistics``)?
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.read.slice_lookup import key_reader
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.services.validate_statistics import statistics_problems
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.instant import CLEAN
 from tagstream.table.timeline.plans import requested_name
@@ -35,6 +39,7 @@ def validate_metadata(table: HoodieTable) -> list[str]:
     if metadata is None:
         return []
     problems = list(_files(table, timeline, metadata))
+    problems += statistics_problems(table, timeline, metadata)
     index = RecordIndex.open(metadata)
     return problems if index is None else [*problems, *_keys(table, timeline, index)]
 

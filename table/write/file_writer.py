@@ -46,10 +46,10 @@ def write_file_group(
 
 def _goes_to_base_file(ctx: WriteContext, file_slice: FileSlice | None, upserts: pa.Table) -> bool:
     """On merge-on-read: inserts make or merge a base file where asked for, but never one that has logs over it."""
+    if file_slice is None:
+        return ctx.options.inserts_to_base_files or ctx.options.groups_begin_with_base_files
     if not ctx.options.inserts_to_base_files:
         return False
-    if file_slice is None:
-        return True
     has_logs = bool(file_slice.log_files) or file_slice.base_file is None
     is_pending = (file_slice.partition_path, file_slice.file_id) in ctx.timeline.pending_compactions
     return not has_logs and not is_pending and bool(pc.any(upserts.column(IS_INSERT)).as_py())

@@ -18,11 +18,13 @@ MIB = 1024 * 1024
 class WriterOptions:
     """How files are written; the defaults are Hudi's. Sizes in bytes of Arrow data (rows in memory).
 
-    ``inserts_to_base_files``: on merge-on-read, new records go to base files, for tables that are shared with
-    writers whose index cannot see log files (bloom, simple). ``compare_ordering``: the index could not tell late rows,
-    so a copy-on-write merge compares the ordering values of old and new rows and keeps the greater. ``range_columns``: those
-    whose least and greatest value each file's status tells, and ``tells_bloom``: it tells a base file's bloom filter, both
-    for the metadata table. ``drops_columns``: columns of the file before that the schema lacks are left out.
+    ``inserts_to_base_files``: on merge-on-read, new records go to base files, for tables that are shared with writers
+    whose index cannot see log files (bloom, simple). ``groups_begin_with_base_files``: those of a new file group alone,
+    for readers that do not see a group without one; later ones go to its logs. ``compare_ordering``: the index could not
+    tell late rows, so a copy-on-write merge compares the ordering values of old and new rows and keeps the greater.
+    ``range_columns``: those whose least and greatest value each file's status tells, and ``tells_bloom``: it tells a base
+    file's bloom filter, both for the metadata table. ``drops_columns``: columns of the file before that the schema lacks
+    are left out.
     """
 
     codec: str = "gzip"
@@ -30,6 +32,7 @@ class WriterOptions:
     row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES
     data_block_bytes: int = 256 * MIB
     inserts_to_base_files: bool = False
+    groups_begin_with_base_files: bool = False
     compare_ordering: bool = False
     range_columns: frozenset[str] = frozenset()
     tells_bloom: bool = False

@@ -92,10 +92,13 @@ INDEX_KEYS = (
     ),
     ConfigKey(
         "tagstream.inserts.to.base.files",
-        Kind.BOOL,
-        "Merge-on-read: write inserts to base files, for tables that "
-        "writers with a bloom or simple index share (these do not see log files).",
-        default=False,
+        Kind.CHOICE,
+        "Merge-on-read, where new records go. `true`: to base files, for tables that writers with a bloom or simple index "
+        "share (these do not see log files). `first`: a new file group begins with a base file, later ones go to its logs; "
+        "hudi-rs sees such groups of tables of version 8 and 9, too. `false`: to logs.",
+        default="false",
+        default_note="`false`; `true` on tables of version 8 and 9 that have a metadata table",
+        values={"TRUE": "true", "FALSE": "false", "FIRST": "first"},
         section=_INDEX,
     ),
 )

@@ -136,6 +136,12 @@ def merged_ranges(parts: Iterable[ColumnRange]) -> ColumnRange:
     return whole
 
 
+def is_unknown(found: ColumnRange) -> bool:
+    """Whether the ends stand for "any value": nobody told them."""
+    low, high = _widest(found.kind)
+    return found.kind != "boolean" and (_order(found.low), _order(found.high)) == (_order(low), _order(high))
+
+
 def _width(kind: str) -> int:
     decimal = _DECIMAL.match(kind)
     return int(decimal[1]) if decimal else {"long": 1, "double": 1}.get(kind, 0)

@@ -42,6 +42,12 @@ class CompactionTask:
     instant: str
     file_slice: FileSlice
 
+    @property
+    def weight(self) -> int:
+        """Bytes that are read, to compare tasks by."""
+        base = self.file_slice.base_file
+        return (base.size if base else 0) + sum(log.size for log in self.file_slice.log_files)
+
     def run(self) -> WriteStat | None:
         """Write the new base file; None where nothing is left in the group."""
         metadata = MetadataTable.open(self.writer.table, self.data_timeline)

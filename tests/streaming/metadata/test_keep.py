@@ -54,6 +54,21 @@ def test_a_stream_keeps_it_in_step(version: int, table_type: str, tmp_path: Path
     assert compacted, "six commits and a compaction every three"
 
 
+@pytest.mark.table_versions(6, 8, 9)
+def test_groups_begin_with_a_base_file_where_asked_for(version: int, tmp_path: Path, spark: SparkSession) -> None:
+    """New records then cost what they cost in logs, and hudi-rs, which ``check`` reads with, sees all of them."""
+    conf = ALL | {"tagstream.inserts.to.base.files": "first", "hoodie.datasource.compaction.async.enable": "false"}
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", conf=conf | {"hoodie.compact.inline": "false"})
+    ev.write_files(EVENTS, case.source, 100)
+    assert len(case.run()) == 6
+    table = check(case, EVENTS)
+    slices = [found for part in table.view().partitions() for found in table.view().latest_merged_slices(part)]
+    assert all(found.base_file is not None for found in slices)
+    inserts = [stat.num_inserts for i in table.timeline().completed_writes
+               for stat in table.timeline().metadata(table.storage, i).all_stats() if stat.log_version]  # fmt: skip
+    assert sum(inserts) > 0, "the groups took new records into their logs"
+
+
 @pytest.mark.table_versions(9)
 @pytest.mark.parametrize("table_type", TYPES)
 def test_it_is_made_of_what_a_table_has(version: int, table_type: str, tmp_path: Path, spark: SparkSession) -> None:

@@ -97,6 +97,16 @@ def test_inserts_go_to_base_files_where_asked_for(mor: Writer) -> None:
     assert len(found.log_files) == 2
 
 
+def test_a_group_begins_with_a_base_file_where_asked_for_and_later_inserts_go_to_its_logs(mor: Writer) -> None:
+    mor.with_options(groups_begin_with_base_files=True)
+    for keys in ([1, 2], [3], [1, 4]):
+        mor.write([row(key, "p0", 1) for key in keys])
+    (found,) = mor.table.view().latest_merged_slices("p0")
+    assert found.base_file is not None
+    assert len(found.log_files) == 2
+    assert sorted(read_snapshot(mor.table, ["id"]).column("id").to_pylist()) == ["k1", "k2", "k3", "k4"]
+
+
 def test_deletes_with_and_without_ordering_are_in_blocks_of_their_own(mor: Writer) -> None:
     mor.write([row(n, "p0", 5) for n in range(4)])
     mor.write(deletes=["k0", "k1", "k2"], orderings={"k0": 7, "k1": 8})
