@@ -26,7 +26,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.bootstrap.index_content import LABELS, content, live, load, make_layout
 from tests.support.table_version import timeline_of
-from tests.table.writer import START_MS, Writer, row
+from tests.table.writer import Writer, row
 
 
 class KilledError(BaseException):
@@ -309,8 +309,7 @@ def test_string_orderings_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_table_without_ordering_field_has_no_tombstones(tmp_path: Path) -> None:
-    config = replace(Writer.create(tmp_path / "plain", MERGE_ON_READ).table.config, ordering_fields=())
-    writer = Writer(HoodieTable.create(str(tmp_path / "t"), config, START_MS))
+    writer = Writer.create(tmp_path, MERGE_ON_READ, settings={"ordering_fields": ()})
     writer.write([row(i, f"p{i % 2}", 1) for i in range(20)])
     writer.write([row(2, "p1", 1)], deletes=["k0", "k1"])
     table = table_of(writer)

@@ -24,6 +24,7 @@ from tagstream.streaming.source.transform.stage import with_transformed_schema
 from tagstream.streaming.status.watch import Watch
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
+from tests.support.table_version import metadata_properties
 
 
 def now_ms() -> int:
@@ -104,9 +105,9 @@ class StreamCase:
         self.source.mkdir(parents=True, exist_ok=True)
         schema = self.folder / "event.avsc"
         schema.write_text(json.dumps(self.schema))
-        new = {**ev.properties(), "hoodie.streamer.schemaprovider.source.schema.file": str(schema)}
+        new = {**ev.properties(self.conf), "hoodie.streamer.schemaprovider.source.schema.file": str(schema)}
         conf = {
-            **({} if self.existing else new),
+            **(metadata_properties(self.conf) if self.existing else new),
             "hoodie.index.bloom.num_entries": "1000",
             "index.local.dir": str(self.folder / "local"),
             "spark.sql.shuffle.partitions": "2",

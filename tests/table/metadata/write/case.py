@@ -72,7 +72,7 @@ class Case:
     ) -> Case:
         """A new table with an empty metadata table. ``by_partition``: the form of its record index."""
         with using(version):
-            writer = Writer.create(folder, table_type, **options)
+            writer = Writer.without_metadata(folder, table_type, **options)
         case = Case(writer, default_columns(writer.schema, version))
         writer.before_complete = case.tell
         writer.table = create_empty(
