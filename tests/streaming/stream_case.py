@@ -26,6 +26,8 @@ from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 from tests.support.table_version import metadata_properties
 
+UNSET = "(unset)"  # in a case's properties: the job is not given this one
+
 
 def now_ms() -> int:
     """The clock of a run."""
@@ -121,7 +123,7 @@ class StreamCase:
         out += [] if self.existing else ["--target-table", "events", "--table-type", self.table_type]
         out += ["--target-base-path", str(self.table), "--checkpoint-dir", str(self.checkpoint), *more]
         for key, value in conf.items():
-            out += ["--hoodie-conf", f"{key}={value}"]
+            out += ["--hoodie-conf", f"{key}={value}"] if value != UNSET else []
         return out
 
     def run(
