@@ -1,10 +1,8 @@
 """Another writer of the table: knows nothing of streams or indexes, reads where a key is and writes through table/.
-
 It keeps a metadata table in step, as every writer of the table must.
 
 A commit can be held: the table has been read and the files written, and nobody sees it complete until ``complete`` is
 called; or it can be late: not even its requested file is there until then, as of a writer that began in the last moment.
-
 """
 
 from __future__ import annotations
@@ -198,7 +196,7 @@ class ForeignWriter:
     ) -> list[WriteStatus]:
         schema = avro_to_arrow(self._avro)
         statuses: list[WriteStatus] = []
-        options = told_to_metadata(table, WriterOptions(), schema)
+        options = told_to_metadata(table, WriterOptions(inserts_to_base_files=lists_base_files(table)), schema)
         for number, group in enumerate(sorted(rows.keys() | deletes.keys())):
             ctx = WriteContext(
                 instant, action, number, f"{number}-7-7", schema, self._avro, timeline.newest_completed, timeline,
@@ -215,6 +213,11 @@ class ForeignWriter:
             })  # fmt: skip
             statuses += write_file_group(table, ctx, *group, table.view(timeline).latest_slice(*group), upserts, dead)
         return statuses
+
+
+def lists_base_files(table: HoodieTable) -> bool:
+    """Whether hudi-rs passes over file groups of logs alone: where a metadata table of version 8 or later lists them."""
+    return bool(table.config.metadata_partitions) and table.config.version >= 8
 
 
 def tell(table: HoodieTable, instant: str, statuses: Sequence[WriteStatus]) -> str | None:

@@ -76,6 +76,11 @@ def metadata_properties(own: Mapping[str, Any] | None = None) -> dict[str, str]:
     return {} if wanted is None or (needed and not wanted) else {_METADATA: str(wanted).lower()}
 
 
+def ordering_key() -> str:
+    """The table's property that names the ordering fields."""
+    return "hoodie.table.precombine.field" if table_version() <= 8 else "hoodie.table.ordering.fields"
+
+
 def timeline_of(table: Path | str) -> Path:
     """The folder of a table's timeline."""
     meta = Path(table, ".hoodie")

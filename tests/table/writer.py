@@ -67,7 +67,10 @@ class Writer:
         if metadata_wanted():
             from tests.table.metadata.write.case import Case  # which is made of a writer
 
-            return Case.create(folder, table_type, table_version(), **options).writer
+            groups = options.pop("groups", Writer.groups)
+            writer = Case.create(folder, table_type, table_version(), **options).writer
+            writer.groups = groups
+            return writer
         return Writer.without_metadata(folder, table_type, **options)
 
     @staticmethod
@@ -172,6 +175,18 @@ class Writer:
         """The file of a completed write."""
         (found,) = [i for i in self.table.timeline().completed_writes if i.time == time]
         return self.timeline_rel(found.file_name())
+
+    def miscounted(self, partition: str, more: int) -> str:
+        """The oldest commit says that a file of the partition has ``more`` rows than it has; the file's path."""
+        table = self.table.reload()
+        timeline = table.timeline()
+        first = timeline.completed_writes[0]
+        metadata = timeline.metadata(table.storage, first)
+        stat, *others = metadata.stats[partition]
+        stats = {**metadata.stats, partition: (replace(stat, num_writes=stat.num_writes + more), *others)}
+        content = replace(metadata, stats=stats).to_bytes(table.config.version)
+        table.storage.replace(self.completed_rel(first.time), content)
+        return stat.path
 
     def locate(self, row: Row) -> tuple[str, str]:
         """Partition and file group of a new row."""

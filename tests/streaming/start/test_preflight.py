@@ -19,7 +19,7 @@ from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.timeline import lease
 from tests.support import events as ev
-from tests.support.table_version import table_version
+from tests.support.table_version import ordering_key, table_version
 
 ROOT_KEY = "hoodie.streamer.source.dfs.root"
 SCHEMA_KEY = "hoodie.streamer.schemaprovider.source.schema.file"
@@ -233,7 +233,7 @@ def test_a_table_without_commits_takes_the_jobs_properties(tmp_path: Path, capsy
     assert tree(tmp_path) == before
     out = capsys.readouterr().out
     assert "new properties: it has no commit yet and takes the job's: " in out
-    for words in ("hoodie.table.precombine.field=ts (was none)", "hoodie.table.recordkey.fields=id (was name)",
+    for words in (f"{ordering_key()}=ts (was none)", "hoodie.table.recordkey.fields=id (was name)",
                   "hoodie.table.type=COPY_ON_WRITE (was MERGE_ON_READ)"):  # fmt: skip
         assert words in out
 
