@@ -210,9 +210,7 @@ def test_a_checkpoint_the_table_has_left_behind(
 
     shutil.copy(newest, tmp_path / newest.name)
     newest.unlink()
-    assert f"no longer has commit {instant} of this stream: it was restored" in fails(
-        arguments(mine, new), new, capsys
-    )
+    assert f"no longer has commit {instant} of this stream: it was restored" in fails(arguments(mine, new), new, capsys)
     shutil.copy(tmp_path / newest.name, newest)
 
     for name in ("offsets", "commits"):
