@@ -102,7 +102,12 @@ class Case:
         return found
 
     def tell(self, instant: str, statuses: Sequence[WriteStatus], where: Where) -> None:
-        """What the commit path does: files with ranges and bloom filters, keys that are new, moved or gone."""
+        """What the commit path does: files with ranges and bloom filters, keys that are new, moved or gone.
+
+        A table whose metadata table was dropped has none to be told.
+        """
+        if MetadataWriter.open(self.writer.table.reload()) is None:
+            return
         delta_commit(self.metadata_writer, instant, self.changes(instant, statuses, where), self.times)
 
     def changes(self, instant: str, statuses: Sequence[WriteStatus], where: Where) -> Changes:
