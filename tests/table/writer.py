@@ -70,7 +70,8 @@ class Writer:
             groups = options.pop("groups", Writer.groups)
             writer = Case.create(folder, table_type, table_version(), **options).writer
             writer.groups = groups
-            return writer
+            # As the job does: hudi-rs passes over file groups of logs alone that one of version 8 or later lists.
+            return writer.with_options(inserts_to_base_files=table_version() >= 8)
         return Writer.without_metadata(folder, table_type, **options)
 
     @staticmethod
