@@ -7,6 +7,10 @@ STAMP := $(VENV)/.tagstream-installed
 # When make began, so that the demo can print how long the set-up took.
 STARTED := $(shell date +%s.%N)
 
+# Tables that `make versions` runs tests on: their version, and whether they have a metadata table. 6 without is `make test`.
+KINDS ?= 9-true 9-false 8-true 8-false 6-true
+VERSIONED := tests/behaviours tests/streaming tests/bootstrap tests/admin tests/index tests/table tests/drills/test_crash_points.py
+
 # Tests and drills run in two processes side by side, each with a Spark of its own.
 WORKERS ?= 2
 SIDE_BY_SIDE = -n $(WORKERS) --dist worksteal
@@ -16,11 +20,11 @@ TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test check rooms dist bench drills drills-matrix interop clean
+.PHONY: help install run run-kafka test versions check rooms dist bench drills drills-matrix interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, bench, drills, drills-matrix, interop), WORKERS=2 (test, drills, drills-matrix)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, versions, drills, drills-matrix), KINDS="9-true 8-false" (versions)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -40,6 +44,12 @@ run-kafka: install  ## the same through a real Kafka broker on loopback
 
 test: install  ## all tests but the long drills
 	$(PY) -m pytest $(SIDE_BY_SIDE) $(ARGS)
+
+versions: install  ## the tests that make tables, once on every other kind of table: KINDS=9-true is version 9 with a metadata table
+	@bad=; for kind in $(KINDS); do echo "tables of kind $$kind"; \
+	    TAGSTREAM_TEST_TABLE_VERSION=$${kind%%-*} TAGSTREAM_TEST_METADATA=$${kind#*-} \
+	    $(PY) -m pytest $(SIDE_BY_SIDE) $(or $(ARGS),$(VERSIONED)) || bad="$$bad $$kind"; done; \
+	test -z "$$bad" || { echo "make versions: failed on tables of kind$$bad" >&2; exit 1; }
 
 check: install  ## formatting, lint and types
 	$(VENV)/bin/ruff check .

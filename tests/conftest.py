@@ -13,7 +13,7 @@ import pytest
 from tagstream.table.store_settings import keep_settings
 from tests.support.class_archive import use_class_archive
 from tests.support.kafka_listeners import LISTENERS
-from tests.support.table_version import using
+from tests.support.table_version import using, versions_of
 
 if TYPE_CHECKING:  # a test run that needs neither pays for neither
     from pyspark.sql import SparkSession
@@ -32,12 +32,17 @@ def pytest_configure() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with the mark ``table_versions`` runs on tables of each version that it names."""
+    """A test with the mark ``table_versions`` runs on tables of each version that it names.
+
+    A run that asks for one version gets that one of every test which has it between its least and its greatest, or among
+    its ``also``.
+    """
     mark = metafunc.definition.get_closest_marker("table_versions")
     if mark is not None:
         if "version" not in metafunc.fixturenames:
             metafunc.fixturenames.append("version")
-        metafunc.parametrize("version", mark.args, indirect=True, ids=[f"v{each}" for each in mark.args])
+        versions = versions_of(mark.args, **mark.kwargs)
+        metafunc.parametrize("version", versions, indirect=True, ids=[f"v{each}" for each in versions])
 
 
 @pytest.fixture

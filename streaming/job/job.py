@@ -41,7 +41,7 @@ from tagstream.streaming.job.session import (
 from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.metadata.keep import MetadataKeeper
-from tagstream.streaming.metadata.prepare import drop_partition_stats, drop_unkept, make_if_wanted
+from tagstream.streaming.metadata.prepare import drop_partition_stats, drop_unkept, drop_wrong_listing, make_if_wanted
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.monitor import Display, Monitor
 from tagstream.streaming.progress.progress import Progress
@@ -173,6 +173,8 @@ def stream(
             watch.status.step("comparing index and table")
             if job.table.timeline().pending:  # what is rolled back now would have to be told there, too
                 job.table = drop_unkept(job.table, options.metadata, clock_ms())
+            if doubt is not None:
+                job.table = drop_wrong_listing(job.table, clock_ms())
             cover_table(job, spark, rebuild=rebuild, doubt=doubt)
             job.table = drop_unkept(job.table, options.metadata, clock_ms())
             again = restart is not None and restart.count > 1 and restart.error == SchemaChangedError.__name__

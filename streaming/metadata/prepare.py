@@ -24,6 +24,7 @@ from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.layout import DEFAULT_GROUPS, PARTITIONS, PARTITIONS_KEY
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.services.metadata_rollback import range_columns
+from tagstream.table.services.validate_metadata import validate_listing
 
 LOG = logging.getLogger("tagstream")
 
@@ -53,6 +54,21 @@ def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> Ho
     except (MetadataTableMismatchError, TableNotFoundError, CorruptFileError) as error:
         return _drop(table, now_ms, str(error))
     return table
+
+
+def drop_wrong_listing(table: HoodieTable, now_ms: int) -> HoodieTable:
+    """The table without a metadata table that lists other files than there are: asked when the index and the files differ.
+
+    The listing would keep the difference from being seen, and every start would fail at the same file.
+    """
+    try:
+        problems = validate_listing(table)
+    except (MetadataTableMismatchError, TableNotFoundError, CorruptFileError):
+        return table  # drop_unkept says what is wrong with it
+    if not problems:
+        return table
+    more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
+    return _drop(table, now_ms, f"{problems[0]}{more}")
 
 
 def _index_problem(table: HoodieTable, options: MetadataOptions) -> str | None:

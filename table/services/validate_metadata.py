@@ -33,15 +33,25 @@ def validate_metadata(table: HoodieTable) -> list[str]:
 
     The whole record index and all keys are held in memory: this is for a person who asks, and for tests.
     """
-    table = replace(table, lister=None)  # its folders, not what the metadata table says of them
-    timeline = table.timeline()
-    metadata = MetadataTable.open(table, timeline)
+    table, timeline, metadata = _opened(table)
     if metadata is None:
         return []
     problems = list(_files(table, timeline, metadata))
     problems += statistics_problems(table, timeline, metadata)
     index = RecordIndex.open(metadata)
     return problems if index is None else [*problems, *_keys(table, timeline, index)]
+
+
+def validate_listing(table: HoodieTable) -> list[str]:
+    """What is wrong with the files that it lists, in words: every folder of the table is listed once, no file is opened."""
+    table, timeline, metadata = _opened(table)
+    return [] if metadata is None else list(_files(table, timeline, metadata))
+
+
+def _opened(table: HoodieTable) -> tuple[HoodieTable, Timeline, MetadataTable | None]:
+    table = replace(table, lister=None)  # its folders, not what the metadata table says of them
+    timeline = table.timeline()
+    return table, timeline, MetadataTable.open(table, timeline)
 
 
 def _files(table: HoodieTable, timeline: Timeline, metadata: MetadataTable) -> Iterator[str]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table import chunks
-from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.errors import CorruptFileError, MissingSliceError, UnsupportedTableError
 from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import base_file_name
@@ -201,6 +201,11 @@ def old_batches(
                     yield conform(pa.Table.from_batches([batch]), schema, path)
     except pa.ArrowInvalid as error:
         raise CorruptFileError(f"{path} cannot be read to its end ({error}): restore it") from error
+    except FileNotFoundError as error:
+        raise MissingSliceError(
+            f"base file {path} is gone, though the metadata table lists it or it was there a moment ago: its files were "
+            "lost or taken away by hand; the index must be brought together with the table first"
+        ) from error
 
 
 def _flat(keys: pa.ChunkedArray) -> pa.Array:

@@ -21,7 +21,7 @@ from tagstream.table.read.key_encoding import names_single_key
 from tests.bootstrap.index_content import LABELS, content, load, make_layout
 from tests.state.tagging import Event, make_batch, make_profile
 from tests.table.reference import expected, unpack
-from tests.table.writer import START_MS, Writer, row
+from tests.table.writer import Writer, row
 
 Located = set[tuple[str, int, str, str]]
 
@@ -75,9 +75,9 @@ def test_events_meet_the_rows_that_hudi_wrote(tmp_path: Path) -> None:
 def test_a_complex_key_of_one_field_is_found_in_the_form_the_table_has(
     named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(Writer.create(tmp_path / "plain", COPY_ON_WRITE).table.config, partition_fields=("part", "ver"))
-    config = replace(config, key_generator="org.apache.hudi.keygen.ComplexKeyGenerator")
-    writer = Writer(HoodieTable.create(str(tmp_path / "t"), config, START_MS))
+    complex_keys = "org.apache.hudi.keygen.ComplexKeyGenerator"
+    settings = {"partition_fields": ("part", "ver"), "key_generator": complex_keys}
+    writer = Writer.create(tmp_path, COPY_ON_WRITE, settings=settings)
     rows = Writer.rows
 
     def with_names(self: Writer, found: list[dict[str, object]]) -> pa.Table:
@@ -92,7 +92,7 @@ def test_a_complex_key_of_one_field_is_found_in_the_form_the_table_has(
     layout = make_layout(tmp_path, table)
     load(table, layout)
     generator = KeyGenerator.create(
-        config.key_generator, ("id",), ("part", "ver"), False, False, name_single_key=names_single_key(table) or False
+        complex_keys, ("id",), ("part", "ver"), False, False, name_single_key=names_single_key(table) or False
     )
     keys = generator.record_keys(pa.table({"id": ["k3", "k4"]})).to_pylist()
     found, _ = tag(layout, [Event(key, "p1" if key.endswith("3") else "p0", 2) for key in keys])
@@ -100,12 +100,8 @@ def test_a_complex_key_of_one_field_is_found_in_the_form_the_table_has(
 
 
 def test_orderings_of_deletes_are_kept_where_commit_time_decides(tmp_path: Path) -> None:
-    config = replace(
-        Writer.create(tmp_path / "plain", MERGE_ON_READ).table.config,
-        merge_mode=MergeMode.COMMIT_TIME,
-        payload_class=COMMIT_TIME_PAYLOAD,
-    )
-    writer = Writer(HoodieTable.create(str(tmp_path / "t"), config, START_MS))
+    settings = {"merge_mode": MergeMode.COMMIT_TIME, "payload_class": COMMIT_TIME_PAYLOAD}
+    writer = Writer.create(tmp_path, MERGE_ON_READ, settings=settings)
     writer.write([row(i, "p0", 5) for i in range(6)])
     writer.write([row(0, "p0", 4)])
     writer.write(deletes=["k1", "k2", "k3"], orderings={"k1": 9, "k2": 2})

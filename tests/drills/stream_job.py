@@ -77,7 +77,7 @@ class Job:
         schema.write_text(json.dumps(ev.AVRO_SCHEMA))
         flags, keys = self.source()
         conf = {
-            **ev.properties(),
+            **ev.properties(self.conf),
             **keys,
             "hoodie.streamer.schemaprovider.source.schema.file": str(schema),
             "hoodie.index.bloom.num_entries": "1000",

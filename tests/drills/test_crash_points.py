@@ -1,7 +1,7 @@
 """SIGKILL at every named step of the commit protocol, alone and in pairs; after each, the table is the oracle's.
 
-On tables of version 6 without a metadata table, and on those of version 9 with one that has a record index: it is held
-against the files and keys after each kill.
+On tables of version 6 without a metadata table, and on those of version 9 with one that has a record index, or on the kind
+of table that a run asks for. A metadata table is held against the files and keys after each kill.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.report import Drill
 from tests.support.events import Mix, generate
+from tests.support.table_version import has_metadata
 
 PER_BATCH = 80
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
 COMPLETED = COMMIT_POINTS.index("completed")
 METADATA = tuple(point for point in COMMIT_POINTS if point.startswith("metadata_"))
 PLAIN = tuple(point for point in COMMIT_POINTS if point not in METADATA)
-POINTS = {6: PLAIN, 9: COMMIT_POINTS}
 KEPT = {
     "hoodie.metadata.enable": "true",
     "hoodie.metadata.record.index.enable": "true",
     "hoodie.metadata.record.index.min.filegroup.count": "2",
     "hoodie.metadata.compact.max.delta.commits": "3",
 }
-CONF = {6: {"hoodie.metadata.enable": "false"}, 9: KEPT}
+WITHOUT = {"hoodie.metadata.enable": "false"}
 REPLAYED = ("delta_durable", "state_committed", "commit_log")  # the steps that a batch goes through in a replay, too
 MIX = Mix(keys=300, tombstones=0.03)
 
@@ -91,19 +91,34 @@ def kill_at_each(points: Sequence[str], drill: Drill, job: KafkaJob) -> None:
     drill.compare(job)
 
 
-@pytest.mark.parametrize(
-    ("version", "table_type", "points"),
-    [
-        (9, "MERGE_ON_READ", ("state_committed", "files_published", "metadata_completed", "completed")),
-        *(pytest.param(*each, POINTS[each[0]], marks=pytest.mark.drill) for each in product((6, 9), TYPES)),
-    ],
-    indirect=["version"],
-)
+def points() -> tuple[str, ...]:
+    """The steps of a commit to the kind of table that this is run on."""
+    return COMMIT_POINTS if has_metadata() else PLAIN
+
+
+def conf() -> dict[str, str]:
+    """The job's, of that kind."""
+    return KEPT if has_metadata() else WITHOUT
+
+
+@pytest.mark.table_versions(9, also=(6, 8))
+def test_a_kill_at_four_steps(version: int, new_drill: NewDrill, new_job: NewJob) -> None:
+    told = "metadata_completed" if has_metadata() else "inflight"
+    kill_at(("state_committed", "files_published", told, "completed"), version, "MERGE_ON_READ", new_drill, new_job)
+
+
+@pytest.mark.drill
+@pytest.mark.table_versions(6, 9)
+@pytest.mark.parametrize("table_type", TYPES)
 def test_a_kill_at_every_step_loses_and_doubles_nothing(
-    version: int, table_type: str, points: tuple[str, ...], new_drill: NewDrill, new_job: NewJob
+    version: int, table_type: str, new_drill: NewDrill, new_job: NewJob
 ) -> None:
+    kill_at(points(), version, table_type, new_drill, new_job)
+
+
+def kill_at(points: tuple[str, ...], version: int, table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
     with new_drill(f"SIGKILL at each step of a commit, version {version}", table_type, len(points)) as drill:
-        job = new_job(table_type, PER_BATCH, conf=CONF[version])
+        job = new_job(table_type, PER_BATCH, conf=conf())
         job.produce(generate((len(points) + 2) * PER_BATCH, MIX, seed=7))
         kill_at_each(points, drill, job)
 
@@ -116,14 +131,14 @@ def test_a_kill_at_every_step_loses_and_doubles_nothing(
 )
 def test_a_second_kill_in_the_recovery(version: int, table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
     """All pairs of steps without a metadata table; with one, the pairs that its steps are in."""
-    circuit = pair_circuit(POINTS[version], PLAIN if version == 6 else METADATA)
+    circuit = pair_circuit(points(), METADATA if has_metadata() else PLAIN)
     at, batches = Position(0), 0
     for point in circuit:
         at = at.after(point)
     batches = at.batch + 4
     what = f"SIGKILL at each pair of steps, the second in the recovery, version {version}"
     with new_drill(what, table_type, len(circuit)) as drill:
-        job = new_job(table_type, PER_BATCH, conf=CONF[version])
+        job = new_job(table_type, PER_BATCH, conf=conf())
         job.produce(generate(batches * PER_BATCH, MIX, seed=23))
         at = Position(0)
         for point in circuit:

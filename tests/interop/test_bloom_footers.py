@@ -12,6 +12,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tests.interop.hudi_spark import HudiSpark
 from tests.support.stored import stored
+from tests.support.table_version import table_version
 
 pytestmark = pytest.mark.hudi_jar
 KEYS, PROBES, FPP = 4_000, 200_000, 0.01
@@ -21,8 +22,9 @@ AVRO = '{"type":"record","name":"r","fields":[{"name":"id","type":["null","strin
 @pytest.mark.parametrize(("kind", "most"), [("SIMPLE", KEYS), ("DYNAMIC_V0", KEYS // 2)])
 def test_filters_of_real_hudi(hudi: HudiSpark, tmp_path: Path, kind: str, most: int) -> None:
     config = TableConfig(
-        name="filters", table_type=COPY_ON_WRITE, record_key_fields=("id",), ordering_fields=("ts",), create_schema=AVRO
-    )
+        name="filters", table_type=COPY_ON_WRITE, record_key_fields=("id",), ordering_fields=("ts",), create_schema=AVRO,
+        version=table_version(),
+    )  # fmt: skip
     table = HoodieTable.create(str(tmp_path / "table"), config, 1_700_000_000_000)
     keys = [f"key-{n:06d}-é" if n % 7 else f"{n}" for n in range(KEYS)]
     rows = pa.table({"id": keys, "ts": pa.array(range(KEYS), pa.int64())})

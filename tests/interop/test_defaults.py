@@ -17,7 +17,6 @@ from tests.interop.hudi_spark import HudiSpark
 from tests.streaming.pipeline import Pipeline
 from tests.support import cdc
 from tests.support.hudi_rs import read_table
-from tests.support.table_version import table_version
 
 pytestmark = pytest.mark.hudi_jar
 INNER = {"type": "record", "name": "In", "fields": [
@@ -45,7 +44,7 @@ def rows_of(found: pa.Table) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_columns_with_defaults(hudi: HudiSpark, tmp_path: Path, table_type: str) -> None:
     """Records that lack columns have the defaults; an update of ours, one of Hudi's and one of ours follow each other."""
-    run = Pipeline.create(tmp_path, table_type, SCHEMA, ["id"], ["part"], PLAIN, ["ts"], table_version())
+    run = Pipeline.create(tmp_path, table_type, SCHEMA, ["id"], ["part"], PLAIN, ["ts"])
     filled = {"n": 5, "maybe": 7, "text": "none", "tags": [], "pair": None, "_hoodie_is_deleted": False}
     wanted: dict[str, dict[str, Any]] = {}
     offset = 0

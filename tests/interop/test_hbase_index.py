@@ -23,6 +23,7 @@ from tests.support.hbase import LOOPBACK, HbaseServer
 from tests.table.writer import Row, row
 
 pytestmark = [pytest.mark.hudi_jar, pytest.mark.hbase, pytest.mark.spark]
+pytestmark.append(pytest.mark.table_versions(6))  # Hudi 0.15 knows no other
 # Hudi's bundle has HBase's classes under names of its own and tells them to the server, which knows no codec of such a
 # name (apache/hudi#6509). An empty name means none; as an attribute, because Hadoop passes over an empty element.
 NO_CODEC = '<property name="hbase.client.default.rpc.codec" value=""/></configuration>'

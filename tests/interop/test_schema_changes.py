@@ -13,7 +13,6 @@ from tagstream.table.schema.schema import META_COLUMNS
 from tests.interop.hudi_spark import HudiSpark
 from tests.streaming.schema_history import Row, history
 from tests.support.hudi_rs import read_table
-from tests.support.table_version import table_version
 
 pytestmark = pytest.mark.hudi_jar
 
@@ -28,7 +27,7 @@ def rows_of(found: pa.Table) -> dict[str, Row]:
 def test_thirty_histories(hudi: HudiSpark, tmp_path: Path, table_type: str) -> None:
     """Half of them of each table type; read in the middle and at the end."""
     for seed in range(100, 115):
-        for run, wanted in history(tmp_path / str(seed), table_type, seed, version=table_version()):
+        for run, wanted in history(tmp_path / str(seed), table_type, seed):
             if run.batch_id in (4, 8):
                 place = run.table.base_path
                 for who, found in (
@@ -47,7 +46,7 @@ def test_files_of_different_ages(hudi: HudiSpark, tmp_path: Path, table_type: st
     Not a merge-on-read one, whose new records lie in logs: Hudi's index of this test does not look there.
     """
     run, wanted = None, {}
-    for run, wanted in history(tmp_path, table_type, seed, version=table_version()):
+    for run, wanted in history(tmp_path, table_type, seed):
         if run.batch_id % 3 == 0 or run.batch_id == 8:
             assert rows_of(hudi.read(run.table.base_path)) == wanted, f"Hudi {hudi.version}, step {run.batch_id}"
     assert run is not None

@@ -36,6 +36,7 @@ from tagstream.table.write import commit
 from tagstream.table.write.write_context import WriterOptions
 from tagstream.table.write.write_profile import WriteProfile
 from tests.support import cdc
+from tests.support.table_version import table_version
 
 START_MS = 1_767_225_600_000
 LABELS = (3, 8)
@@ -68,7 +69,6 @@ class Pipeline:
         partitions: Sequence[str],
         rules: FormatRules,
         ordering: Sequence[str] = (),
-        version: int = 6,
     ) -> Pipeline:
         """A new table below ``folder``."""
         text = table_schema(schema_text)
@@ -76,7 +76,7 @@ class Pipeline:
         written = avro_json(keep_defaults(arrow_to_avro(schema, "t"), text))
         config = TableConfig(
             name="t", table_type=table_type, record_key_fields=tuple(keys), partition_fields=tuple(partitions),
-            ordering_fields=tuple(ordering), create_schema=written, version=version,
+            ordering_fields=tuple(ordering), create_schema=written, version=table_version(),
         )  # fmt: skip
         table = HoodieTable.create(PosixStorage(str(folder / "t"), sync=False), config, START_MS)
         spec = replace(DecodeSpec.of(table, written, text, global_index=True, files=False), format=rules)

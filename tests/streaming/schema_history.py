@@ -92,15 +92,13 @@ def change(run: Pipeline, made: pa.Schema, text: str) -> None:
     run.spec = replace(run.spec, avro_json=written, defaults_json=written)
 
 
-def history(
-    folder: Path, table_type: str, seed: int, steps: int = 8, version: int = 6
-) -> Iterator[tuple[Pipeline, dict[str, Row]]]:
+def history(folder: Path, table_type: str, seed: int, steps: int = 8) -> Iterator[tuple[Pipeline, dict[str, Row]]]:
     """(the table, its rows by key) after each step; some steps begin with a new start. Changes that must be refused are, by
     the column's name."""
     r = random.Random(seed)
     starts = random.Random(f"starts {seed}")
     file, known = {"a": "int", "b": "float", "c": "d8"}, {"a": "int", "b": "float", "c": "d8"}
-    run = Pipeline.create(folder, table_type, json.dumps(schema_of(file)), ["id"], ["part"], PLAIN, ["ts"], version)
+    run = Pipeline.create(folder, table_type, json.dumps(schema_of(file)), ["id"], ["part"], PLAIN, ["ts"])
     oracle: dict[str, Row] = {}
     offset = 0
     for step in range(steps):

@@ -24,6 +24,9 @@ from tagstream.streaming.source.transform.stage import with_transformed_schema
 from tagstream.streaming.status.watch import Watch
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
+from tests.support.table_version import metadata_properties
+
+UNSET = "(unset)"  # in a case's properties: the job is not given this one
 
 
 def now_ms() -> int:
@@ -104,9 +107,9 @@ class StreamCase:
         self.source.mkdir(parents=True, exist_ok=True)
         schema = self.folder / "event.avsc"
         schema.write_text(json.dumps(self.schema))
-        new = {**ev.properties(), "hoodie.streamer.schemaprovider.source.schema.file": str(schema)}
+        new = {**ev.properties(self.conf), "hoodie.streamer.schemaprovider.source.schema.file": str(schema)}
         conf = {
-            **({} if self.existing else new),
+            **(metadata_properties(self.conf) if self.existing else new),
             "hoodie.index.bloom.num_entries": "1000",
             "index.local.dir": str(self.folder / "local"),
             "spark.sql.shuffle.partitions": "2",
@@ -120,7 +123,7 @@ class StreamCase:
         out += [] if self.existing else ["--target-table", "events", "--table-type", self.table_type]
         out += ["--target-base-path", str(self.table), "--checkpoint-dir", str(self.checkpoint), *more]
         for key, value in conf.items():
-            out += ["--hoodie-conf", f"{key}={value}"]
+            out += ["--hoodie-conf", f"{key}={value}"] if value != UNSET else []
         return out
 
     def run(

@@ -18,7 +18,7 @@ from tagstream.table.meta_client.table_config import TableConfig
 from tests.drills.stream_job import DEADLINE_S, PROJECT, StreamJob, chunks_of
 from tests.support import events as ev
 from tests.support.process import Process
-from tests.support.table_version import timeline_of
+from tests.support.table_version import table_version, timeline_of
 
 
 def arguments(folder: Path, **conf: str) -> list[str]:
@@ -47,7 +47,7 @@ def fails(argv: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str
 
 def an_existing_table(folder: Path, **changes: object) -> None:
     config = {"name": "events", "record_key_fields": ("id",), "partition_fields": ("part",), "ordering_fields": ("ts",)}
-    HoodieTable.create(str(folder / "table"), TableConfig(**{**config, **changes}), 0)  # type: ignore[arg-type]
+    HoodieTable.create(str(folder / "table"), TableConfig(version=table_version(), **{**config, **changes}), 0)  # type: ignore[arg-type]
     (folder / "table" / "p0").mkdir()  # somebody has written: an empty table would take the job's settings
 
 

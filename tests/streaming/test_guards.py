@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from tagstream.table.errors import ConfigError, LeaseLostError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback import rollback
+from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.timeline import lease
 from tagstream.table.timeline.commit_metadata import CommitMetadata
@@ -25,7 +27,7 @@ from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.foreign_writer import ForeignWriter
 from tests.support.hudi_rs import read_table
-from tests.support.table_version import completed_file, timeline_of
+from tests.support.table_version import completed_file, metadata_wanted, timeline_of
 
 pytestmark = pytest.mark.spark
 
@@ -61,11 +63,20 @@ def test_a_table_whose_last_commit_was_taken_away(case: StreamCase) -> None:
         replace(case, conf={"index.bootstrap.enabled": "false"}).run()
 
 
+def damaged_metadata(case: StreamCase) -> Path:
+    """The table says that it has a metadata table, whose folder is empty; the file in which it says so."""
+    properties, folder = case.table / ".hoodie" / "hoodie.properties", case.table / ".hoodie" / "metadata"
+    if folder.exists():
+        shutil.rmtree(folder)
+    else:
+        properties.write_text(properties.read_text() + "hoodie.table.metadata.partitions=files\n")
+    folder.mkdir()
+    return properties
+
+
 def test_a_table_that_is_refused_keeps_its_metadata_table(case: StreamCase) -> None:
     foreign_commit(case, "29990101000000000")
-    properties = case.table / ".hoodie" / "hoodie.properties"
-    properties.write_text(properties.read_text() + "hoodie.table.metadata.partitions=files\n")
-    (case.table / ".hoodie" / "metadata").mkdir()
+    properties = damaged_metadata(case)
     before = properties.read_text()
     with pytest.raises(IndexCoverageError):
         replace(case, conf={"index.bootstrap.enabled": "false"}).run()
@@ -75,12 +86,13 @@ def test_a_table_that_is_refused_keeps_its_metadata_table(case: StreamCase) -> N
 
 @pytest.mark.parametrize("conf", [{"hoodie.metadata.enable": "false"}, {}], ids=["not wanted", "damaged"])
 def test_a_metadata_table_that_is_not_kept_is_dropped(case: StreamCase, conf: dict[str, str]) -> None:
-    properties = case.table / ".hoodie" / "hoodie.properties"
-    properties.write_text(properties.read_text() + "hoodie.table.metadata.partitions=files\n")
-    (case.table / ".hoodie" / "metadata").mkdir()
+    damaged_metadata(case)
     assert len(replace(case, conf=conf).run()) == 1
-    assert HoodieTable.open(str(case.table)).config.metadata_partitions == ()
-    assert not (case.table / ".hoodie" / "metadata").exists()
+    again = bool(metadata_wanted()) and not conf  # then the job makes another one
+    table = HoodieTable.open(str(case.table))
+    assert bool(table.config.metadata_partitions) is again
+    assert (case.table / ".hoodie" / "metadata").exists() is again
+    assert validate_metadata(table) == []
 
 
 def test_a_checkpoint_of_another_query(tmp_path: Path, spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_listeners import LISTENERS
-from tests.support.table_version import timeline_of
+from tests.support.stored import newest_extra
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -47,8 +47,7 @@ def test_tombstones_and_offsets_in_the_commits(tmp_path: Path, spark: SparkSessi
     expected = ev.rows(ev.oracle(events).values())
     assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["id"])), wrong
 
-    newest = max(timeline_of(case.table).glob("*.deltacommit"))
-    extra = json.loads(newest.read_text())["extraMetadata"]
+    extra = newest_extra(case.table)
     topic, *parts = extra["deltastreamer.checkpoint.key"].split(",")
     assert topic == "tombstones"
     assert sum(int(p.split(":")[1]) for p in parts) == len(events)

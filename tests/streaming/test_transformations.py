@@ -27,6 +27,7 @@ from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.process import Process
+from tests.support.stored import newest_extra
 from tests.support.table_version import timeline_of
 
 pytestmark = pytest.mark.spark
@@ -112,7 +113,7 @@ def test_tombstones_go_around_a_query_and_offsets_stay_those_of_the_topic(
     shutil.rmtree(case.checkpoint)  # the topic goes on where the table's newest commit ended
     case.run()
     is_expected(case, events)
-    newest = json.loads(max(timeline_of(case.table).glob("*.deltacommit")).read_text())["extraMetadata"]
+    newest = newest_extra(case.table)
     ends = json.loads(newest["tagstream.commit"])["end_offsets"]
     assert sum(ends["transformed"].values()) == len(events)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -42,13 +42,13 @@ ARROW_SCHEMA = pa.schema(
 )
 
 
-def properties() -> dict[str, str]:
-    """The properties of a job that makes a table of these events."""
+def properties(own: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The properties of a job that makes a table of these events. ``own``: those of the test, which come on top."""
     return {
         "hoodie.datasource.write.recordkey.field": "id",
         "hoodie.datasource.write.partitionpath.field": "part",
         "hoodie.table.ordering.fields": "ts",
-        **write_properties(),
+        **write_properties(own),
     }
 
 

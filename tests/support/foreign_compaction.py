@@ -12,14 +12,15 @@ from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, RECORD_KEY, avro_json, avro_to_arrow
+from tagstream.table.services.compaction.in_metadata import told_to_metadata
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
-from tagstream.table.write.commit import publish_files
+from tagstream.table.write.commit import completed_instant, publish_files
 from tagstream.table.write.markers import delete_markers
 from tagstream.table.write.upsert import write_base_file
-from tagstream.table.write.write_context import WriteContext
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 from tests.support import events as ev
-from tests.support.foreign_writer import HeldCommit
+from tests.support.foreign_writer import HeldCommit, tell
 
 AVRO = avro_json(ev.AVRO_SCHEMA)
 _OPTIONAL = ["null", "string"]
@@ -68,6 +69,7 @@ def plan_compaction(path: str, partition: str) -> HeldCommit:
         table.storage.write_new(f"{table.config.timeline_folder}/{inflight}", b"")
         statuses = []
         schema = avro_to_arrow(AVRO)
+        options = told_to_metadata(table, WriterOptions(), schema)
         for number, planned in enumerate(slices):
             names = [planned.file_id, *([planned.base_file.name] if planned.base_file else [])]
             mine = pc.is_in(found.column(FILE_NAME), pa.array(names))
@@ -75,13 +77,15 @@ def plan_compaction(path: str, partition: str) -> HeldCommit:
             rows = rows.append_column("_is_insert", pa.array([True] * rows.num_rows, pa.bool_()))
             upserts = rows.select([*schema.names, RECORD_KEY, "_is_insert"])
             ctx = WriteContext(
-                at, "compaction", number, f"{number}-9-9", schema, AVRO, timeline.newest_completed, timeline
+                at, "compaction", number, f"{number}-9-9", schema, AVRO, timeline.newest_completed, timeline, options
             )
             none = pa.table({RECORD_KEY: pa.array([], pa.string()), "_ordering": pa.array([], pa.int64())})
             statuses.append(write_base_file(table, ctx, partition, planned.file_id, None, upserts, none, 0))
         publish_files(table, at, statuses)
         metadata = CommitMetadata.build(statuses, {}, AVRO, "COMPACT")
-        done = Instant(at, "commit", State.COMPLETED).file_name()
+        done = completed_instant(
+            table, Instant(at, "compaction", State.INFLIGHT), 0, tell(table, at, statuses)
+        ).file_name()
         table.storage.write_new(f"{table.config.timeline_folder}/{done}", metadata.to_bytes(table.config.version))
         delete_markers(table.storage, at)
 

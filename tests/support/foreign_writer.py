@@ -1,8 +1,8 @@
 """Another writer of the table: knows nothing of streams or indexes, reads where a key is and writes through table/.
+It keeps a metadata table in step, as every writer of the table must.
 
 A commit can be held: the table has been read and the files written, and nobody sees it complete until ``complete`` is
 called; or it can be late: not even its requested file is there until then, as of a writer that began in the last moment.
-
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ import pyarrow as pa
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
+from tagstream.table.services.compaction.in_metadata import tell_metadata, told_to_metadata
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
 from tagstream.table.write.file_writer import write_file_group
-from tagstream.table.write.write_context import WriteContext
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 from tests.support import events as ev
 
 AVRO = avro_json(ev.AVRO_SCHEMA)
@@ -177,7 +180,7 @@ class ForeignWriter:
             written = statuses if statuses is not None else begin(at)
             built = CommitMetadata.build(written, {}, self._avro, operation)
             metadata = CommitMetadata(built.stats, built.extra, operation, replaced=replaced or {})
-            protocol.complete(table, at, action, metadata)
+            protocol.complete(table, at, action, metadata, after=tell(table, at, written))
 
         statuses = None if late else begin(held)
         return HeldCommit(held, complete)
@@ -193,10 +196,12 @@ class ForeignWriter:
     ) -> list[WriteStatus]:
         schema = avro_to_arrow(self._avro)
         statuses: list[WriteStatus] = []
+        options = told_to_metadata(table, WriterOptions(inserts_to_base_files=lists_base_files(table)), schema)
         for number, group in enumerate(sorted(rows.keys() | deletes.keys())):
             ctx = WriteContext(
-                instant, action, number, f"{number}-7-7", schema, self._avro, timeline.newest_completed, timeline
-            )
+                instant, action, number, f"{number}-7-7", schema, self._avro, timeline.newest_completed, timeline,
+                options,
+            )  # fmt: skip
             upserts = pa.Table.from_pylist([self._row(e) for e, _ in rows.get(group, [])], schema)
             upserts = upserts.append_column(
                 RECORD_KEY, pa.array([e.key for e, _ in rows.get(group, [])], pa.string())
@@ -208,6 +213,20 @@ class ForeignWriter:
             })  # fmt: skip
             statuses += write_file_group(table, ctx, *group, table.view(timeline).latest_slice(*group), upserts, dead)
         return statuses
+
+
+def lists_base_files(table: HoodieTable) -> bool:
+    """Whether hudi-rs passes over file groups of logs alone: where a metadata table of version 8 or later lists them."""
+    return bool(table.config.metadata_partitions) and table.config.version >= 8
+
+
+def tell(table: HoodieTable, instant: str, statuses: Sequence[WriteStatus]) -> str | None:
+    """Tell the table's metadata table, if it has one, of an action; returns the time that its completion must be after."""
+    writer = MetadataWriter.open(table.reload())
+    if writer is None:
+        return None
+    assert RECORD_INDEX_PARTITION not in writer.partitions, "this writer does not know where keys were"
+    return tell_metadata(table.reload(), instant, statuses, lambda: 0, lambda: None, lambda _: None)
 
 
 def _done(held: HeldCommit) -> str:

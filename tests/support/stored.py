@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import Storage
 
@@ -17,6 +18,13 @@ def copy_down(storage: Storage, target: Path) -> Path:
         (target / rel).parent.mkdir(parents=True, exist_ok=True)
         storage.fetch(rel, str(target / rel))
     return target
+
+
+def newest_extra(table: Path | str) -> dict[str, str]:
+    """What the newest completed write of a table tells beside its statistics."""
+    opened = HoodieTable.open(str(table))
+    timeline = opened.timeline()
+    return dict(timeline.metadata(opened.storage, timeline.completed_writes[-1]).extra)
 
 
 def stored(path: Path | str) -> tuple[PosixStorage, str]:

@@ -138,6 +138,7 @@ def _change(
         return VersionChange(to, to, {}, removed=stale)
     check_nobody_writes(table, clock_ms())
     check_logs(table, to)
+    properties = table.config.raw
     metadata = table.drop_metadata_table(clock_ms())
     table = table.reload()
     failed = settle(table, clock_ms)
@@ -156,7 +157,7 @@ def _change(
     return VersionChange(
         before.config.version,
         to,
-        _differences(before.config.raw, settings),
+        _differences(properties, settings),
         converted.active,
         converted.archived,
         metadata,
@@ -170,7 +171,7 @@ def _change(
 def _new_properties(table: HoodieTable, to: int) -> dict[str, str]:
     found = properties_of_version(table.config.raw, to)
     if found.get(METADATA_PARTITIONS):
-        found[METADATA_PARTITIONS] = ""
+        found |= {METADATA_PARTITIONS: "", f"{METADATA_PARTITIONS}.inflight": ""}  # as dropping it leaves them
     return found
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,12 +21,11 @@ from tagstream.admin.advise.measures import Measures
 from tagstream.admin.command.cli import parser
 from tagstream.admin.command.main import main
 from tagstream.admin.command.text import TerminalOutput
-from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.schema.schema import META_COLUMNS
 from tests.admin.running import run, run_json, state_of
 from tests.table.reference import BY_PARTITION, NAMES, unpack
-from tests.table.writer import SCHEMA, START_MS, Row, Writer, row
+from tests.table.writer import SCHEMA, Row, Writer, row
 
 FIXTURES = sorted({*NAMES} - BY_PARTITION)
 
@@ -271,8 +270,7 @@ def test_a_bucketed_table_stays_one(tmp_path: Path) -> None:
 
 
 def test_a_table_without_an_ordering_field(tmp_path: Path) -> None:
-    config = replace(Writer.create(tmp_path / "other", COPY_ON_WRITE).table.config, ordering_fields=())
-    writer = Writer(HoodieTable.create(str(tmp_path / "t"), config, START_MS))
+    writer = Writer.create(tmp_path, COPY_ON_WRITE, settings={"ordering_fields": ()})
     writer.write([row(n, "p0", 100) for n in range(4)])
     lines = [Change("k1", "p0", 5).line(), Change("k2", "p1", 5).line(), Change("k2", "p0", 1, True).line()]
     sample = write_lines(tmp_path / "s.json", lines)
@@ -311,11 +309,9 @@ def test_ordering_values_that_are_texts(tmp_path: Path) -> None:
     assert (found["updates"], found["late"], found["late_records"], found["inserts"]) == (2, 2, 2, 1)
 
 
+@pytest.mark.table_versions(8, 9)  # version 6 has one
 def test_several_ordering_fields(tmp_path: Path) -> None:
-    config = replace(
-        Writer.create(tmp_path / "other", COPY_ON_WRITE).table.config, ordering_fields=("ver", "name"), version=9
-    )
-    writer = Writer(HoodieTable.create(str(tmp_path / "t"), config, START_MS))
+    writer = Writer.create(tmp_path, COPY_ON_WRITE, settings={"ordering_fields": ("ver", "name")})
     writer.write([row(n, "p0", 5, "m") for n in range(4)])
     events = [(4, "z"), (5, "a"), (5, "m"), (5, "n"), (6, "a")]
     lines = [json.dumps({"id": f"k{n}", "part": "p0", "ver": a, "name": b}) for n, (a, b) in enumerate(events)]

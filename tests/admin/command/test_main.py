@@ -64,7 +64,7 @@ def test_a_table_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_table_of_a_version_nobody_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Writer.create(tmp_path, "COPY_ON_WRITE")
     properties = tmp_path / "t" / ".hoodie" / "hoodie.properties"
-    properties.write_text(properties.read_text().replace("hoodie.table.version=6", "hoodie.table.version=99"))
+    properties.write_text(re.sub(r"(?m)^hoodie.table.version=.*", "hoodie.table.version=99", properties.read_text()))
     assert "has table version 99" in fails(capsys, 1, "table", "timeline", "--target-base-path", tmp_path / "t")
 
 

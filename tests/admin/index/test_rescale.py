@@ -199,6 +199,7 @@ def test_a_checkpoint_the_table_has_left_behind(
 ) -> None:
     mine, new = copied(case, tmp_path / "job"), tmp_path / "new"
     newest = max(timeline_of(mine.table).glob("*.commit"))
+    instant = newest.stem.split("_")[0]
 
     foreign_commit(mine, "29990101000000000")
     assert "has 1 commit that the index does not know (29990101000000000; of another writer" in fails(
@@ -209,15 +210,13 @@ def test_a_checkpoint_the_table_has_left_behind(
 
     shutil.copy(newest, tmp_path / newest.name)
     newest.unlink()
-    assert f"no longer has commit {newest.stem} of this stream: it was restored" in fails(
-        arguments(mine, new), new, capsys
-    )
+    assert f"no longer has commit {instant} of this stream: it was restored" in fails(arguments(mine, new), new, capsys)
     shutil.copy(tmp_path / newest.name, newest)
 
     for name in ("offsets", "commits"):
         for path in (mine.checkpoint / name).glob("*2*"):
             path.unlink()
-    assert f"({newest.stem}; of another writer, or of a newer copy" in fails(arguments(mine, new), new, capsys)
+    assert f"({instant}; of another writer, or of a newer copy" in fails(arguments(mine, new), new, capsys)
 
 
 def test_a_checkpoint_of_another_query(case: StreamCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

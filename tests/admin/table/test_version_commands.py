@@ -11,7 +11,7 @@ from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tests.admin.running import run, run_json, state_of
-from tests.support.table_version import using
+from tests.support.table_version import metadata, using
 from tests.table.writer import START_MS, Writer, row
 
 
@@ -50,6 +50,19 @@ def test_up_and_down(writer: Writer) -> None:
     again = run_json("table", "downgrade", *at, "--to", 6, "--yes")
     assert (again["changed"], again["settings"], again["removed"]) == (False, [], [])
     assert "had version 6 already" in run("table", "downgrade", *at, "--to", 6, "--yes")
+
+
+def test_a_metadata_table_that_is_dropped_is_among_the_settings(tmp_path: Path) -> None:
+    """The dry run and the change tell the same of the properties, those of the metadata table among them."""
+    with using(6), metadata(True):
+        table = Writer.create(tmp_path, "COPY_ON_WRITE").table
+    at = ("--target-base-path", table.base_path, "--to", 9)
+    planned = run_json("table", "upgrade", *at, "--dry-run")
+    done = run_json("table", "upgrade", *at, "--yes")
+    assert done["settings"] == planned["settings"]
+    told = {each["key"]: (each["before"], each["after"]) for each in done["settings"]}
+    assert told["hoodie.table.metadata.partitions"] == (table.config.raw["hoodie.table.metadata.partitions"], "")
+    assert done["metadata_partitions"] == planned["metadata_partitions"] == sorted(table.config.metadata_partitions)
 
 
 def test_nothing_is_done_without_a_word(writer: Writer, capsys: pytest.CaptureFixture[str]) -> None:

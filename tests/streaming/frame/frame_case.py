@@ -46,7 +46,7 @@ class FrameCase:
     def options(self) -> dict[str, Any]:
         return {
             "hoodie.table.name": "events",
-            **ev.properties(),
+            **ev.properties(self.conf),
             "hoodie.index.bloom.num_entries": 1000,
             "index.local.dir": self.folder / "local",
             "spark.sql.shuffle.partitions": 2,

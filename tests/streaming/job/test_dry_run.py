@@ -16,6 +16,7 @@ from tagstream.streaming.job.main import main
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from tests.support import events as ev
+from tests.support.table_version import table_version
 from tests.table.reference import expected, unpack
 from tests.table.writer import Writer, row
 
@@ -97,7 +98,8 @@ def test_a_stream_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     argv = stream_arguments(tmp_path)
     said = dry(tmp_path, tmp_path / "new", capsys, *argv)
     assert said["would do"] == "make the table (COPY_ON_WRITE), and stream into it with an empty index"
-    config = TableConfig("events", record_key_fields=("id",), partition_fields=("part",), ordering_fields=("ts",))
+    fields = {"record_key_fields": ("id",), "partition_fields": ("part",), "ordering_fields": ("ts",)}
+    config = TableConfig("events", version=table_version(), **fields)
     HoodieTable.create(str(tmp_path / "empty"), config, 0)
     said = dry(tmp_path, tmp_path / "empty", capsys, *argv)
     assert said["would do"] == "nothing needs to be loaded, the table has no rows; stream"

@@ -19,6 +19,7 @@ from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.timeline import lease
 from tests.support import events as ev
+from tests.support.table_version import ordering_key, table_version
 
 ROOT_KEY = "hoodie.streamer.source.dfs.root"
 SCHEMA_KEY = "hoodie.streamer.schemaprovider.source.schema.file"
@@ -153,7 +154,8 @@ def test_a_table_that_is_being_written(tmp_path: Path, capsys: pytest.CaptureFix
     argv = arguments(tmp_path)
     (tmp_path / "table").mkdir()
     storage = open_storage(str(tmp_path / "table"))
-    config = TableConfig("events", record_key_fields=("id",), partition_fields=("part",), ordering_fields=("ts",))
+    fields = {"record_key_fields": ("id",), "partition_fields": ("part",), "ordering_fields": ("ts",)}
+    config = TableConfig("events", version=table_version(), **fields)
     HoodieTable.create(storage, config, 0)
     owner = lease.LeaseOwner("other-host", "boot", 4711, 1, "stream orders")
     now_ms = time.time_ns() // 1_000_000
@@ -219,6 +221,7 @@ def test_the_dry_run_tells_the_warnings_of_a_start(tmp_path: Path, capsys: pytes
 
 def a_wrong_table(folder: Path, **changes: object) -> HoodieTable:
     config: dict[str, object] = {"name": "wrong", "record_key_fields": ("name",), "table_type": "MERGE_ON_READ"}
+    config["version"] = table_version()
     return HoodieTable.create(str(folder / "table"), TableConfig(**{**config, **changes}), 0)  # type: ignore[arg-type]
 
 
@@ -230,7 +233,7 @@ def test_a_table_without_commits_takes_the_jobs_properties(tmp_path: Path, capsy
     assert tree(tmp_path) == before
     out = capsys.readouterr().out
     assert "new properties: it has no commit yet and takes the job's: " in out
-    for words in ("hoodie.table.precombine.field=ts (was none)", "hoodie.table.recordkey.fields=id (was name)",
+    for words in (f"{ordering_key()}=ts (was none)", "hoodie.table.recordkey.fields=id (was name)",
                   "hoodie.table.type=COPY_ON_WRITE (was MERGE_ON_READ)"):  # fmt: skip
         assert words in out
 

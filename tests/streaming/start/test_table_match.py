@@ -18,6 +18,7 @@ from tagstream.table.timeline import lease
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write import commit as protocol
 from tests.support import events as ev
+from tests.support.table_version import ordering_key, table_version
 
 SCHEMA_KEY = "hoodie.streamer.schemaprovider.source.schema.file"
 
@@ -42,12 +43,14 @@ def test_nothing_is_made_by_planning(tmp_path: Path) -> None:
 
 
 def test_new_properties_replace_all_of_the_old_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    old = TableConfig("old", database="db", record_key_fields=("name",), partition_fields=("name", "part"))
+    old = TableConfig(
+        "old", database="db", record_key_fields=("name",), partition_fields=("name", "part"), version=table_version()
+    )
     HoodieTable.create(str(tmp_path / "table"), old, 0)
     options = options_of(tmp_path)
     table = open_or_create(options, 1_767_225_600_000)
     assert (table.config.name, table.config.database, table.config.ordering_fields) == ("events", "", ("ts",))
-    assert "hoodie.table.precombine.field=ts (was none)" in caplog.text
+    assert f"{ordering_key()}=ts (was none)" in caplog.text
     assert sorted(p.name for p in (tmp_path / "table" / ".hoodie").glob("hoodie.properties*")) == ["hoodie.properties"]
     held = lease.current(table.storage)
     assert held is not None and held.released

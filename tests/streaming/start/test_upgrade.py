@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.streaming.stream_case import StreamCase
+from tests.streaming.stream_case import UNSET, StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
@@ -38,7 +38,9 @@ def test_the_stream_goes_on_in_the_new_version(to: str, tmp_path: Path, spark: S
     assert validate_metadata(table) == []
 
 
-@pytest.mark.parametrize("conf", [{}, {VERSION: "9", "hoodie.write.auto.upgrade": "false"}, {VERSION: "6"}])
+@pytest.mark.parametrize(
+    "conf", [{VERSION: UNSET}, {VERSION: "9", "hoodie.write.auto.upgrade": "false"}, {VERSION: "6"}]
+)
 def test_else_a_table_keeps_its_version(conf: dict[str, str], tmp_path: Path, spark: SparkSession) -> None:
     case = StreamCase(tmp_path, spark, conf={VERSION: "8"})
     ev.write_files(EVENTS[:100], case.source, 100)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from tagstream.streaming.status.table_look import TableLook
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.file_sizes import sizes_of
 from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tests.streaming.status.case import Clock, run_status
-from tests.support.table_version import timeline_of
+from tests.support.table_version import table_version, timeline_of
 from tests.table.writer import Writer, row
 
 
@@ -42,10 +44,10 @@ def look(folder: Path, table: HoodieTable, stream: str = "orders") -> tuple[Tabl
 def of_stream(table: Path, stream: str, batch: int) -> Path:
     """Makes the newest commit one of a stream."""
     newest = max(timeline_of(table).glob("*.*commit"))
-    doc = json.loads(newest.read_text())
+    metadata = CommitMetadata.from_bytes(newest.read_bytes(), str(newest))
     record = CommitRecord(stream, "q", batch, {}, {}, "m", "f")
-    doc["extraMetadata"][COMMIT_KEY] = json.dumps({"version": COMMIT_VERSION, **record.__dict__})
-    newest.write_text(json.dumps(doc))
+    extra = {**metadata.extra, COMMIT_KEY: json.dumps({"version": COMMIT_VERSION, **record.__dict__})}
+    newest.write_bytes(replace(metadata, extra=extra).to_bytes(table_version()))
     return newest
 
 

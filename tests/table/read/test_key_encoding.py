@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.read.key_encoding import names_single_key
-from tests.table.writer import START_MS, Writer, row
+from tests.table.writer import Writer, row
 
 
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("key", ["1", "id:1"])
 def test_the_rows_decide(named: bool, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = replace(Writer.create(tmp_path / "plain", COPY_ON_WRITE).table.config, partition_fields=("part", "ver"))
-    config = replace(config, key_generator="org.apache.hudi.keygen.ComplexKeyGenerator")
-    writer = Writer(HoodieTable.create(str(tmp_path / "t"), config, START_MS))
+    complex_keys = "org.apache.hudi.keygen.ComplexKeyGenerator"
+    settings = {"partition_fields": ("part", "ver"), "key_generator": complex_keys}
+    writer = Writer.create(tmp_path, COPY_ON_WRITE, settings=settings)
     assert names_single_key(writer.table) is None
     if named:
         rows = Writer.rows

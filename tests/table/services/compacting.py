@@ -60,6 +60,8 @@ def plan_compaction(writer: Writer) -> Callable[[Tell | None], str]:
         publish_files(table, instant, statuses)
         if tell is not None:
             tell(instant, statuses)
+        elif writer.before_complete is not None:
+            writer.before_complete(instant, statuses, writer.where)
         metadata = CommitMetadata.build(statuses, {}, avro, "COMPACT")
         done = completed_instant(table, pending, writer.now_ms)
         table.storage.write_new(writer.timeline_rel(done.file_name()), metadata.to_bytes(table.config.version))

@@ -24,7 +24,7 @@ def found(writer: Writer, later_ms: int = 0, old_bytes: int = 0, limits: Limits 
 
 
 def written(folder: Path, table_type: str, times: int) -> Writer:
-    writer = Writer.create(folder, table_type)
+    writer = Writer.create(folder, table_type).with_options(inserts_to_base_files=False)
     for number in range(times):
         writer.write([row(key, f"p{key % 2}", number) for key in range(4)])
     return writer

@@ -133,7 +133,7 @@ def test_commit_file_says_what_hudi_says(writer: Writer) -> None:
 
 def test_a_commit_does_not_grow_with_the_logs_of_a_slice(tmp_path: Path) -> None:
     """Version 6 of Hudi names all logs of a slice in each commit; one that nobody compacts would grow with every batch."""
-    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1).with_options(inserts_to_base_files=False)
     sizes, names = [], []
     for version in range(1, 31):
         instant = writer.write([row(1, "p0", version)])

@@ -57,7 +57,7 @@ def slice_of(writer: Writer, key: str) -> FileSlice | None:
 
 @pytest.fixture
 def mor(tmp_path: Path) -> Writer:
-    return Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+    return Writer.create(tmp_path, MERGE_ON_READ, groups=1).with_options(inserts_to_base_files=False)
 
 
 def test_nothing_to_write_writes_nothing(mor: Writer) -> None:
@@ -128,7 +128,7 @@ def test_large_data_is_cut_into_blocks(mor: Writer) -> None:
 
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_a_group_the_index_knows_and_the_table_does_not(table_type: str, tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, table_type)
+    writer = Writer.create(tmp_path, table_type).with_options(inserts_to_base_files=False)
     ctx = context(writer)
     for rows, gone in ((upserts(writer), delete_rows([("k1", 1)])), (upserts(writer, 1, insert=False), NOTHING)):
         with pytest.raises(ForeignCommitError, match="another writer replaced it"):
@@ -188,7 +188,7 @@ def test_new_deltas_go_onto_the_slice_of_a_pending_compaction(tmp_path: Path) ->
 
 def test_dates_in_delete_blocks_are_numbers(tmp_path: Path) -> None:
     """Hudi 1.2 cannot compare a DateWrapper with a row's date (found by reading such a table with it)."""
-    writer = Writer.create(tmp_path, MERGE_ON_READ)
+    writer = Writer.create(tmp_path, MERGE_ON_READ).with_options(inserts_to_base_files=False)
     writer.schema = SCHEMA.set(2, pa.field("ver", pa.date32()))
     day = dt.date(2026, 1, 1)
     writer.write([{**row(n, "p0", 0), "ver": day} for n in range(2)])
@@ -203,7 +203,7 @@ def test_dates_in_delete_blocks_are_numbers(tmp_path: Path) -> None:
 def test_a_text_ordering_column_makes_avro_blocks(tmp_path: Path) -> None:
     """Hudi 1.2 loses updates of such tables in Parquet blocks."""
     texts = SCHEMA.set(SCHEMA.get_field_index("ver"), pa.field("ver", pa.string()))
-    writer = Writer.create(tmp_path, MERGE_ON_READ, schema=texts, groups=1)
+    writer = Writer.create(tmp_path, MERGE_ON_READ, schema=texts, groups=1).with_options(inserts_to_base_files=False)
     writer.write([{**row(n, "p0", 0), "ver": f"v{n}"} for n in range(3)])
     writer.write([{**row(1, "p0", 0), "ver": "v9"}], ["k2"], {"k2": "v9"})
     first, second = sorted(Path(writer.table.base_path, "p0").glob(".*log*"))
@@ -217,7 +217,7 @@ def test_a_text_ordering_column_makes_avro_blocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_what_comes_too_late_never_gets_into_the_table(tmp_path: Path, table_type: str, settled: str) -> None:
     """A task stood still while its instant was settled. What it stages then is swept away."""
-    writer = Writer.create(tmp_path, table_type)
+    writer = Writer.create(tmp_path, table_type).with_options(inserts_to_base_files=False)
     ctx = context(writer)
     table = writer.table
     begun = begin_data_file(table, ctx, "p0", "f-0_0-0-1_1.parquet")

@@ -37,7 +37,7 @@ def data_files(writer: Writer) -> list[str]:
 
 @pytest.mark.parametrize("table_type", TYPES)
 def test_nothing_is_in_a_partition_before(table_type: str, tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, table_type)
+    writer = Writer.create(tmp_path, table_type).with_options(inserts_to_base_files=False)
     with pytest.raises(CrashError):
         writer.write([row(n, f"p{n}", 1) for n in range(4)], crash="files")
     assert data_files(writer) == []
@@ -57,7 +57,7 @@ def test_what_the_statuses_name_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_markers_have_the_form_of_hudis_timeline_server(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, MERGE_ON_READ)
+    writer = Writer.create(tmp_path, MERGE_ON_READ).with_options(inserts_to_base_files=False)
     begin(writer)
     assert list(writer.table.storage.walk_files(f".hoodie/.temp/{T}")) == [f".hoodie/.temp/{T}/MARKERS.type"]
     statuses = [
@@ -77,7 +77,7 @@ def test_markers_have_the_form_of_hudis_timeline_server(tmp_path: Path) -> None:
 
 def test_a_name_that_is_taken_is_never_written_over(tmp_path: Path) -> None:
     """Another engine has appended under the same version and token; the rollback leaves its file alone."""
-    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1).with_options(inserts_to_base_files=False)
     first = writer.write([row(1, "p0", 1)])
     storage = writer.table.storage
     log = next(rel for rel in storage.walk_files("p0") if ".log.1_" in rel)
@@ -105,7 +105,7 @@ def test_a_rolled_back_instant_publishes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("table_type", TYPES)
 def test_files_go_when_hudi_has_rolled_the_instant_back(table_type: str, tmp_path: Path) -> None:
     """It looked for files by the markers before they were published, and knows nothing of staged ones."""
-    writer = Writer.create(tmp_path, table_type)
+    writer = Writer.create(tmp_path, table_type).with_options(inserts_to_base_files=False)
     writer.write([row(n, "p0", 1) for n in range(4)])
     before = data_files(writer)
     with pytest.raises(CrashError):

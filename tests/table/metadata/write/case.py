@@ -72,7 +72,7 @@ class Case:
     ) -> Case:
         """A new table with an empty metadata table. ``by_partition``: the form of its record index."""
         with using(version):
-            writer = Writer.create(folder, table_type, **options)
+            writer = Writer.without_metadata(folder, table_type, **options)
         case = Case(writer, default_columns(writer.schema, version))
         writer.before_complete = case.tell
         writer.table = create_empty(
@@ -102,7 +102,12 @@ class Case:
         return found
 
     def tell(self, instant: str, statuses: Sequence[WriteStatus], where: Where) -> None:
-        """What the commit path does: files with ranges and bloom filters, keys that are new, moved or gone."""
+        """What the commit path does: files with ranges and bloom filters, keys that are new, moved or gone.
+
+        A table whose metadata table was dropped has none to be told.
+        """
+        if MetadataWriter.open(self.writer.table.reload()) is None:
+            return
         delta_commit(self.metadata_writer, instant, self.changes(instant, statuses, where), self.times)
 
     def changes(self, instant: str, statuses: Sequence[WriteStatus], where: Where) -> Changes:

@@ -36,8 +36,9 @@ def history(table: HoodieTable) -> list[str]:
     return sorted({*archived_times(table), *(i.time for i in timeline.completed_writes)})
 
 
+# Without a metadata table: one that is not compacted holds commits back.
 def test_old_commits_leave_the_timeline(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, COPY_ON_WRITE)
+    writer = Writer.without_metadata(tmp_path, COPY_ON_WRITE)
     times = rounds(writer, 5)
     assert archive_table(writer.table, FEW, ONE, clock()) is None
     times += rounds(writer, 4)
@@ -84,7 +85,7 @@ def test_with_every_service_for_a_while(kind: str, tmp_path: Path) -> None:
 
 
 def test_it_can_be_cut_off_anywhere(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, MERGE_ON_READ)
+    writer = Writer.without_metadata(tmp_path, MERGE_ON_READ)
     rounds(writer, 4)
     plan_compaction(writer)(None)
     rounds(writer, 5)

@@ -22,7 +22,8 @@ ALL = ClusteringOptions(max_commits=1)
 
 def made(folder: Path, table_type: str, metadata: bool = False) -> Writer:
     """An empty table, with a metadata table of every partition of its version or without one."""
-    writer = Case.create(folder, table_type, table_version()).writer if metadata else Writer.create(folder, table_type)
+    kept = Case.create(folder, table_type, table_version()).writer if metadata else None
+    writer = kept or Writer.without_metadata(folder, table_type)
     writer.groups = 3
     return writer
 

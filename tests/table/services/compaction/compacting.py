@@ -45,7 +45,7 @@ def made(folder: Path, metadata: bool = False, **options: Any) -> Writer:
     """An empty merge-on-read table, with a metadata table of every partition of its version or without one."""
     if metadata:
         return Case.create(folder, MERGE_ON_READ, table_version(), **options).writer
-    return Writer.create(folder, MERGE_ON_READ, **options)
+    return Writer.without_metadata(folder, MERGE_ON_READ, **options)
 
 
 def fill(writer: Writer) -> Writer:

@@ -109,6 +109,7 @@ def test_by_seconds(tmp_path: Path) -> None:
     assert schedule(writer, **{**hour, "trigger": Trigger.NUM_AND_TIME, "max_delta_commits": 1}) is not None
 
 
+@pytest.mark.table_versions(6)  # the versions after it: the next test
 def test_version_6_waits_for_pending_writes(tmp_path: Path) -> None:
     writer = fill(made(tmp_path))
     with pytest.raises(CrashError):

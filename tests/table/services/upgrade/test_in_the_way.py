@@ -25,7 +25,9 @@ from tests.table.writer import CrashError, row
 @pytest.mark.parametrize("start", [8, 9])
 def test_several_ordering_fields_stay_above_version_6(start: int, tmp_path: Path) -> None:
     writer = written(tmp_path, start)
-    config = replace(writer.table.config, ordering_fields=("ver", "name"))
+    table = writer.table
+    table.drop_metadata_table(0)
+    config = replace(table.reload().config, ordering_fields=("ver", "name"))
     table = HoodieTable.create(str(tmp_path / "several"), config, 1_700_000_000_000)
     for call in (lambda: downgrade(table, 6, clock()), lambda: plan_change(table, 6)):
         with pytest.raises(UnsupportedTableError, match=r"\(ver, name\), which version 6 does not know"):
