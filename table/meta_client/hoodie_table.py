@@ -14,7 +14,9 @@ from tagstream.table.meta_client.table_config import (
     COPY_ON_WRITE,
     LAYOUT_2_VERSION,
     MERGE_ON_READ,
+    PARTIAL_UPDATE_MODE,
     MergeMode,
+    PartialUpdate,
     TableConfig,
     default_key_generator,
 )
@@ -210,6 +212,11 @@ def _write_problem(config: TableConfig) -> str | None:
             f"records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})",
         ),
         (
+            config.partial_update in (PartialUpdate.IGNORE_DEFAULTS, PartialUpdate.OTHER),
+            f"it has {_partial_update_of(config)}: what a record leaves out there stays as it was, and here it would become "
+            "null; write it with Hudi, or make a table without this mode",
+        ),
+        (
             len(config.ordering_fields) > 1 and config.version < LAYOUT_2_VERSION,
             f"it has several ordering fields ({', '.join(config.ordering_fields)}), which readers of version "
             f"{config.version} do not know: name the one that decides, or take version 8 or 9",
@@ -222,6 +229,11 @@ def _write_problem(config: TableConfig) -> str | None:
         ),
     )
     return next((problem for applies, problem in checks if applies), None)
+
+
+def _partial_update_of(config: TableConfig) -> str:
+    mode = config.raw.get(PARTIAL_UPDATE_MODE)
+    return f"{PARTIAL_UPDATE_MODE}={mode}" if mode else f"hoodie.compaction.payload.class={config.payload_class}"
 
 
 def _is_on(config: TableConfig, key: str) -> bool:
