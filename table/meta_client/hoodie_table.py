@@ -14,11 +14,11 @@ from tagstream.table.meta_client.table_config import (
     COPY_ON_WRITE,
     LAYOUT_2_VERSION,
     MERGE_ON_READ,
-    PARTIAL_UPDATE_MODE,
     MergeMode,
     PartialUpdate,
     TableConfig,
     default_key_generator,
+    partial_update_of,
 )
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
@@ -213,7 +213,7 @@ def _write_problem(config: TableConfig) -> str | None:
         ),
         (
             config.partial_update in (PartialUpdate.IGNORE_DEFAULTS, PartialUpdate.OTHER),
-            f"it has {_partial_update_of(config)}: what a record leaves out there stays as it was, and here it would become "
+            f"it has {partial_update_of(config)}: what a record leaves out there stays as it was, and here it would become "
             "null; write it with Hudi, or make a table without this mode",
         ),
         (
@@ -223,17 +223,8 @@ def _write_problem(config: TableConfig) -> str | None:
         ),
         (_is_on(config, "hoodie.table.cdc.enabled"), "change data capture logs are on (hoodie.table.cdc.enabled)"),
         (_is_on(config, "hoodie.datasource.write.drop.partition.columns"), "its files leave out partition columns"),
-        (
-            _is_on(config, "hoodie.partition.metafile.use.base.format"),
-            "its partition metafiles are Parquet files (hoodie.partition.metafile.use.base.format)",
-        ),
     )
     return next((problem for applies, problem in checks if applies), None)
-
-
-def _partial_update_of(config: TableConfig) -> str:
-    mode = config.raw.get(PARTIAL_UPDATE_MODE)
-    return f"{PARTIAL_UPDATE_MODE}={mode}" if mode else f"hoodie.compaction.payload.class={config.payload_class}"
 
 
 def _is_on(config: TableConfig, key: str) -> bool:

@@ -221,6 +221,12 @@ def _partial_update(properties: Mapping[str, str]) -> PartialUpdate:
     return PartialUpdate(mode) if mode in list(PartialUpdate) else PartialUpdate.OTHER
 
 
+def partial_update_of(config: TableConfig) -> str:
+    """The property that gives a table its partial updates, for messages."""
+    mode = config.raw.get(PARTIAL_UPDATE_MODE)
+    return f"{PARTIAL_UPDATE_MODE}={mode}" if mode else f"hoodie.compaction.payload.class={config.payload_class}"
+
+
 def _merge_property(properties: Mapping[str, str], key: str) -> str | None:
     return properties.get(key) or properties.get(f"hoodie.record.merge.property.{key}") or None
 
