@@ -121,6 +121,12 @@ def check_stream(table: HoodieTable, index: str) -> None:
     A metadata table is no reason: it is dropped, but only once it is certain that the job can run.
     """
     table.without_metadata_table().check_writable()
+    if not table.config.record_key_fields:
+        raise UnsupportedTableError(
+            f"cannot write table {table.config.name} at {table.base_path}: it has no record key "
+            "(hoodie.table.recordkey.fields), and its rows have keys that their writer made up, so that no record finds its "
+            "row; copy it into a table with a record key"
+        )
     column = column_not_by_name(table.storage)
     if column is not None:
         raise UnsupportedTableError(
