@@ -70,7 +70,7 @@ def damaged_blocks(reader: SliceReader, file_slice: FileSlice) -> int:
 
 def _merged(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys]:
     batches = reader.log_batches(file_slice)
-    log = merge_log(batches, reader.event_time)
+    log = merge_log(batches, reader.event_time, reader.hole_rule.both_ways)
     natural = _natural_deletes(log)
     lost = np.zeros(len(log.keys), dtype=np.bool_)
     for batch in reader.base_batches(file_slice, reader.columns):

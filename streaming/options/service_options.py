@@ -39,6 +39,7 @@ class ServiceOptions:
     """``mode`` None: the table's version and the kind of run decide. ``clean``, ``archive``, ``clustering`` None: none.
 
     ``clusters_beside``, ``cleans_beside``: the work is done beside the batches, not between two of them.
+    ``takes_back_clusterings``: also another writer's plan, where a batch has rows for its file groups.
     """
 
     mode: CompactionMode | None = None
@@ -48,6 +49,7 @@ class ServiceOptions:
     clustering: ClusteringOptions | None = None
     clusters_beside: bool = False
     cleans_beside: bool = False
+    takes_back_clusterings: bool = False
 
     def compaction_mode(self, version: int, *, merge_on_read: bool, continuous: bool) -> CompactionMode:
         """How the tables' logs get into base files. Beside the batches only where every reader stands a pending plan:
@@ -105,6 +107,7 @@ def service_options(r: Resolved, index_type: str) -> ServiceOptions:
         clustering_options(r, index_type),
         clusters_beside=r.flag("hoodie.clustering.async.enabled"),
         cleans_beside=r.flag("hoodie.clean.async.enabled"),
+        takes_back_clusterings=r.flag("hoodie.clustering.rollback.pending.replacecommit.on.conflict"),
     )
 
 

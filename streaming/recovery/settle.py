@@ -85,9 +85,12 @@ def wait_for(job: JobContext, pending: Instant, *, give_up: Callable[[], bool] =
 def wait_for_clustering(job: JobContext, instant: str) -> None:
     """Wait until a planned clustering was carried out or taken back; PendingClusteringError when nobody does it.
 
-    One that this project has planned is taken back at once: this process has the lease, so nobody else carries it out.
+    One that this project has planned is taken back at once: this process has the lease, so nobody else carries it out. So is
+    another's where the job is told to.
     """
-    if _is_planned_here(job, instant):
+    if _is_planned_here(job, instant) or job.options.services.takes_back_clusterings:
+        if instant not in job.table.timeline().pending_clusterings.values():
+            return
         LOG.warning(
             "table %s: clustering %s was planned and not carried out, and the batch has rows for its file groups: it is "
             "taken back",
@@ -103,7 +106,8 @@ def wait_for_clustering(job: JobContext, instant: str) -> None:
             raise PendingClusteringError(
                 f"table {job.table.base_path}: clustering {instant} is planned and nobody has carried it out for "
                 f"{CLUSTERING_WAIT_MS // 60_000} minutes. This stream has rows for its file groups, which would be lost "
-                "when it completes: run it with Hudi (run_clustering), or roll it back, and start again",
+                "when it completes: run it with Hudi (run_clustering) and start again, or have it taken back with "
+                "hoodie.clustering.rollback.pending.replacecommit.on.conflict=true",
                 instant,
             )
         if said_ms == began or now - said_ms >= _SAY_AGAIN_MS:

@@ -29,6 +29,7 @@ from tagstream.streaming.start.store_jars import check_s3a
 from tagstream.streaming.start.table_match import planned_table, wants_upgrade
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.schema_history import column_not_by_name
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.read.buckets import check_bucketed
 from tagstream.table.schema.schema import avro_to_arrow
@@ -120,6 +121,20 @@ def check_stream(table: HoodieTable, index: str) -> None:
     A metadata table is no reason: it is dropped, but only once it is certain that the job can run.
     """
     table.without_metadata_table().check_writable()
+    if not table.config.record_key_fields:
+        raise UnsupportedTableError(
+            f"cannot write table {table.config.name} at {table.base_path}: it has no record key "
+            "(hoodie.table.recordkey.fields), and its rows have keys that their writer made up, so that no record finds its "
+            "row; copy it into a table with a record key"
+        )
+    column = column_not_by_name(table.storage)
+    if column is not None:
+        raise UnsupportedTableError(
+            f"cannot write table {table.config.name} at {table.base_path}: by its .hoodie/.schema the column {column} was "
+            "renamed, or took the name of another one (hoodie.schema.on.read.enable), so that older files have its values "
+            "under another name, and rewriting them by names would lose these; write the table with Hudi, or copy it into a "
+            "new one"
+        )
     check_bucketed(table, wanted=index == "BUCKET")
 
 

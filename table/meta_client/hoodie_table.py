@@ -15,8 +15,10 @@ from tagstream.table.meta_client.table_config import (
     LAYOUT_2_VERSION,
     MERGE_ON_READ,
     MergeMode,
+    PartialUpdate,
     TableConfig,
     default_key_generator,
+    partial_update_of,
 )
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
@@ -210,16 +212,17 @@ def _write_problem(config: TableConfig) -> str | None:
             f"records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})",
         ),
         (
+            config.partial_update in (PartialUpdate.IGNORE_DEFAULTS, PartialUpdate.OTHER),
+            f"it has {partial_update_of(config)}: what a record leaves out there stays as it was, and here it would become "
+            "null; write it with Hudi, or make a table without this mode",
+        ),
+        (
             len(config.ordering_fields) > 1 and config.version < LAYOUT_2_VERSION,
             f"it has several ordering fields ({', '.join(config.ordering_fields)}), which readers of version "
             f"{config.version} do not know: name the one that decides, or take version 8 or 9",
         ),
         (_is_on(config, "hoodie.table.cdc.enabled"), "change data capture logs are on (hoodie.table.cdc.enabled)"),
         (_is_on(config, "hoodie.datasource.write.drop.partition.columns"), "its files leave out partition columns"),
-        (
-            _is_on(config, "hoodie.partition.metafile.use.base.format"),
-            "its partition metafiles are Parquet files (hoodie.partition.metafile.use.base.format)",
-        ),
     )
     return next((problem for applies, problem in checks if applies), None)
 

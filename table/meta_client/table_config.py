@@ -17,6 +17,8 @@ EVENT_TIME_PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
 COMMIT_TIME_PAYLOAD = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
 DEFAULT_MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
 
+PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
+_MARKER = "hoodie.write.partial.update.unavailable.value"
 _EVENT_TIME_PAYLOADS = ("DefaultHoodieRecordPayload", "EventTimeAvroPayload")
 _KEYGEN_BY_TYPE = {
     "SIMPLE": "SimpleKeyGenerator",
@@ -34,6 +36,23 @@ class MergeMode(StrEnum):
     EVENT_TIME = "EVENT_TIME_ORDERING"
     COMMIT_TIME = "COMMIT_TIME_ORDERING"
     CUSTOM = "CUSTOM"
+
+
+class PartialUpdate(StrEnum):
+    """What in a record means "as it was" (``hoodie.table.partial.update.mode``, version 9): null, or a marker."""
+
+    NONE = ""
+    IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
+    FILL_UNAVAILABLE = "FILL_UNAVAILABLE"
+    OTHER = "OTHER"
+
+
+# Payload classes of version 8 that leave values as they were where a record has null, with what Hudi makes of them when it
+# brings a table to version 9.
+_KNOWN_PAYLOADS = {
+    "PartialUpdateAvroPayload": MergeMode.EVENT_TIME,
+    "OverwriteNonDefaultsWithLatestAvroPayload": MergeMode.COMMIT_TIME,
+}
 
 
 @dataclass(frozen=True)
@@ -64,6 +83,8 @@ class TableConfig:
     delete_marker: str | None = None
     time_fields: tuple[str, ...] = ()
     times: TimePartition | None = None
+    partial_update: PartialUpdate = PartialUpdate.NONE
+    unavailable_marker: str | None = None
     raw: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -133,6 +154,8 @@ class TableConfig:
             payload_class=payload,
             delete_field=_merge_property(properties, "hoodie.payload.delete.field"),
             delete_marker=_merge_property(properties, "hoodie.payload.delete.marker"),
+            partial_update=(mode := _partial_update(properties)),
+            unavailable_marker=_merge_property(properties, _MARKER) if mode is PartialUpdate.FILL_UNAVAILABLE else None,
             raw=dict(properties),
         )
 
@@ -178,13 +201,30 @@ def _key_generator(properties: Mapping[str, str], keys: Sequence[str], partition
 
 
 def _merge_mode(properties: Mapping[str, str], payload: str, has_ordering: bool) -> MergeMode:
-    mode = properties.get("hoodie.record.merge.mode")
+    mode, name = properties.get("hoodie.record.merge.mode"), payload.rsplit(".", 1)[-1]
+    if mode == MergeMode.CUSTOM and name in _KNOWN_PAYLOADS:
+        return _KNOWN_PAYLOADS[name]
     if mode:
         return MergeMode(mode) if mode in list(MergeMode) else MergeMode.CUSTOM
-    name = payload.rsplit(".", 1)[-1]
     if name in _EVENT_TIME_PAYLOADS:
         return MergeMode.EVENT_TIME if has_ordering else MergeMode.COMMIT_TIME
     return MergeMode.COMMIT_TIME if name in ("", "OverwriteWithLatestAvroPayload") else MergeMode.CUSTOM
+
+
+def _partial_update(properties: Mapping[str, str]) -> PartialUpdate:
+    mode = properties.get(PARTIAL_UPDATE_MODE, "").strip().upper()
+    payload = properties.get("hoodie.compaction.payload.class", "").rsplit(".", 1)[-1]
+    if properties.get("hoodie.record.merge.mode") == MergeMode.CUSTOM and payload in _KNOWN_PAYLOADS:
+        return PartialUpdate.IGNORE_DEFAULTS
+    if mode in ("", "NONE", "KEEP_VALUES"):
+        return PartialUpdate.NONE
+    return PartialUpdate(mode) if mode in list(PartialUpdate) else PartialUpdate.OTHER
+
+
+def partial_update_of(config: TableConfig) -> str:
+    """The property that gives a table its partial updates, for messages."""
+    mode = config.raw.get(PARTIAL_UPDATE_MODE)
+    return f"{PARTIAL_UPDATE_MODE}={mode}" if mode else f"hoodie.compaction.payload.class={config.payload_class}"
 
 
 def _merge_property(properties: Mapping[str, str], key: str) -> str | None:

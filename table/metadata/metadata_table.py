@@ -17,6 +17,7 @@ from tagstream.table.errors import CorruptFileError, MetadataTableMismatchError,
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.log.block import LogBlock
+from tagstream.table.file_group.log.counting import with_block
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -180,10 +181,10 @@ class MetadataTable:
         for rel in file_slice.log_paths:
             for block in scan_log_file(self.storage, rel):
                 if block.type is BlockType.COMMAND:
-                    queued = [earlier for earlier in queued if earlier.instant != block.target_instant]
+                    queued = with_block(queued, block)
                 elif block.type is not BlockType.CORRUPT and block.instant is not None and self.counts(block.instant):
                     _check(block)
-                    queued.append(block)
+                    queued = with_block(queued, block)
         return queued
 
     def counts(self, instant: str) -> bool:
@@ -226,10 +227,6 @@ def _of_hfile(file: HFile, keys: pa.Array | None, avro_json: str | None, where: 
 
 
 def _check(block: LogBlock) -> None:
-    if block.header.get("COMPACTED_BLOCK_TIMES"):
-        raise UnsupportedTableError(
-            f"{block.where} is a log compaction, which cannot be read; let Hudi compact the metadata table"
-        )
     if block.type not in (BlockType.HFILE_DATA, BlockType.DELETE):
         raise CorruptFileError(f"{block.where} does not belong into a metadata table; let Hudi build it anew")
 

@@ -17,6 +17,11 @@ from tagstream.table.timeline.timeline import Timeline
 
 _BUCKET_ID = re.compile(r"0000\d{4}-")
 _CONSISTENT = ".bucket_index"
+_LOST = "rows would be put where nobody looks for them"
+_BY_RING = (
+    f"its buckets are those of consistent hashing (seen by {META_FOLDER}/{_CONSISTENT}), which only Hudi keeps, and "
+    f"{_LOST}; write it with Hudi, or copy it into a table with another index"
+)
 
 
 def bucket_evidence(table: HoodieTable, timeline: Timeline) -> str | None:
@@ -40,9 +45,14 @@ def check_bucketed(table: HoodieTable, *, wanted: bool) -> None:
     if wanted and timeline.completed_writes and (evidence is None or _CONSISTENT in evidence):
         raise UnsupportedTableError(
             f"cannot write table {table.config.name} at {table.base_path} with hoodie.index.type=BUCKET: "
-            + ("its buckets are those of consistent hashing" if evidence else "its file groups are no buckets")
-            + ", and rows would be put where nobody looks for them; use the index it was written with"
+            + (
+                _BY_RING
+                if evidence
+                else f"its file groups are no buckets, and {_LOST}; use the index it was written with"
+            )
         )
+    if evidence is not None and _CONSISTENT in evidence:
+        raise UnsupportedTableError(f"cannot write table {table.config.name} at {table.base_path}: {_BY_RING}")
     if evidence is not None and not wanted:
         raise UnsupportedTableError(
             f"cannot write table {table.config.name} at {table.base_path}: it is bucketed (hoodie.index.type=BUCKET; "

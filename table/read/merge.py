@@ -8,7 +8,6 @@ Commit-time ordering: the later one in log order wins, and the log wins over the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,44 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.ordering import greater, ranks
+from tagstream.table.read.log_batch import LogBatch, MergedLog
+from tagstream.table.read.partial import composed, fold
 
+__all__ = ["LogBatch", "MergedLog", "match_base", "merge_base", "merge_log"]
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class LogBatch:
-    """The records or deletes of one block. ``orderings`` None: the table has no ordering field.
+def merge_log(batches: Sequence[LogBatch], event_time: bool, late_fills: bool = False) -> MergedLog:
+    """Fold the blocks of a slice, in their order, to one winner a key.
 
-    ``rows`` is None for a delete block; ``deleted`` marks deletes (also rows that say so of themselves), ``natural``
-    those without an ordering value.
+    ``late_fills``: an older version that comes late fills the holes of a newer one.
     """
-
-    keys: pa.Array
-    rows: pa.Table | None
-    orderings: pa.Array | None
-    deleted: _Bools
-    natural: _Bools
-
-
-@dataclass(frozen=True)
-class MergedLog:
-    """The winner of each key of a slice's logs, aligned arrays: ``row`` is an index into ``rows``, -1 for a delete.
-
-    ``unconditional``: wins over the base file whatever its ordering value. ``orderings`` are None where they decide
-    nothing; ``winner_orderings`` are the winners' own values wherever the blocks carry them.
-    """
-
-    keys: pa.Array
-    rows: pa.Table | None
-    row: _Ints
-    orderings: pa.Array | None
-    unconditional: _Bools
-    winner_orderings: pa.Array | None = None
-
-
-def merge_log(batches: Sequence[LogBatch], event_time: bool) -> MergedLog:
-    """Fold the blocks of a slice, in their order, to one winner a key."""
     keys = _concat([batch.keys for batch in batches], pa.string())
     data = [batch.rows for batch in batches if batch.rows is not None]
     deleted = np.concatenate([batch.deleted for batch in batches]) if batches else np.zeros(0, dtype=np.bool_)
@@ -64,7 +38,11 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool) -> MergedLog:
     codes = pc.dictionary_encode(keys).indices.to_numpy().astype(np.int64)
     count = int(codes.max()) + 1 if len(codes) else 0
     barrier = np.full(count, -1, dtype=np.int64)
-    if orderings is None:
+    source: dict[str, _Ints] = {}
+    if any(batch.holes for batch in batches):
+        rank = ranks(orderings) if orderings is not None else None
+        winner, unconditional, source = fold(batches, codes, count, rank, late_fills)
+    elif orderings is None:
         winner = np.full(count, -1, dtype=np.int64)
         winner[codes] = np.arange(len(codes))  # repeated indices: the last one stays
         unconditional = np.ones(count, dtype=np.bool_)
@@ -74,13 +52,18 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool) -> MergedLog:
         winner = _greatest(codes, ranks(orderings), barrier)
         unconditional = barrier >= 0
     row = np.where(deleted, -1, _row_numbers(batches))[winner]
+    rows = pa.concat_tables(data) if data else None
+    holes: dict[str, _Bools] = {}
+    if source and rows is not None:
+        rows, row, holes = composed(rows, row, source)
     return MergedLog(
         keys=keys.take(pa.array(winner)),
-        rows=pa.concat_tables(data) if data else None,
+        rows=rows,
         row=row,
         orderings=orderings.take(pa.array(winner)) if orderings is not None else None,
         unconditional=unconditional,
         winner_orderings=carried.take(pa.array(winner)) if carried is not None else None,
+        holes=holes,
     )
 
 

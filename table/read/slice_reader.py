@@ -14,12 +14,14 @@ from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.block import LogBlock
+from tagstream.table.file_group.log.counting import with_block
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, MergeMode
+from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, PARTIAL_UPDATE_MODE, MergeMode, PartialUpdate
 from tagstream.table.ordering import ordering_column, ordering_type
-from tagstream.table.read.merge import LogBatch, MergedLog, merge_base, merge_log
+from tagstream.table.read.merge import LogBatch, MergedLog, match_base, merge_base, merge_log
+from tagstream.table.read.partial import HoleRule, merge_rows
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import OPERATION, RECORD_KEY
 from tagstream.table.timeline.timeline import Timeline
@@ -53,7 +55,13 @@ class SliceReader:
         needed = [f.name for f in self.file_schema if f.name in self._needed]
         lost = np.zeros(len(log.keys), dtype=np.bool_)
         for batch in self.base_batches(file_slice, needed):
-            keep, lost = merge_base(_flat(batch.column(RECORD_KEY)), self.ordering(batch), log, lost)
+            keys, ordering = _flat(batch.column(RECORD_KEY)), self.ordering(batch) if self.event_time else None
+            if log.holes or self.hole_rule.both_ways:
+                yield merge_rows(batch, *match_base(keys, ordering, log), log, lost, self.hole_rule).select(
+                    self.columns
+                )
+                continue
+            keep, lost = merge_base(keys, ordering, log, lost)
             yield (batch if keep.all() else batch.filter(pa.array(keep))).select(self.columns)
         if log.rows is not None:
             live = log.row[(log.row >= 0) & ~lost]
@@ -61,7 +69,7 @@ class SliceReader:
 
     def merged_log(self, file_slice: FileSlice) -> MergedLog:
         """The winners among the slice's log records and deletes."""
-        return merge_log(self.log_batches(file_slice), self.event_time)
+        return merge_log(self.log_batches(file_slice), self.event_time, self.hole_rule.both_ways)
 
     def log_batches(self, file_slice: FileSlice) -> list[LogBatch]:
         """The records and deletes of the slice's log blocks, in their order."""
@@ -76,6 +84,12 @@ class SliceReader:
     def event_time(self) -> bool:
         """Whether ordering values decide which version of a record wins."""
         return self.table.config.merge_mode is MergeMode.EVENT_TIME and bool(self.table.config.ordering_fields)
+
+    @property
+    def hole_rule(self) -> HoleRule:
+        """What a value that stands for "as it was" looks like in this table."""
+        config = self.table.config
+        return HoleRule(config.partial_update is PartialUpdate.IGNORE_DEFAULTS, config.unavailable_marker)
 
     @property
     def _needed(self) -> set[str]:
@@ -102,12 +116,8 @@ class SliceReader:
         queued: list[LogBlock] = []
         for rel in file_slice.log_paths:
             for block in scan_log_file(self.table.storage, rel):
-                if block.type is BlockType.COMMAND:
-                    target = block.header.get("TARGET_INSTANT_TIME")
-                    queued = [earlier for earlier in queued if earlier.instant != target]
-                elif block.type in RECORD_BLOCKS and self._counts(block):
-                    _check_block(block, rel)
-                    queued.append(block)
+                if block.type is BlockType.COMMAND or (block.type in RECORD_BLOCKS and self._counts(block)):
+                    queued = with_block(queued, block)
         return queued
 
     def _counts(self, block: LogBlock) -> bool:
@@ -123,10 +133,14 @@ class SliceReader:
             return LogBatch(deletes.keys, None, orderings, np.ones(len(deletes), dtype=np.bool_), natural)
         schema = [f for f in self.file_schema if f.name in self._needed]
         rows = block.read_table(pa.schema([*schema, pa.field(OPERATION, pa.string())]))
+        holes = self.hole_rule.holes(
+            rows, [f.name for f in schema if f.name not in block.columns] if block.is_partial else ()
+        )
+        holes.pop(OPERATION, None)
         deleted = self._deleted(rows)
         rows = rows.drop_columns([OPERATION]) if OPERATION not in self.file_schema.names else rows
         keys = _flat(rows.column(RECORD_KEY))
-        return LogBatch(keys, rows, self.ordering(rows), deleted, np.zeros(len(keys), dtype=np.bool_))
+        return LogBatch(keys, rows, self.ordering(rows), deleted, np.zeros(len(keys), dtype=np.bool_), holes)
 
     def ordering(self, rows: pa.Table) -> pa.Array | None:
         """The ordering values of rows; None where they decide nothing and are not asked for."""
@@ -162,6 +176,8 @@ def check_mergeable(table: HoodieTable) -> None:
         problem = f"its records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})"
     elif len(config.ordering_fields) > 1 and config.is_event_time and config.version < LAYOUT_2_VERSION:
         problem = f"it has several ordering fields ({', '.join(config.ordering_fields)}), which version 6 does not know"
+    elif config.partial_update is PartialUpdate.OTHER:
+        problem = f"it has {PARTIAL_UPDATE_MODE}={config.raw.get(PARTIAL_UPDATE_MODE)}, which is not known here"
     elif not config.populate_meta_fields:
         problem = "its log records carry no record keys (hoodie.populate.meta.fields=false)"
     if problem:
@@ -171,16 +187,6 @@ def check_mergeable(table: HoodieTable) -> None:
 
 
 RECORD_BLOCKS = frozenset({BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.DELETE})
-
-
-def _check_block(block: LogBlock, rel: str) -> None:
-    for header in ("IS_PARTIAL", "COMPACTED_BLOCK_TIMES"):
-        value = block.header.get(header)
-        if value and value.lower() != "false":
-            raise UnsupportedTableError(
-                f"{rel} has a block of instant {block.instant} with {header}: partial updates and log compactions "
-                "cannot be read; compact the table with Hudi first"
-            )
 
 
 def _mask(column: pa.ChunkedArray) -> _Bools:

@@ -25,7 +25,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.column_ranges import ranges_of_footer, ranges_to_json
 from tagstream.table.ordering import greater, ordering_column
 from tagstream.table.schema.conform import conform
-from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.schema.schema import OPERATION, RECORD_KEY
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
 from tagstream.table.write.data_file import begin_data_file
@@ -182,12 +182,13 @@ def old_batches(
     """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group.
 
     A batch has ``BATCH_ROWS`` rows, or as many more, but not many times so many, as have about ``batch_bytes`` uncompressed.
-    ``drops``: columns that the schema lacks are left out; else they make an UnsupportedTableError.
+    ``drops``: columns that the schema lacks are left out; else they make an UnsupportedTableError. The column of
+    ``hoodie.allow.operation.metadata.field`` is left out as by a Hudi writer without it: no schema of the table names it.
     """
     path = storage.where(rel)
     try:
         with open_base_file(storage, rel) as file:
-            lost = [name for name in file.schema_arrow.names if name not in schema.names]
+            lost = [name for name in file.schema_arrow.names if name not in (*schema.names, OPERATION)]
             if lost and not drops:
                 raise UnsupportedTableError(
                     f"{path} has columns the new schema lacks ({', '.join(lost)}); rewriting it would lose them: "

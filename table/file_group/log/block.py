@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -48,6 +49,21 @@ class LogBlock:
         return self.header.get("SCHEMA")
 
     @property
+    def is_partial(self) -> bool:
+        """True for a partial update, whose rows have some of the table's columns only."""
+        return self.header.get("IS_PARTIAL", "").lower() == "true"
+
+    @property
+    def compacted_instants(self) -> frozenset[str]:
+        """Of a log compaction's block: the instants whose blocks of this slice it stands for; else none."""
+        return frozenset(filter(None, self.header.get("COMPACTED_BLOCK_TIMES", "").split(",")))
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Names of the columns that a data block has, with the meta columns."""
+        return frozenset(field["name"] for field in json.loads(self._schema())["fields"])
+
+    @property
     def where(self) -> str:
         """The block's place, for messages."""
         return f"{self.type.name} block at byte {self.offset} of {self.storage.where(self.path)}"
@@ -62,12 +78,9 @@ class LogBlock:
     def read_table(self, reader_schema: pa.Schema | None = None) -> pa.Table:
         """Rows of a data block, in the reader's schema or else in the writer's.
 
-        Raises UnsupportedTableError for kinds that hold no rows of a data table and for partial updates.
+        Raises UnsupportedTableError for kinds that hold no rows of a data table. Of a partial update the columns that it
+        leaves out are null in a reader's schema that has them.
         """
-        if self.header.get("IS_PARTIAL", "").lower() == "true":
-            raise UnsupportedTableError(
-                f"{self.where} holds partial updates, which are not supported; compact the table with Hudi first"
-            )
         if self.type is BlockType.AVRO_DATA:
             columns = None if reader_schema is None else reader_schema.names
             rows = avro_block.decode(self.content(), self._schema(), self.where, columns)

@@ -17,6 +17,7 @@ from tagstream.table import chunks
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.read.merge import LogBatch, MergedLog, match_base, merge_log
+from tagstream.table.read.partial import taken, with_late
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.services.spill import RowKeeper
@@ -51,7 +52,8 @@ def merged_rows(
     without a record key.
     """
     with RowKeeper(max_memory) as keeper:
-        log = merge_log([_kept(batch, keeper, counts) for batch in reader.scan_logs(file_slice)], reader.event_time)
+        batches = [_kept(batch, keeper, counts) for batch in reader.scan_logs(file_slice)]
+        log = merge_log(batches, reader.event_time, reader.hole_rule.both_ways)
         counts.keys, counts.spilled_bytes = len(log.keys), keeper.spilled
         placed = np.zeros(len(log.keys), dtype=np.bool_)
         if file_slice.base_path is not None:
@@ -87,9 +89,11 @@ def _merged(
     counts.updated += len(at)
     kept[at] = True
     counts.deleted += rows.num_rows - int(kept.sum())
+    rows = with_late(rows, winner, stays, log, reader.hole_rule)
     if not len(at) or log.rows is None:
         return rows if kept.all() else rows.filter(pa.array(kept))
-    rows = _replaced(rows, at, chunks.gather(log.rows, log.row[winner[at]]))
+    numbers = log.row[winner[at]]
+    rows = _replaced(rows, at, taken(log, numbers, chunks.gather(log.rows, numbers), rows.take(pa.array(at))))
     return rows if kept.all() else rows.filter(pa.array(kept))
 
 

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import READABLE_VERSIONS, HoodieTable
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, MergeMode, key_generator_type
+from tagstream.table.meta_client.table_config import (
+    LAYOUT_2_VERSION,
+    MergeMode,
+    PartialUpdate,
+    key_generator_type,
+    partial_update_of,
+)
 from tagstream.table.services.rollback import resume_rollbacks, rollback
 from tagstream.table.services.upgrade.logs import changes_layout
 from tagstream.table.timeline.heartbeat import is_alive
@@ -30,6 +36,11 @@ def check_settings(table: HoodieTable, to: int) -> None:
         raise UnsupportedTableError(
             f"{where} merges records by foreign code ({config.payload_class or 'CUSTOM merge mode'}): change its version "
             "with Hudi"
+        )
+    if config.partial_update is not PartialUpdate.NONE:
+        raise UnsupportedTableError(
+            f"{where} takes some values for 'as it was' ({partial_update_of(config)}), and the other version says so in "
+            "another way: change its version with Hudi"
         )
     kind = key_generator_type(config.key_generator)
     if kind == config.key_generator and changes_layout(table, to):

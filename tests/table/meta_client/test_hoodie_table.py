@@ -17,6 +17,7 @@ from tagstream.table.meta_client.table_config import (
     COPY_ON_WRITE,
     MERGE_ON_READ,
     MergeMode,
+    PartialUpdate,
     TableConfig,
     default_key_generator,
 )
@@ -131,6 +132,8 @@ def test_what_is_not_written_is_refused_by_name(name: str, problem: str, tmp_pat
         ("hoodie.table.keygenerator.class", "com.example.MyKeys", r"com\.example\.MyKeys"),
         ("hoodie.compaction.payload.class", "com.example.MyPayload", r"com\.example\.MyPayload"),
         ("hoodie.table.cdc.enabled", "true", "change data capture"),
+        ("hoodie.table.partial.update.mode", "IGNORE_DEFAULTS", r"partial\.update\.mode=IGNORE_DEFAULTS.*it was"),
+        ("hoodie.table.partial.update.mode", "NEW_KIND", r"partial\.update\.mode=NEW_KIND"),
         ("hoodie.datasource.write.drop.partition.columns", "true", "leave out partition columns"),
         ("hoodie.table.metadata.partitions.inflight", "record_index", "record_index"),
     ],
@@ -141,6 +144,28 @@ def test_settings_that_cannot_be_written(key: str, value: str, problem: str, tmp
     update_properties(table.storage, {key: value, **custom}, 0)
     with pytest.raises(UnsupportedTableError, match=problem):
         table.reload().check_writable()
+
+
+@pytest.mark.parametrize("payload", ["PartialUpdateAvroPayload", "OverwriteNonDefaultsWithLatestAvroPayload"])
+def test_payloads_that_keep_what_is_null(payload: str, tmp_path: Path) -> None:
+    properties = new_properties(replace(CONFIG, version=8))
+    name = f"org.apache.hudi.common.model.{payload}"
+    properties |= {"hoodie.record.merge.mode": "CUSTOM", "hoodie.compaction.payload.class": name}
+    config = TableConfig.from_properties(properties)
+    assert config.partial_update is PartialUpdate.IGNORE_DEFAULTS
+    assert config.is_event_time == (payload == "PartialUpdateAvroPayload")
+    table = HoodieTable.create(str(tmp_path), replace(CONFIG, version=8), 0)
+    update_properties(table.storage, properties, 0)
+    with pytest.raises(UnsupportedTableError, match=f"payload.class={name}.*it was"):
+        table.reload().check_writable()
+
+
+def test_a_marker_of_values_that_were_not_sent() -> None:
+    marker = {"hoodie.record.merge.property.hoodie.write.partial.update.unavailable.value": "?"}
+    properties = new_properties(replace(CONFIG, version=9)) | marker
+    assert TableConfig.from_properties(properties).unavailable_marker is None
+    properties["hoodie.table.partial.update.mode"] = "FILL_UNAVAILABLE"
+    assert TableConfig.from_properties(properties).unavailable_marker == "?"
 
 
 @pytest.mark.parametrize("version", ["5", "7", "10"])

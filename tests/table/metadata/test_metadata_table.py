@@ -144,13 +144,12 @@ def test_a_rolled_back_instant_of_its_own_is_forgotten(tmp_path: Path) -> None:
     assert not [name for record in after.values() for name in record["filesystemMetadata"] if last in name]
 
 
-def test_log_compactions_and_foreign_blocks_are_refused(tmp_path: Path) -> None:
+def test_foreign_blocks_are_refused(tmp_path: Path) -> None:
     _, metadata = opened("mor_v6_record_index_015", tmp_path)
     last = metadata.data_timeline.completed_writes[-1].time
     (file_slice,) = metadata.slices(FILES_PARTITION)
     path = Path(metadata.storage.where(f"files/.files-0000-0_{file_slice.base_instant}.log.99_9-9-9"))
     cases: list[tuple[BlockType, dict[HeaderKey, str], type[Exception], str]] = [
-        (BlockType.HFILE_DATA, {HeaderKey.COMPACTED_BLOCK_TIMES: "1,2"}, UnsupportedTableError, "log compaction"),
         (BlockType.PARQUET_DATA, {}, CorruptFileError, "does not belong"),
         (BlockType.HFILE_DATA, {HeaderKey.SCHEMA: "{}"}, CorruptFileError, "no readable HFile"),
     ]

@@ -151,6 +151,17 @@ def test_new_columns_are_null_in_old_rows_and_lost_ones_are_refused(writer: Writ
         writer.write([row(1, "p0", 2)])
 
 
+def test_the_operation_column_is_left_out_as_hudi_leaves_it_out(writer: Writer) -> None:
+    writer.write([row(1, "p0", 1), row(2, "p0", 1)])
+    (path,) = Path(writer.table.base_path).rglob("p0/*.parquet")
+    old = pq.read_table(path)
+    footer = pq.ParquetFile(path).schema_arrow.metadata
+    more = old.append_column("_hoodie_operation", pa.array(["I"] * old.num_rows)).replace_schema_metadata(footer)
+    pq.write_table(more, path)
+    writer.write([row(1, "p0", 2)])
+    assert {r["id"]: r["ver"] for r in read_snapshot(writer.table).to_pylist()} == {"k1": 2, "k2": 1}
+
+
 def test_a_damaged_base_file_is_named(writer: Writer) -> None:
     writer.write([row(n, "p0", 1) for n in range(50)])
     path = newest_file(writer)

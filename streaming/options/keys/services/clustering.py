@@ -47,6 +47,15 @@ CLUSTERING_KEYS = (
         section=_SECTION,
     ),
     ConfigKey(
+        "hoodie.clustering.rollback.pending.replacecommit.on.conflict",
+        Kind.BOOL,
+        "What becomes of a clustering that another writer has planned, when a batch has rows for its file groups: true "
+        "takes it back at once, for a plan that was left behind; false waits for an hour until it was carried out, and then "
+        "ends the job.",
+        default=False,
+        section=_SECTION,
+    ),
+    ConfigKey(
         f"{_PLAN}sort.columns",
         Kind.LIST,
         "Columns by which the rows of joined file groups are sorted, so that readers skip more row groups.",

@@ -17,6 +17,7 @@ from tagstream.table.file_group.log.block import LogBlock
 from tagstream.table.file_group.log.format import I32, BlockType, HeaderKey, encode_block
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.log.writer import rollback_block
+from tagstream.table.schema.schema import RECORD_KEY
 from tests.support import paths
 from tests.support.stored import stored
 
@@ -149,11 +150,14 @@ def test_kinds_without_rows_are_refused_when_read(tmp_path: Path, kind: BlockTyp
         block.deletes()
 
 
-def test_partial_updates_are_refused(tmp_path: Path) -> None:
+def test_a_partial_update_says_which_columns_it_has(tmp_path: Path) -> None:
+    whole = only_block(tmp_path, "avro")
     header = {HeaderKey.SCHEMA: SCHEMA, HeaderKey.IS_PARTIAL: "true"}
-    (block,) = scan_log_file(*stored(put(tmp_path, encode_block(BlockType.AVRO_DATA, header, b""))))
-    with pytest.raises(UnsupportedTableError, match="partial"):
-        block.read_table()
+    (block,) = scan_log_file(*stored(put(tmp_path, encode_block(BlockType.AVRO_DATA, header, whole.content()))))
+    assert (whole.is_partial, block.is_partial) == (False, True)
+    assert block.columns == {field["name"] for field in json.loads(SCHEMA)["fields"]}
+    more = block.read_table(pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field("more", pa.int64())]))
+    assert more["more"].null_count == more.num_rows > 0
 
 
 def avro_block_of(tmp_path: Path, content: bytes, schema: str | None = SCHEMA) -> LogBlock:

@@ -128,6 +128,7 @@ def test_our_own_unfinished_change_is_known_as_ours(tmp_path: Path) -> None:
         ({}, 7, "no way to table version 7"),
         ({}, 10, "no way to table version 10"),
         ({"hoodie.compaction.payload.class": "com.acme.Payload"}, 8, "foreign code.*com.acme.Payload"),
+        ({"hoodie.table.partial.update.mode": "IGNORE_DEFAULTS"}, 8, "as it was.*IGNORE_DEFAULTS"),
         ({"hoodie.table.keygenerator.class": "com.acme.Keys"}, 8, "com.acme.Keys"),
         ({"hoodie.table.keygenerator.class": "org.apache.hudi.keygen.CustomKeyGenerator"}, 9, "kind of each partition"),
     ],
