@@ -15,10 +15,13 @@ def with_block(counted: list[LogBlock], block: LogBlock) -> list[LogBlock]:
     if block.type is BlockType.COMMAND:
         return [earlier for earlier in counted if earlier.instant != block.target_instant]
     replaced = block.compacted_instants
+    if not replaced:
+        counted.append(block)  # in place: a slice may have thousands of blocks
+        return counted
     places = [
         at for at, earlier in enumerate(counted) if earlier.instant in replaced or earlier.instant == block.instant
     ]
-    if not replaced or not places:
+    if not places:
         return [*counted, block]
     behind = places[-1] + 1
     kept = [earlier for earlier in counted[:behind] if earlier.instant not in replaced]
