@@ -5,7 +5,7 @@ And do its statistics and bloom filters hold what the files do (``validate_stati
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tagstream.table.file_group.committed import committed_entries, committed_files
 from tagstream.table.file_group.names import parse_log_file_name
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
@@ -23,6 +24,7 @@ from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.instant import CLEAN
 from tagstream.table.timeline.plans import requested_name
 from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.write.markers import list_markers
 
 _SHOWN = 5
 _PLACE = ("partition_path", "file_id")
@@ -56,13 +58,14 @@ def _opened(table: HoodieTable) -> tuple[HoodieTable, Timeline, MetadataTable | 
 
 def _files(table: HoodieTable, timeline: Timeline, metadata: MetadataTable) -> Iterator[str]:
     listed, there = set(metadata.partition_paths()), set(table.view(timeline).partitions())
-    there = {partition for partition in there if _committed(table, timeline, partition)}
+    writing = _being_written(table, timeline)
+    there = {partition for partition in there if _committed(table, timeline, partition, writing)}
     listed = {partition for partition in listed if partition in there or metadata.files(partition)}
     for partition in sorted(listed ^ there):
         yield f"partition {partition!r} is {'listed and not there' if partition in listed else 'there and not listed'}"
     going = _being_cleaned(table, timeline)
     for partition in sorted(listed & there):
-        found, known = _committed(table, timeline, partition), metadata.files(partition)
+        found, known = _committed(table, timeline, partition, writing), metadata.files(partition)
         known = committed_files(known, timeline)
         for name in sorted((found.keys() | known.keys()) - going.get(partition, set())):
             if name in found and _stands_for_a_size(name, known.get(name)):
@@ -89,8 +92,16 @@ def _being_cleaned(table: HoodieTable, timeline: Timeline) -> dict[str, set[str]
     return found
 
 
-def _committed(table: HoodieTable, timeline: Timeline, partition: str) -> dict[str, int]:
-    return committed_entries(table.storage.list(partition), timeline)
+def _committed(table: HoodieTable, timeline: Timeline, partition: str, writing: Collection[str]) -> dict[str, int]:
+    found = committed_entries(table.storage.list(partition), timeline)
+    return {name: size for name, size in found.items() if join(partition, name) not in writing}
+
+
+def _being_written(table: HoodieTable, timeline: Timeline) -> set[str]:
+    """Files of pending writes by their markers: up to version 7 the name of a log file does not tell whose it is."""
+    if table.config.names_logs_by_commit:
+        return set()
+    return {marker.path for pending in timeline.pending_writes for marker in list_markers(table.storage, pending.time)}
 
 
 def _keys(table: HoodieTable, timeline: Timeline, index: RecordIndex) -> Iterator[str]:

@@ -176,11 +176,14 @@ def test_corrupt_files_end_it_or_are_skipped_as_asked(case: StreamCase, caplog: 
     with caplog.at_level(logging.INFO, "tagstream"):
         case.bootstrap(index_bootstrap_corrupt_files="skip")
     (report,) = loaded(case)
-    assert len(report.skipped) == 1 and victim.name in report.skipped[0]
+    # An empty file is of a writer that died, but where a metadata table lists it with its size: then its rows are lost.
+    listed = bool(HoodieTable.open(str(case.table)).config.metadata_partitions)
+    assert len(report.skipped) == 1 + listed and any(victim.name in text for text in report.skipped)
     said = [r.getMessage() for r in caplog.records]
     assert [text for text in said if "skipped: " in text and victim.name in text]
-    assert [text for text in said if "left out: " in text and empty.name in text and "empty" in text]
-    assert [text for text in said if "1 files skipped" in text]
+    word = "skipped: " if listed else "left out: "
+    assert [text for text in said if word in text and empty.name in text]
+    assert [text for text in said if f"{1 + listed} files skipped" in text]
     with pytest.raises(CorruptFileError, match=victim.name):  # a stream that does not skip does not adopt it
         case.run()
 

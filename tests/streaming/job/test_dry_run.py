@@ -124,7 +124,7 @@ def test_a_stream_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_checkpoint_that_has_the_index_or_part_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    writer = Writer.create(tmp_path, MERGE_ON_READ)
+    writer = Writer.create(tmp_path, MERGE_ON_READ).with_options(inserts_to_base_files=False)
     writer.write([row(i, "p0", 1) for i in range(5)])
     table = Path(writer.table.base_path)
     (tmp_path / "c" / "tagstream").mkdir(parents=True)

@@ -22,7 +22,8 @@ from tagstream.table.metadata.write.initial import (
     write_records,
 )
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.table.writer import START_MS, Writer, row
+from tests.table.metadata.write.case import Case
+from tests.table.writer import START_MS, CrashError, Writer, row
 
 
 def made(writer: Writer, sizes: dict[str, dict[str, int]], places: dict[str, tuple[str, str]]) -> HoodieTable:
@@ -62,7 +63,7 @@ def made(writer: Writer, sizes: dict[str, dict[str, int]], places: dict[str, tup
     ],
 )
 def test_what_is_wrong_is_found(version: int, damage: str, words: str | None, tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, COPY_ON_WRITE, groups=1)
+    writer = Writer.without_metadata(tmp_path, COPY_ON_WRITE, groups=1)
     writer.write([row(n, f"p{n % 2}", 1) for n in range(4)])
     assert writer.table.config.version == version
     sizes = {
@@ -88,7 +89,7 @@ def test_what_is_wrong_is_found(version: int, damage: str, words: str | None, tm
 
 def test_the_size_that_stands_for_a_log_files_size(tmp_path: Path) -> None:
     """Hudi 0.15 tells 1 for log files that its rollback takes blocks back of; for a base file that is wrong."""
-    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+    writer = Writer.without_metadata(tmp_path, MERGE_ON_READ, groups=1)
     writer.write([row(1, "p0", 1)])
     writer.with_options(inserts_to_base_files=True)
     writer.write([row(2, "p1", 1)])
@@ -108,3 +109,16 @@ def made_anew(writer: Writer, sizes: dict[str, dict[str, int]]) -> HoodieTable:
     writer.table.reload().drop_metadata_table(START_MS)
     writer.table = writer.table.reload()
     return made(writer, sizes, writer.where)
+
+
+@pytest.mark.table_versions(6, 8, 9)
+@pytest.mark.parametrize("crash", ["publish", "told"])
+def test_files_of_a_write_that_is_pending_are_not_missed(version: int, crash: str, tmp_path: Path) -> None:
+    """They are there, and the metadata table is told of them with the commit: a new partition's among them."""
+    writer = Case.create(tmp_path, MERGE_ON_READ, version).writer
+    writer.write([row(n, f"p{n % 2}", 1) for n in range(4)])
+    with pytest.raises(CrashError):
+        writer.write([row(1, "p1", 2), row(7, "new", 2)], crash=crash)
+    assert validate_metadata(writer.table.reload()) == []
+    writer.rollback_pending()
+    assert validate_metadata(writer.table.reload()) == []
