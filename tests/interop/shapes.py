@@ -69,7 +69,10 @@ WRITTEN = {
     "mor_v9_compaction_died": Shape((*THREE, sql(COMPACT % "scheduleandexecute"), died("commit"))),
     "mor_v9_log_compacted": Shape((*THREE, BACK, CHANGED, write(rows(range(6), 7, "logs"))), options=LOG_COMPACTION),
     "cow_v8_ingestion_died": Shape((*THREE, BACK, died("commit")), 8, mor=False, options=LAZY),
-    "mor_v9_rollback_died": Shape((*THREE, CHANGED, died("deltacommit"), BACK, died("rollback"))),
+    # The markers of a write go with its completion, so here Hudi's rollback has to list what the write has left.
+    "mor_v9_rollback_died": Shape(
+        (*THREE, CHANGED, died("deltacommit"), BACK, died("rollback")), options={"hoodie.rollback.using.markers": "false"}
+    ),
     "mor_v9_indexes_and_savepoint": Shape(
         (*THREE, INDEXES, sql("call create_savepoint(path => '{path}')"), CHANGED),
         options={**GLOBAL, "hoodie.metadata.index.bloom.filter.enable": "true"},
