@@ -96,6 +96,13 @@ class HudiSpark:
         where = table.base_path if to is None else str(to)
         self._order(do="write", table=where, rows=str(path), options={**settings, **options}, **held)
 
+    def save(self, table: Path, rows: pa.Table, options: Mapping[str, str]) -> None:
+        """Rows into a table by these options alone; Hudi makes the table if it is not there."""
+        self._count += 1
+        path = self._folder / f"write-{self._count}.parquet"
+        pq.write_table(rows, path)
+        self._order(do="write", table=str(table), rows=str(path), options=dict(options))
+
     def index(self, name: str) -> dict[str, str]:
         """Options for an index: BLOOM, SIMPLE, or RECORD for the record index in the metadata table."""
         if name != "RECORD":
