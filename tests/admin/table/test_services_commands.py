@@ -118,7 +118,7 @@ def test_compact_plan_and_execution(tmp_path: Path) -> None:
 
 
 def test_health(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, "MERGE_ON_READ")
+    writer = Writer.without_metadata(tmp_path, "MERGE_ON_READ")
     for number in range(4):
         writer.write([row(key, "p", number) for key in range(4)])
     at = ("--target-base-path", writer.table.base_path)

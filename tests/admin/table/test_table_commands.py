@@ -104,7 +104,7 @@ def test_every_problem_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_key_in_two_partitions_is_wrong_only_for_global_keys(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, "MERGE_ON_READ", groups=1)
+    writer = Writer.without_metadata(tmp_path, "MERGE_ON_READ", groups=1)
     writer.write([row(n, "p0", 1) for n in range(30)])
     for key in ("k1", "k2"):
         writer.where.pop(key)

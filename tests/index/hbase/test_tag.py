@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,10 +13,11 @@ from tagstream.index.hbase.commits import Commits
 from tagstream.index.hbase.errors import HbaseRowError
 from tagstream.index.hbase.index import HbaseIndex
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.instant import State
+from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
 from tests.index.hbase.case import Case, options
 from tests.index.hbase.fake_clock import FakeClock
 from tests.support.hbase import HbaseServer
+from tests.support.table_version import timeline_of
 from tests.table.writer import row
 
 pytestmark = [pytest.mark.hbase, pytest.mark.spark]
@@ -75,9 +75,11 @@ def test_a_file_group_that_was_replaced_holds_nothing(make_case: Callable[..., C
     partition, file_id = case.writer.where["k1"]
     later = case.writer.instant()
     metadata = CommitMetadata(operation=operation, replaced={partition: (file_id,)})
-    folder = Path(case.writer.table.base_path, ".hoodie")
-    (folder / f"{later}.replacecommit.{State.REQUESTED.value}").touch()
-    (folder / f"{later}.replacecommit").write_bytes(metadata.to_bytes(6))
+    folder, version = timeline_of(case.writer.table.base_path), case.writer.table.config.version
+    completed_at = case.writer.instant() if version >= 8 else None
+    (folder / Instant(later, REPLACE_COMMIT, State.REQUESTED).file_name()).touch()
+    done = Instant(later, REPLACE_COMMIT, State.COMPLETED, completed_at)
+    (folder / done.file_name()).write_bytes(metadata.to_bytes(version))
     if operation == "CLUSTER":  # its rows are somewhere, only this index does not know where
         with pytest.raises(HbaseRowError, match=f"k1.*{file_id}.*clustering"):
             case.tag("k1", "k2")

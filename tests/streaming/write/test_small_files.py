@@ -54,7 +54,7 @@ def taking(files: SmallFiles) -> set[str]:
 
 def test_a_full_group_takes_no_inserts_after_an_update_either(tmp_path: Path) -> None:
     """It was taken for one that a log file has just begun, and grew without end."""
-    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1).with_options(inserts_to_base_files=True)
+    writer = Writer.without_metadata(tmp_path, MERGE_ON_READ, groups=1).with_options(inserts_to_base_files=True)
     writer.write([row(n, "p0", 1) for n in range(50)])
     files = on_read(writer, max_bytes=1_000)
     assert taking(files) == set()
@@ -64,7 +64,7 @@ def test_a_full_group_takes_no_inserts_after_an_update_either(tmp_path: Path) ->
 
 
 def test_a_new_group_of_logs_takes_inserts_but_not_where_groups_need_a_base_file(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+    writer = Writer.without_metadata(tmp_path, MERGE_ON_READ, groups=1)
     plain, needing = on_read(writer), on_read(writer, needs_base=True)
 
     def both(_: str, statuses: Sequence[WriteStatus], __: object) -> None:
@@ -79,7 +79,7 @@ def test_a_new_group_of_logs_takes_inserts_but_not_where_groups_need_a_base_file
 
 
 def test_a_group_with_base_file_and_logs_takes_inserts_where_groups_need_a_base_file(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1).with_options(groups_begin_with_base_files=True)
+    writer = Writer.without_metadata(tmp_path, MERGE_ON_READ, groups=1).with_options(groups_begin_with_base_files=True)
     files = on_read(writer, needs_base=True)
     writer.before_complete = lambda _, statuses, __: files.apply(statuses)
     for time in (1, 2):

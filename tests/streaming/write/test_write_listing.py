@@ -12,7 +12,7 @@ from tests.table.writer import Writer, row
 
 
 def test_each_partition_is_listed_once(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=8)
+    writer = Writer.without_metadata(tmp_path, MERGE_ON_READ, groups=8)
     for version in (1, 2):
         writer.write([row(n, f"p{n % 2}", version) for n in range(40)])
     groups = sorted(set(writer.where.values()))

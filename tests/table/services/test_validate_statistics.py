@@ -123,6 +123,6 @@ def test_a_partition_that_readers_would_pass_over_is_found(
 
 def written(folder: Path) -> HoodieTable:
     """Two partitions, a file each, one null in each."""
-    writer = Writer.create(folder, COPY_ON_WRITE, groups=1)
+    writer = Writer.without_metadata(folder, COPY_ON_WRITE, groups=1)
     writer.write([row(n, f"p{n % 2}", n // 2 + 1) | ({"name": None} if n > 3 else {}) for n in range(6)])
     return writer.table

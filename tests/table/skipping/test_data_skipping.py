@@ -186,7 +186,7 @@ def test_a_slice_with_logs_is_skipped_only_if_neither_matches(tables: Callable[[
 
 
 def test_an_update_in_a_log_is_found_and_what_it_replaced_is_not(tmp_path: Path) -> None:
-    writer = Writer.create(tmp_path, MERGE_ON_READ)
+    writer = Writer.without_metadata(tmp_path, MERGE_ON_READ)
     writer.write([row(n, "p", 1) for n in range(20)])
     writer.write([{**row(3, "p", 2), "amount": 500.0}])
     opened = Opened(Path(writer.table.base_path))

@@ -127,7 +127,7 @@ class Model:
 def test_any_history(version: int, steps: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder: Path = tmp_path_factory.mktemp("history")
     with using(version):
-        table = Writer.create(folder, MERGE_ON_READ).table
+        table = Writer.without_metadata(folder, MERGE_ON_READ).table
     model = Model(table)
     model.table = create_empty(table, {"files": 1, "record_index": 2}, [], model.times, START_MS)
     for step in steps:

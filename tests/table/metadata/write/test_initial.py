@@ -91,7 +91,7 @@ def make(case: Case, groups: dict[str, int], changes: Changes, places: pa.Table,
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_of_a_table_with_commits(table_type: str, version: int, tmp_path: Path) -> None:
     with using(version):
-        writer = Writer.create(tmp_path, table_type)
+        writer = Writer.without_metadata(tmp_path, table_type)
     case = Case(writer, ["id", "ver", "amount", "_hoodie_record_key"])
     instants: dict[str, str] = {}
     for number in range(3):
@@ -173,7 +173,7 @@ def comparable(records: dict[str, Record], listed: dict[str, set[str]] | None = 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_one_that_was_cut_off_is_made_anew(version: int, tmp_path: Path) -> None:
     with using(version):
-        writer = Writer.create(tmp_path, MERGE_ON_READ)
+        writer = Writer.without_metadata(tmp_path, MERGE_ON_READ)
     case = Case(writer, [])
     metadata = create_metadata_table(writer.table, 0)
     begin_partition(metadata, "files", 1)
@@ -270,7 +270,7 @@ def test_the_columns_of_a_real_table_are_kept(name: str, tmp_path: Path) -> None
 
 def test_columns_that_are_asked_for(tmp_path: Path) -> None:
     with using(6):
-        writer = Writer.create(tmp_path, MERGE_ON_READ)
+        writer = Writer.without_metadata(tmp_path, MERGE_ON_READ)
     assert kept_columns(writer.table, writer.schema, ["ver", "gone"]) == ["ver"]
     assert len(kept_columns(writer.table, writer.schema)) == 10
 
