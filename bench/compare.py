@@ -72,7 +72,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--table-types", nargs="+", choices=TABLE_TYPES, default=list(TABLE_TYPES))
     found.add_argument("--writers", nargs="+", type=Writer.parse, default=[Writer.parse(text) for text in WRITERS],
                        metavar="ENGINE:INDEX", help="+metadata behind it: with a metadata table of listing, statistics "
-                       f"of columns and record index (default: {' '.join(WRITERS)})")  # fmt: skip
+                       f"of columns and record index; +services: with compaction every 5 commits and cleaning "
+                       f"(default: {' '.join(WRITERS)})")  # fmt: skip
     found.add_argument("--table-version", type=int, choices=(6, 8, 9), default=OLD_VERSION,
                        help="of Hudi's tables; Hudi's Flink writer here knows 6 alone (default: %(default)s)")  # fmt: skip
     found.add_argument("--codec", default="zstd", help="of Parquet pages, for all writers (default: %(default)s)")

@@ -9,7 +9,7 @@ from typing import Any
 
 Line = Mapping[str, Any]
 OURS = "tagstream"
-_METADATA = "+metadata"
+_METADATA, _SERVICES = "+metadata", "+services"
 _CASE = ("workload", "table_type", "keys", "records")
 
 
@@ -33,8 +33,8 @@ class Spread:
 class Standing:
     """One writer in one situation.
 
-    ``ratio``: ours is so many times as fast, taken in each run; None for ours, but where it keeps a metadata table: then
-    it is held against itself without one.
+    ``ratio``: ours is so many times as fast, taken in each run; None for ours, but where it keeps a metadata table or
+    compacts as it goes: then it is held against itself without.
     """
 
     writer: str
@@ -170,7 +170,7 @@ def _standing(name: str, cases: Sequence[Line], ours: Mapping[str, Sequence[Line
         best=min((c["best_seconds"] for c in done if c.get("best_seconds") is not None), default=None),
         start=Spread.of(c.get("start_seconds") for c in done),
         bootstrap=Spread.of(c.get("bootstrap_seconds") for c in done),
-        ratio=None if mine and not name.endswith(_METADATA) else _ratio(name, done, ours),
+        ratio=None if mine and not name.endswith((_METADATA, _SERVICES)) else _ratio(name, done, ours),
         peak_mib=max((sum(c["peak_mib"].values()) for c in done if c.get("peak_mib")), default=None),
         bytes=Spread.of(c.get("bytes") for c in done),
         right=False if False in rights else None if None in rights else True,
@@ -182,14 +182,21 @@ def _standing(name: str, cases: Sequence[Line], ours: Mapping[str, Sequence[Line
 def _ratio(name: str, peer: Sequence[Line], ours: Mapping[str, Sequence[Line]]) -> Spread | None:
     """A bucketed peer is compared with our bucketed writer where there is one, all others with the state index.
 
-    A peer with a metadata table is compared with ours that has one.
+    A peer with a metadata table, or with services, is compared with ours that has them, too.
     """
     if name in ours:
-        own = ours.get(name.removesuffix(_METADATA), [])
+        own = ours.get(name.removesuffix(_SERVICES) if name.endswith(_SERVICES) else name.removesuffix(_METADATA), [])
     else:
-        index = "BUCKET" if name.endswith("BUCKET") and f"{OURS} BUCKET" in ours else "STATE"
-        same = f"{OURS} {index}" + _METADATA * name.endswith(_METADATA)
-        own = ours.get(same) or ours.get(f"{OURS} {index}") or next(iter(ours.values()), [])
+        plain = name.removesuffix(_SERVICES).removesuffix(_METADATA)
+        index = "BUCKET" if plain.endswith("BUCKET") and f"{OURS} BUCKET" in ours else "STATE"
+        services = _SERVICES * name.endswith(_SERVICES)
+        same = f"{OURS} {index}{_METADATA * (_METADATA in name)}{services}"
+        own = (
+            ours.get(same)
+            or ours.get(f"{OURS} {index}{services}")
+            or ours.get(f"{OURS} {index}")
+            or next(iter(ours.values()), [])
+        )
     by_run = {_run(c): c["records_per_second"] for c in own if c["kind"] == "case"}
     return Spread.of(by_run[_run(c)] / c["records_per_second"] for c in peer if _run(c) in by_run)
 

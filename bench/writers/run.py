@@ -38,6 +38,30 @@ METADATA_OPTIONS = {
     "hoodie.metadata.record.index.min.filegroup.count": "4",
     "hoodie.metadata.record.index.max.filegroup.count": "4",
 }
+COMPACT_EVERY = 5  # delta commits
+# By engine: with its services on, at Hudi's own numbers, and off. What is archived is beyond the batches of a case.
+_SERVICES = {
+    TAGSTREAM: {"hoodie.compact.inline.max.delta.commits": str(COMPACT_EVERY)},
+    HUDI_SPARK: {
+        "hoodie.compact.inline": "true",
+        "hoodie.compact.inline.max.delta.commits": str(COMPACT_EVERY),
+        "hoodie.clean.commits.retained": "10",
+    },
+    HUDI_FLINK: {
+        "compaction.schedule.enabled": "true",
+        "compaction.async.enabled": "true",
+        "compaction.delta_commits": str(COMPACT_EVERY),
+        "compaction.tasks": "2",
+        "clean.retain_commits": "10",
+    },
+}
+_NO_SERVICES = {
+    TAGSTREAM: {
+        "hoodie.datasource.write.streaming.disable.compaction": "true",
+        "hoodie.clean.automatic": "false",
+        "hoodie.archive.automatic": "false",
+    },
+}
 # What a user sets for the most records a second, by Paimon's documentation: compaction by another job, or behind the writes.
 _PAIMON_OPTIONS = {
     "WRITE_ONLY": {"write-only": "true"},
@@ -119,7 +143,7 @@ def writer_options(case: Case) -> dict[str, str]:
     """The index's options, and what else makes the writer fast."""
     if case.writer.name == PAIMON:
         return _PAIMON_OPTIONS[case.writer.index]
-    found = index_options(case.writer)
+    found = index_options(case.writer) | (_SERVICES if case.writer.services else _NO_SERVICES).get(case.writer.name, {})
     if case.writer.name == TAGSTREAM and case.workload.format != "json":
         found["tagstream.source.format"] = case.workload.format
     if case.writer.name == HUDI_SPARK and case.table_type == "MERGE_ON_READ" and not case.writer.bucketed:

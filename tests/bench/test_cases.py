@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from bench.inputs.lines import append_lines, read_lines
 from bench.inputs.workload import Workload
 from bench.machine import machine_line
 from bench.writers.case import BenchError, Case, Writer, batch_lines, read_events, speed
+from bench.writers.run import writer_options
 from tests.bench.comparing import case_line
 
 
@@ -35,6 +37,29 @@ def test_a_writer_with_a_metadata_table_is_one_of_its_own() -> None:
     assert (found.index, found.metadata, str(found)) == ("RECORD_INDEX", True, "hudi-spark:RECORD_INDEX+metadata")
     with pytest.raises(ValueError, match="there is no writer 'hudi-flink:FLINK_STATE\\+metadata'"):
         Writer.parse("hudi-flink:FLINK_STATE+metadata")
+
+
+def test_services_make_another_writer_and_all_its_batches_count() -> None:
+    found = Writer.parse("tagstream:STATE+metadata+services")
+    assert (found.index, found.metadata, found.services, found.called) == (
+        "STATE",
+        True,
+        True,
+        "STATE+metadata+services",
+    )
+    assert Writer.parse("hudi-flink:FLINK_STATE+services").services
+    with pytest.raises(ValueError, match="there is no writer 'delta-rs:MERGE\\+services'"):
+        Writer.parse("delta-rs:MERGE+services")
+    batches = [batch(n, s) for n, s in enumerate((90.0, 80.0, 4.0, 2.0, 6.0))]
+    assert speed(replace(case(), writer=found), batches)["records_per_second"] == pytest.approx(100 / 4)
+
+
+def test_our_writer_has_its_services_where_they_are_told() -> None:
+    off = writer_options(case())
+    on = writer_options(replace(case(), writer=Writer.parse("tagstream:STATE+services")))
+    assert off["hoodie.datasource.write.streaming.disable.compaction"] == "true"
+    assert "hoodie.datasource.write.streaming.disable.compaction" not in on
+    assert on["hoodie.compact.inline.max.delta.commits"] == "5"
 
 
 def test_flink_here_knows_one_table_version() -> None:

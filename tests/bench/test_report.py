@@ -184,6 +184,20 @@ def test_a_bucketed_peer_is_compared_with_our_bucketed_writer() -> None:
     assert ratios["tagstream STATE"] is None
 
 
+def test_with_services_ours_is_held_against_itself_without_and_peers_against_ours_with_them() -> None:
+    lines = [case(1, "tagstream", "STATE", 2.0), case(1, "tagstream", "STATE+services", 2.5)]
+    lines += [
+        case(1, "hudi-flink", "FLINK_STATE+services", 10.0),
+        case(1, "hudi-spark", "RECORD_INDEX+metadata+services", 20.0),
+    ]
+    (found,) = situations(lines)
+    ratios = {s.writer: s.ratio and s.ratio.median for s in found.standings}
+    assert ratios["tagstream STATE"] is None
+    assert ratios["tagstream STATE+services"] == pytest.approx(1.25)
+    assert ratios["hudi-flink FLINK_STATE+services"] == pytest.approx(4.0)
+    assert ratios["hudi-spark RECORD_INDEX+metadata+services"] == pytest.approx(8.0)
+
+
 def test_with_a_metadata_table_ours_is_held_against_itself_without_one() -> None:
     lines = [case(1, "tagstream", "STATE", 2.0), case(1, "tagstream", "STATE+metadata", 2.5)]
     lines += [case(1, "hudi-spark", "RECORD_INDEX+metadata", 10.0), case(1, "hudi-flink", "FLINK_STATE", 6.0)]
