@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tagstream.table.errors import CorruptFileError, InvalidKeyError
 from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
-from tagstream.table.file_group.parquet_options import writer_options
+from tagstream.table.file_group.parquet_options import compression_of, writer_options
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
 
@@ -72,8 +72,9 @@ class BaseFileWriter:
         row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES,
     ) -> None:
         """``schema`` and ``avro_json`` hold the meta columns; ``row_group_bytes`` counts uncompressed Arrow bytes."""
-        options = writer_options(codec)
+        compression_of(codec)  # what cannot be written is refused before anything is
         self._out = out
+        self._codec = codec
         self._where = where
         self._schema = schema
         self._avro_json = avro_json
@@ -86,7 +87,7 @@ class BaseFileWriter:
         self._min: str | None = None
         self._max: str | None = None
         self._footers: list[pq.FileMetaData] = []
-        self._writer = pq.ParquetWriter(out, schema, metadata_collector=self._footers, **options)
+        self._opened: pq.ParquetWriter | None = None
 
     def append(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add rows in the writer's schema. Raises InvalidKeyError for a null or empty record key."""
@@ -118,8 +119,9 @@ class BaseFileWriter:
         """Write the footer: the file is whole."""
         self._flush()
         footer = self._footer()
-        self._writer.add_key_value_metadata(footer)
-        self._writer.close()
+        writer = self._writer(self._schema.empty_table())
+        writer.add_key_value_metadata(footer)
+        writer.close()
         bloom = footer[BLOOM_KEY].decode("ascii")
         return BaseFileResult(self._rows, self._out.tell(), self._min, self._max, bloom, self._footers[0])
 
@@ -129,13 +131,22 @@ class BaseFileWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._opened is None:
+            return
         if error is None:
-            self._writer.close()
+            self._opened.close()
             return
         # The first error is the one to be told. After a close that failed Arrow's second says only that there is no footer.
         with suppress(Exception):
-            self._writer.close()
-        self._writer.is_open = False
+            self._opened.close()
+        self._opened.is_open = False
+
+    def _writer(self, first: pa.Table) -> pq.ParquetWriter:
+        """Parquet's writer, which is told by the file's first rows how to write its columns."""
+        if self._opened is None:
+            options = writer_options(self._codec, first)
+            self._opened = pq.ParquetWriter(self._out, self._schema, metadata_collector=self._footers, **options)
+        return self._opened
 
     def _index(self, keys: pa.Array) -> None:
         if len(keys) == 0:
@@ -151,7 +162,8 @@ class BaseFileWriter:
 
     def _flush(self) -> None:
         if self._pending:
-            self._writer.write_table(pa.concat_tables(self._pending), row_group_size=1 << 40)
+            rows = pa.concat_tables(self._pending)
+            self._writer(rows).write_table(rows, row_group_size=1 << 40)
         self._pending, self._pending_bytes = [], 0
 
     def _footer(self) -> dict[bytes, bytes]:

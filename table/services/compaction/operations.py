@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
@@ -19,7 +19,8 @@ from tagstream.table.timeline.instant import COMPACTION, Instant, State
 class Operation:
     """The compaction of one file group. Files are names without folders, log files in their order.
 
-    ``base_file`` is None for a slice that has logs alone.
+    ``base_file`` is None for a slice that has logs alone. ``io_mib``: read and written, as the plan estimates; 0 where it
+    does not.
     """
 
     partition_path: str
@@ -27,6 +28,7 @@ class Operation:
     base_instant: str
     base_file: str | None
     log_files: tuple[str, ...]
+    io_mib: float = field(default=0.0, compare=False)
 
     @property
     def base_path(self) -> str | None:
@@ -76,7 +78,9 @@ def _operation(found: Mapping[str, Any], where: str) -> Operation:
         raise CorruptFileError(
             f"{where} names {', '.join(wrong) or 'no file id'}, which is no data file: restore the plan"
         )
-    return Operation(found.get("partitionPath") or "", found["fileId"], found.get("baseInstantTime") or "", base, logs)
+    io_mib = (found.get("metrics") or {}).get("TOTAL_IO_MB") or 0.0
+    partition, instant = found.get("partitionPath") or "", found.get("baseInstantTime") or ""
+    return Operation(partition, found["fileId"], instant, base, logs, io_mib)
 
 
 def _name(path: str | None) -> str | None:

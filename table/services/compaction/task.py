@@ -34,8 +34,8 @@ class CompactionTask:
 
     @property
     def weight(self) -> int:
-        """What the work is proportional to, compared with other tasks: log files that are merged."""
-        return len(self.inputs.operation.log_files)
+        """What the work is proportional to, compared with other tasks: MiB as the plan tells, else log files."""
+        return round(self.inputs.operation.io_mib) or len(self.inputs.operation.log_files)
 
     @property
     def bytes(self) -> int:

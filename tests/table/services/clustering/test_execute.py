@@ -69,7 +69,7 @@ def test_rows_are_sorted_over_the_new_files(memory: int, tmp_path: Path) -> None
     before = rows(writer.table)
     tick = clock(writer)
     size = sum(s.size for s in writer.table.view().latest_merged_slices("p0"))
-    options = replace(ALL, sort_columns=("name", "ver"), target_file_bytes=size // 2)
+    options = replace(ALL, sort_columns=("name", "ver"), target_file_bytes=size * 2 // 5)
     instant = schedule_clustering(writer.table, options, tick, force=True)
     assert instant is not None
     result = cluster(writer.table, instant, tick, max_memory=memory)

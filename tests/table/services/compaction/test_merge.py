@@ -52,9 +52,12 @@ def test_rows_are_replaced_in_their_place(values: list[object]) -> None:
     old = pa.table({"v": pa.array(values)})
     new = pa.table({"v": pa.array([values[3], values[1]], old.schema.field("v").type)})
     at = np.array([0, 2], np.int64)
-    assert _replaced(old, at, new)["v"].to_pylist() == [values[3], values[1], values[1], values[3]]
+    kept = np.ones(4, np.bool_)
+    assert _replaced(old, at, new, kept)["v"].to_pylist() == [values[3], values[1], values[1], values[3]]
     chunked = pa.concat_tables([old.slice(0, 1), old.slice(1)])
-    assert _replaced(chunked, at, new).equals(_replaced(old, at, new))
+    assert _replaced(chunked, at, new, kept).equals(_replaced(old, at, new, kept))
+    kept[1] = False
+    assert _replaced(old, at, new, kept)["v"].to_pylist() == [values[3], values[1], values[3]]
 
 
 def test_updates_stay_where_the_rows_were(tmp_path: Path) -> None:

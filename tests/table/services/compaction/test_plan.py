@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tagstream.table.errors import ConfigError, CorruptFileError, UnsupportedTableError
@@ -15,14 +16,18 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.services.compaction.candidates import TAKEN_BEFORE, groups_with_logs
 from tagstream.table.services.compaction.execute import compact
+from tagstream.table.services.compaction.inputs import Inputs
 from tagstream.table.services.compaction.operations import Operation, read_operations
 from tagstream.table.services.compaction.options import MIB, CompactionOptions, Strategy, Trigger, strategy_of
 from tagstream.table.services.compaction.plan import PLANNED_BY, PLANNER, schedule_compaction
 from tagstream.table.services.compaction.strategy import choose, day_of, metrics_of
+from tagstream.table.services.compaction.task import CompactionTask
 from tagstream.table.services.upgrade.layouts import place_of
 from tagstream.table.timeline.avro_schemas import parsed_schema
 from tagstream.table.timeline.avro_timeline import read_record, write_parsed
 from tagstream.table.timeline.history.archive import archive
+from tagstream.table.timeline.instant import COMPACTION
+from tagstream.table.write.write_context import WriteContext, WriterOptions
 from tests.table.services.compaction.compacting import ALL, clock, fill, made, plan_and_compact, slices_with_logs, sound
 from tests.table.stepping import Stepping
 from tests.table.writer import CrashError, Writer, row
@@ -336,6 +341,19 @@ def test_plans_with_paths_and_with_names(version: int | None, folder: str, tmp_p
     assert [log.version for log in first.file_slice().log_files] == [2, 10]
     assert first.file_slice(frozenset(LOGS[:1])).log_paths == (f"p0/{LOGS[1]}",)
     assert (second.base_file, second.file_slice().log_paths) == (None, (LOGS[1], LOGS[0]))
+
+
+def test_a_task_weighs_what_its_plan_says_and_else_its_log_files(tmp_path: Path) -> None:
+    writer = made(tmp_path)
+    operation = {**OPERATION, "dataFilePath": "f-0_1-2-3_1.parquet", "deltaFilePaths": LOGS}
+    put(writer, 2, {**operation, "metrics": {"TOTAL_IO_MB": 17.0}}, {**operation, "metrics": {}}, operation)
+    weights = []
+    for each in read_operations(writer.table, "2"):
+        context = WriteContext(
+            "2", COMPACTION, 0, "", pa.schema([]), "", None, writer.table.timeline(), WriterOptions()
+        )
+        weights.append(CompactionTask(writer.table, context, Inputs(each), 1, 1).weight)
+    assert weights == [17, 2, 2]
 
 
 @pytest.mark.parametrize(
