@@ -1,7 +1,6 @@
 """Read HFiles (version 3), the sorted key-value files that hold a metadata table's records.
 
-A data entry is ``i32 key length, i32 value length, key, value`` and, by a property of the file, a variable-length
-version number. A key is ``i16 length, row`` and 10 bytes more; the row is what the metadata table calls the key.
+What a data block holds: ``hfile_entries``. The row of an entry's key is what the metadata table calls the key.
 An index entry has a block's offset, size and the key it begins with, or a shorter one between it and the block before.
 """
 
@@ -29,16 +28,13 @@ from tagstream.table.metadata.hfile_block import (
     FileRange,
     read_block,
 )
+from tagstream.table.metadata.hfile_entries import entries_of
 from tagstream.table.metadata.hfile_trailer import Trailer, read_info, read_trailer
 from tagstream.table.storage.storage import Storage
 
-SCHEMA: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
-
-_LENGTHS: Final = struct.Struct(">ii")
 _INDEX_HEAD: Final = struct.Struct(">qi")
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
-_KEY_REST: Final = 10  # empty family, timestamp, type
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class HFile:
                 raise self.source.corrupt(offset, f"the data ends after {count} of {self.entries} entries")
             block = read_block(self.source, offset, self.trailer.codec)
             if block.magic == DATA:
-                batch = self._entries(block)
+                batch = entries_of(self.source, block, self._has_versions)
                 count += batch.num_rows
                 yield batch
             offset = block.end
@@ -105,7 +101,7 @@ class HFile:
             block = read_block(self.source, offset, self.trailer.codec)
             if block.magic != DATA:
                 raise self.source.corrupt(offset, "the index tells of a data block where there is none")
-            batch = self._entries(block)
+            batch = entries_of(self.source, block, self._has_versions)
             found = batch.filter(pc.is_in(batch.column(0), value_set=keys.slice(first, behind - first)))
             if found.num_rows:
                 yield found
@@ -206,27 +202,3 @@ class HFile:
     @cached_property
     def _has_versions(self) -> bool:
         return self.info.get("KEY_VALUE_VERSION") == b"\0\0\0\1"
-
-    def _entries(self, block: Block) -> pa.RecordBatch:
-        # A loop over entries, as each says where the next one begins (measured: 1 us an entry).
-        data, end, has_versions = block.data, len(block.data), self._has_versions
-        keys, values, at = [], [], 0
-        unpack, row_length = _LENGTHS.unpack_from, _I16.unpack_from
-        while at < end:
-            if at + _LENGTHS.size + _I16.size > end:
-                raise self.source.corrupt(block.offset, f"{end - at} bytes at {at} of the block are no entry")
-            key_length, value_length = unpack(data, at)
-            key = at + _LENGTHS.size
-            value = key + key_length
-            (row,) = row_length(data, key)
-            if row < 0 or value_length < 0 or key_length < _I16.size + row + _KEY_REST or value + value_length > end:
-                raise self.source.corrupt(
-                    block.offset, f"at {at} of the block is no entry: lengths {key_length}, {row} and {value_length}"
-                )
-            keys.append(data[key + _I16.size : key + _I16.size + row])
-            at = value + value_length
-            values.append(data[value:at])
-            if has_versions:
-                first = data[at] if at < end else 0
-                at += 1 if first < 0x80 or first >= 0x90 else (0x90 if first >= 0x88 else 0x88) - first + 1
-        return pa.RecordBatch.from_arrays([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=SCHEMA)

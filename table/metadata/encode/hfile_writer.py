@@ -24,6 +24,7 @@ from tagstream.table.errors import InvalidKeyError
 from tagstream.table.file_group.bloom import BloomBuilder, BloomParams
 from tagstream.table.file_group.log.varint import varint
 from tagstream.table.metadata.hfile_block import DATA, FILE_INFO, META, ROOT_INDEX, Codec
+from tagstream.table.metadata.hfile_entries import KEY_END
 from tagstream.table.metadata.hfile_trailer import INFO_MAGIC, TRAILER_MAGIC, TRAILER_SIZE
 
 BLOCK_BYTES: Final = 64 * 1024
@@ -32,7 +33,6 @@ _CHUNK_BYTES: Final = 8 * 1024 * 1024  # of entries that are put together at one
 _PIECE: Final = 16 * 1024  # bytes a checksum would cover
 _HEADER: Final = struct.Struct(">8siiqBii")
 _LONGEST_KEY: Final = 2**15 - 1  # a row's length is an i16
-_KEY_END: Final = b"\0" + struct.pack(">qB", 2**63 - 1, 4)  # no family, the latest timestamp, the type "put"
 _NO_BLOCK: Final = 2**64 - 1
 _COMPARATOR: Final = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 _VERSION: Final = b"\3\0\0\3"  # minor 3, major 3
@@ -117,13 +117,13 @@ class HFileWriter:
     def _add_chunk(self, keys: pa.Array, values: pa.Array) -> None:
         rows, sizes = _lengths_of(keys), _lengths_of(values)
         joined = pc.binary_join_element_wise(
-            _entry_heads(rows, sizes), keys, pa.scalar(_KEY_END, pa.large_binary()), values,
+            _entry_heads(rows, sizes), keys, pa.scalar(KEY_END, pa.large_binary()), values,
             pa.scalar(b"\0", pa.large_binary()), pa.scalar(b"", pa.large_binary()),
         )  # fmt: skip
         ends = np.cumsum(_lengths_of(joined))
         data = memoryview(joined.buffers()[2])[int(np.frombuffer(joined.buffers()[1], np.int64)[joined.offset]) :]
         self._entries += len(keys)
-        self._key_bytes += int(rows.sum()) + len(keys) * (2 + len(_KEY_END))
+        self._key_bytes += int(rows.sum()) + len(keys) * (2 + len(KEY_END))
         self._value_bytes += int(sizes.sum())
         first = begin = 0
         while first < len(ends):
@@ -136,7 +136,7 @@ class HFileWriter:
     def _data_block(self, first_key: bytes, raw: memoryview) -> None:
         offset = self._last_block = self._at
         size = self._block(DATA, raw)
-        key = struct.pack(">h", len(first_key)) + first_key + _KEY_END
+        key = struct.pack(">h", len(first_key)) + first_key + KEY_END
         self._index.append(struct.pack(">qi", offset, size) + _hadoop_int(len(key)) + key)
 
     def _meta_block(self) -> bytes:
@@ -178,7 +178,7 @@ class HFileWriter:
             "schema": self._avro_json.encode(),
         }
         if self._first is not None and self._last is not None:
-            found["hfile.LASTKEY"] = struct.pack(">h", len(self._last)) + self._last + _KEY_END
+            found["hfile.LASTKEY"] = struct.pack(">h", len(self._last)) + self._last + KEY_END
         if self._bloom is not None:
             found["bloomFilterTypeCode"] = self._kind.encode()
             found["minRecordKey"], found["maxRecordKey"] = self._first or b"", self._last or b""
@@ -219,7 +219,7 @@ def _lengths_of(values: pa.Array) -> npt.NDArray[np.int64]:
 def _entry_heads(rows: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> pa.Array:
     """i32 key length, i32 value length, i16 row length of each entry."""
     heads = np.zeros(len(rows), np.dtype([("key", ">i4"), ("value", ">i4"), ("row", ">i2")]))
-    heads["key"], heads["value"], heads["row"] = rows + 2 + len(_KEY_END), sizes, rows
+    heads["key"], heads["value"], heads["row"] = rows + 2 + len(KEY_END), sizes, rows
     fixed = pa.Array.from_buffers(pa.binary(heads.itemsize), len(heads), [None, pa.py_buffer(heads)])
     return fixed.cast(pa.large_binary())
 
