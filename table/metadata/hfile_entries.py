@@ -85,6 +85,8 @@ def _starts(data: bytes, ends: _Ints, has_versions: bool) -> _Ints | None:
         if not 0 <= at <= ends[left[0]] - _HEAD:
             return None
         length = _LENGTHS.unpack_from(data, at)[0]
+        if length < _I16.size + len(KEY_END):
+            return None
         begins = ends[left] + len(KEY_END) - length - _LENGTHS.size
         fits = begins >= 0
         fits[fits] = (_i32(data, begins[fits]) == length) & (
