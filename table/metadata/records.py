@@ -32,7 +32,8 @@ _BROKEN: Final = (
 )  # fmt: skip
 # Numbers stay numbers; a decimal is the one logical type whose plain form would lose its scale.
 _DECIMAL: Final = "decimal"
-_DECIMAL_ORDINAL: Final = 10  # the value type of a decimal in table version 9
+_DECIMAL_ORDINAL, _DATE_ORDINAL = 10, 12  # value types in table version 9
+_EXACT: Final = decimal.Context(prec=80)
 
 
 def decode(values: list[bytes], avro_json: str, where: str) -> list[Record]:
@@ -110,9 +111,42 @@ def _merged_stats(old: Record, new: Record) -> Record:
         return {**old, **counts, "isTightBound": new.get("isTightBound", False)}
     if _has_no_values(old):
         return {**new, **counts}
+    old = _in_form_of(new, old)
     order = _signed if (new.get("valueType") or {}).get("typeOrdinal") == _DECIMAL_ORDINAL else _plain_order
     ends = {name: _end(old[name], new[name], pick, order) for name, pick in (("minValue", min), ("maxValue", max))}
     return {**new, **counts, **ends}
+
+
+def _in_form_of(new: Record, old: Record) -> Record:
+    """Older statistics in the form of newer ones: up to table version 8 the wrapper tells the type of a value, from 9 on
+    ``valueType`` does, and a decimal is its unscaled number.
+
+    One file has both where writers did not keep to the form that the index's definition tells.
+    """
+    before, after = old.get("valueType"), new.get("valueType")
+    told = before or after
+    if (before is None) == (after is None) or told is None:
+        return old
+    ends = {name: _changed(old[name], told, typed=after is not None) for name in ("minValue", "maxValue")}
+    return {**old, **ends, "valueType": after}
+
+
+def _changed(end: Any, value_type: Record, *, typed: bool) -> Any:
+    if end is None:
+        return None
+    wrapper, value = end[0], end[1]["value"]
+    package, _, _ = wrapper.rpartition(".")
+    if value_type["typeOrdinal"] == _DATE_ORDINAL:
+        return (f"{package}.{'Int' if typed else 'Date'}Wrapper", {"value": value})
+    if value_type["typeOrdinal"] == _DECIMAL_ORDINAL:
+        scale = int(value_type["additionalInfo"].rpartition(",")[2])
+        if not typed:
+            value = decimal.Decimal(_signed(value)).scaleb(-scale, _EXACT)
+            return (f"{package}.DecimalWrapper", {"value": value})
+        unscaled = int(value.scaleb(scale, _EXACT))
+        size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
+        return (f"{package}.BytesWrapper", {"value": unscaled.to_bytes(size, "big", signed=True)})
+    return end
 
 
 def _has_no_values(stats: Record) -> bool:

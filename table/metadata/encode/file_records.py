@@ -54,7 +54,7 @@ def files_record(partition_path: str, sizes: Mapping[str, int], gone: Collection
 
 
 def stats_record(partition_path: str, file_name: str, column: str, found: ColumnRange | None, version: int) -> Named:
-    """Statistics of a column in a file; ``found`` None: the file is deleted."""
+    """Statistics of a column in a file, in the form of a table version; ``found`` None: the file is deleted."""
     key = column_stats_key(column, partition_path, file_name)
     return key, _stats(COLUMN_STATS_TYPE, file_name, column, found, version)
 

@@ -60,7 +60,8 @@ def write_definitions(
         options = {PARTITIONED_OPTION: str(is_so).lower()}
         found["record_index"] = _definition("record_index", "", [], options, "V1")
     if "column_stats" in partitions:
-        found["column_stats"] = _definition("column_stats", "column_stats", columns, {}, "V2" if version >= 9 else "V1")
+        form = (kept.get("column_stats") or {}).get("version") or ("V2" if version >= 9 else "V1")
+        found["column_stats"] = _definition("column_stats", "column_stats", columns, {}, form)
     return json.dumps({"indexDefinitions": found}, indent=2).encode()
 
 

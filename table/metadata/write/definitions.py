@@ -13,7 +13,7 @@ from tagstream.table.metadata.encode.indexed_columns import (
     supported_columns,
     write_definitions,
 )
-from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
+from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS, statistics_form
 
 
 def kept_columns(table: HoodieTable, schema: pa.Schema, asked: Sequence[str] = ()) -> list[str]:
@@ -27,7 +27,8 @@ def kept_columns(table: HoodieTable, schema: pa.Schema, asked: Sequence[str] = (
     if storage.exists(INDEX_DEFINITIONS):
         defined = defined_columns(storage.read(INDEX_DEFINITIONS), storage.where(INDEX_DEFINITIONS))
     wanted = defined if defined is not None else list(asked)
-    return supported_columns(wanted, schema, version) if wanted else default_columns(schema, version)
+    form = statistics_form(storage, version)
+    return supported_columns(wanted, schema, form) if wanted else default_columns(schema, version)
 
 
 def define_indexes(

@@ -53,7 +53,7 @@ def delta_commit(
             wanted += told
         else:
             slices = _slices(view, partition)
-            found = entries(changes, partition, len(slices), instant, writer.version)
+            found = entries(changes, partition, len(slices), instant, writer.version, writer.statistics_form)
             wanted += [(slices[each.number], each) for each in found]
     writer.begin(instant, DELTA_COMMIT, inflight=CommitMetadata(operation=_OPERATION).to_bytes(writer.version))
     reach("metadata_begun")

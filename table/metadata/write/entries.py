@@ -52,15 +52,18 @@ class GroupEntries:
         return len(self.keys) + len(self.deleted)
 
 
-def entries(changes: Changes, partition: str, groups: int, instant: str, version: int) -> Iterator[GroupEntries]:
+def entries(
+    changes: Changes, partition: str, groups: int, instant: str, version: int, statistics_form: int | None = None
+) -> Iterator[GroupEntries]:
     """What one of the metadata table's partitions is told, by file group; groups that have nothing are left out.
 
-    A record index by partition has ``partitioned_entries``. ValueError where the changes lack what the partition needs.
+    ``statistics_form``: the version that statistics have the form of, None: this one. A record index by partition has
+    ``partitioned_entries``. ValueError where the changes lack what the partition needs.
     """
     if partition == RECORD_INDEX_PARTITION:
         yield from _index_entries(_put(changes), _gone(changes), groups, version)
         return
-    records, gone = _RECORDS[partition](changes, instant, version)
+    records, gone = _RECORDS[partition](changes, instant, version, statistics_form or version)
     keys, values = encode_records(records, version)
     yield from grouped(keys, values, pa.array(sorted(gone), pa.string()), groups)
 
@@ -149,7 +152,7 @@ def newest_places(places: pa.Table) -> pa.Table:
     return places.take(order.filter(pa.array(last)))
 
 
-def _files(changes: Changes, _instant: str, _version: int) -> tuple[dict[str, Record], list[str]]:
+def _files(changes: Changes, _instant: str, _version: int, _form: int) -> tuple[dict[str, Record], list[str]]:
     there = [path for path, change in changes.partitions.items() if change.written]
     records: dict[str, Record] = {}
     if there or changes.deleted_partitions:
@@ -161,22 +164,22 @@ def _files(changes: Changes, _instant: str, _version: int) -> tuple[dict[str, Re
     return records, [partition_name(path) for path in changes.deleted_partitions]
 
 
-def _column_stats(changes: Changes, _instant: str, version: int) -> tuple[dict[str, Record], list[str]]:
+def _column_stats(changes: Changes, _instant: str, version: int, form: int) -> tuple[dict[str, Record], list[str]]:
     records: dict[str, Record] = {}
     gone: list[str] = []
     for path, change in changes.partitions.items():
         for file in change.written:
             for column, found in _ranges(file, path).items():
-                records |= [stats_record(path, file.name, column, found, version)]
+                records |= [stats_record(path, file.name, column, found, form)]
         for name in change.deleted:
             if version >= LAYOUT_2_VERSION:
                 gone += [column_stats_key(column, path, name) for column in changes.columns]
             else:
-                records |= [stats_record(path, name, column, None, version) for column in changes.columns]
+                records |= [stats_record(path, name, column, None, form) for column in changes.columns]
     return records, gone
 
 
-def _bloom_filters(changes: Changes, instant: str, version: int) -> tuple[dict[str, Record], list[str]]:
+def _bloom_filters(changes: Changes, instant: str, version: int, _form: int) -> tuple[dict[str, Record], list[str]]:
     records: dict[str, Record] = {}
     gone: list[str] = []
     for path, change in changes.partitions.items():
@@ -193,14 +196,14 @@ def _bloom_filters(changes: Changes, instant: str, version: int) -> tuple[dict[s
     return records, gone
 
 
-def _partition_stats(changes: Changes, _instant: str, version: int) -> tuple[dict[str, Record], list[str]]:
+def _partition_stats(changes: Changes, _instant: str, _version: int, form: int) -> tuple[dict[str, Record], list[str]]:
     """The range of what was written: it joins the range before. Deleted files leave it wider than it could be."""
     records: dict[str, Record] = {}
     for path, change in changes.partitions.items():
         found = [_ranges(file, path) for file in change.written]
         for column in dict.fromkeys(column for ranges in found for column in ranges):
             whole = merged_ranges(ranges[column] for ranges in found if column in ranges)
-            records |= [partition_stats_record(path, column, whole, version)]
+            records |= [partition_stats_record(path, column, whole, form)]
     return records, []
 
 

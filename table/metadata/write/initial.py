@@ -131,10 +131,9 @@ def write_index_shard(initial: InitialPartition, number: int, places: Iterable[p
 
 def write_records(initial: InitialPartition, changes: Changes) -> list[WriteStat]:
     """All file groups of another partition, from what the table has: the same form as of a commit that wrote all of it."""
-    found = {
-        group.number: group
-        for group in entries(changes, initial.partition, initial.groups, initial.instant, initial.writer.version)
-    }
+    writer = initial.writer
+    told = entries(changes, initial.partition, initial.groups, initial.instant, writer.version, writer.statistics_form)
+    found = {group.number: group for group in told}
     if initial.partition == FILES_PARTITION and not found:  # that a table has no partitions is told, too
         keys, values = encode_records({ALL_PARTITIONS: partitions_record(())}, initial.writer.version)
         found = {0: GroupEntries(0, keys, values, pa.array([], pa.string()))}

@@ -16,7 +16,7 @@ from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
-from tagstream.table.metadata.index_definitions import has_partitioned_index
+from tagstream.table.metadata.index_definitions import has_partitioned_index, statistics_form
 from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER, RECORD_INDEX_PARTITION, open_config
 from tagstream.table.metadata.write.layout import PARTITIONS, PARTITIONS_KEY
 from tagstream.table.storage.storage import Storage
@@ -69,6 +69,11 @@ class MetadataWriter:
         """Its partitions that readers trust, each of which must be told of every action, in the order they are made."""
         names = _names(self.table, PARTITIONS_KEY)
         return tuple(name for name in PARTITIONS if name in names)
+
+    @cached_property
+    def statistics_form(self) -> int:
+        """The version in whose form statistics are written (``index_definitions.statistics_form``)."""
+        return statistics_form(self.table.storage, self.version)
 
     @cached_property
     def has_partitioned_index(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 import shutil
@@ -19,7 +20,7 @@ from tagstream.table.metadata.encode.column_ranges import ColumnRange
 from tagstream.table.metadata.encode.file_records import stats_record
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, FILES_PARTITION, MetadataTable
 from tagstream.table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id, xxhash64
-from tagstream.table.metadata.records import COLUMN_STATS, merged
+from tagstream.table.metadata.records import COLUMN_STATS, Record, merged
 from tests.support.stored import stored
 from tests.table.metadata.hfiles import FIXTURES
 from tests.table.reference import NAMES, unpack
@@ -255,3 +256,32 @@ def test_ends_of_decimals_are_numbers_and_not_bytes(values: tuple[int, int]) -> 
     assert both is not None
     ends = [both[COLUMN_STATS][name][1]["value"] for name in ("minValue", "maxValue")]
     assert [int.from_bytes(end, "big", signed=True) for end in ends] == [min(values), max(values)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "ends"),
+    [
+        ("decimal(12,3)", -2, 99102, ("-0.002", "99.102")),
+        ("date", 20454, 20553, (20454, 20553)),
+        ("long", 1, 7, (1, 7)),
+    ],
+)
+def test_statistics_of_both_forms_are_joined_in_the_newer_ones(
+    kind: str, low: int, high: int, ends: tuple[object, object]
+) -> None:
+    """A table that Hudi brought to version 9 has the old form; one of ours wrote the new one over it."""
+
+    def told(form: int, value: int) -> Record:
+        return stats_record("p", "f", "c", ColumnRange(kind, value, value, 1, 0, 1, 1), form)[1]
+
+    for forms in ((8, 9), (9, 8)):
+        both = merged(told(forms[0], low), told(forms[1], high))
+        assert both is not None
+        found, plain = both[COLUMN_STATS], told(forms[1], low)[COLUMN_STATS]
+        assert found["minValue"] == plain["minValue"]
+        assert found["maxValue"] == told(forms[1], high)[COLUMN_STATS]["maxValue"]
+        assert found.get("valueType") == plain.get("valueType")
+        if forms[1] == 8:
+            assert tuple(found[end][1]["value"] for end in ("minValue", "maxValue")) == tuple(
+                decimal.Decimal(end) if isinstance(end, str) else end for end in ends
+            )

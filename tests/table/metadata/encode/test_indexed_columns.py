@@ -16,9 +16,10 @@ from tagstream.table.metadata.encode.indexed_columns import (
     supported_columns,
     write_definitions,
 )
-from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
+from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS, statistics_form
 from tagstream.table.metadata.records import COLUMN_STATS
 from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.storage.posix import PosixStorage
 from tests.table.metadata.test_metadata_table import WITH_METADATA, opened
 from tests.table.reference import BY_PARTITION, unpack
 
@@ -78,3 +79,17 @@ def test_definitions_of_others_stay() -> None:
 def test_broken_definitions_are_named(data: bytes) -> None:
     with pytest.raises(CorruptFileError, match="here"):
         defined_columns(data, "here")
+
+
+@pytest.mark.parametrize(
+    ("version", "told", "form"), [(9, "V1", 8), (9, "V2", 9), (8, "V1", 8), (6, None, 6), (9, None, 9)]
+)
+def test_the_form_of_statistics_is_what_the_definition_tells(
+    version: int, told: str | None, form: int, tmp_path: Path
+) -> None:
+    """Hudi 1.2 brings a table to version 9 and leaves its statistics in the form of version 8, with V1 in the definition."""
+    storage = PosixStorage(str(tmp_path))
+    if told is not None:
+        before = json.dumps({"indexDefinitions": {"column_stats": {"version": told}}}).encode()
+        storage.replace(INDEX_DEFINITIONS, write_definitions(before, {"column_stats"}, ["a"], version, ""))
+    assert statistics_form(storage, version) == form

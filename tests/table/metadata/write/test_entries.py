@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import decimal
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
+from tagstream.table.metadata.encode.column_ranges import ColumnRange
 from tagstream.table.metadata.encode.locations import PLACES
+from tagstream.table.metadata.encode.record_schema import file_avro_json
+from tagstream.table.metadata.records import decode
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
 from tagstream.table.metadata.write.entries import entries, newest_places
 from tests.table.metadata.write.case import gone_keys
@@ -25,6 +31,18 @@ def test_what_lacks_is_named(partition: str) -> None:
     changes = Changes({"p": PartitionChange((BASE,))})
     with pytest.raises(ValueError, match=r"of a_0_1.parquet in 'p' (is|are) not told"):
         list(entries(changes, partition, 2, "1", 9))
+
+
+def test_statistics_of_a_table_that_hudi_brought_to_version_9_keep_their_form() -> None:
+    ranges = {"day": ColumnRange("date", 20454, 20553, 3, 0), "price": ColumnRange("decimal(12,3)", 2, 99102, 3, 0)}
+    changes = Changes({"p": PartitionChange((replace(BASE, ranges=ranges),))})
+    for partition in ("column_stats", "partition_stats"):
+        (group,) = entries(changes, partition, 1, "1", 9, 8)
+        told = [each["ColumnStatsMetadata"] for each in decode(group.values.to_pylist(), file_avro_json(9), "")]
+        found = {each["columnName"]: (each["minValue"], each["valueType"]) for each in told}
+        package = "org.apache.hudi.avro.model."
+        assert found["day"] == ((f"{package}DateWrapper", {"value": 20454}), None)
+        assert found["price"] == ((f"{package}DecimalWrapper", {"value": decimal.Decimal("0.002")}), None)
 
 
 def test_a_key_cannot_be_put_and_deleted() -> None:
