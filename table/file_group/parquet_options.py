@@ -63,6 +63,8 @@ def _repeated(rows: pa.Table) -> Iterator[str]:
 
 
 def _is_unique(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(column.type) or pa.types.is_null(column.type):
+        return False
     return len(column) > 1 and pc.count_distinct(column, mode="all").as_py() >= _UNIQUE_SHARE * len(column)
 
 
