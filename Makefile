@@ -9,7 +9,6 @@ STARTED := $(shell date +%s.%N)
 
 # Tables that `make versions` runs tests on: their version, and whether they have a metadata table. 6 without is `make test`.
 KINDS ?= 9-true 9-false 8-true 8-false 6-true
-VERSIONED := tests/behaviours tests/streaming tests/bootstrap tests/admin tests/index tests/table tests/drills/test_crash_points.py
 
 # Tests and drills run in two processes side by side, each with a Spark of its own.
 WORKERS ?= 2
@@ -46,9 +45,10 @@ test: install  ## all tests but the long drills
 	$(PY) -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 versions: install  ## the tests that make tables, once on every other kind of table: KINDS=9-true is version 9 with a metadata table
-	@bad=; for kind in $(KINDS); do echo "tables of kind $$kind"; \
+	@files=$$($(PY) -m tests.support.versioned) || exit 1; \
+	bad=; for kind in $(KINDS); do echo "tables of kind $$kind"; \
 	    TAGSTREAM_TEST_TABLE_VERSION=$${kind%%-*} TAGSTREAM_TEST_METADATA=$${kind#*-} \
-	    $(PY) -m pytest $(SIDE_BY_SIDE) $(or $(ARGS),$(VERSIONED)) || bad="$$bad $$kind"; done; \
+	    $(PY) -m pytest $(SIDE_BY_SIDE) $(or $(ARGS),$$files) || bad="$$bad $$kind"; done; \
 	test -z "$$bad" || { echo "make versions: failed on tables of kind$$bad" >&2; exit 1; }
 
 check: install  ## formatting, lint and types
