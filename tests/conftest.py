@@ -89,6 +89,8 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBrok
 @pytest.fixture
 def items_topic(kafka_broker: KafkaBroker) -> Iterator[str]:
     """The topic of the captured ``shop.items``, empty, with two partitions: records and registry know it by this name."""
+    # A consumer that Spark keeps from an earlier test asks for it again minutes later, and the broker makes it anew.
+    kafka_broker.delete_topic("shop.items", missing_ok=True)
     kafka_broker.create_topic("shop.items", partitions=2)
     yield "shop.items"
     kafka_broker.delete_topic("shop.items")

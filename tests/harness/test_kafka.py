@@ -44,6 +44,13 @@ def test_every_listener_lets_its_users_in(kafka_broker: KafkaBroker, kind: str) 
     assert read_topic(kafka_broker, topic, kind) == [(0, b"k", kind.encode())]
 
 
+def test_the_topic_of_a_capture_is_empty_whoever_made_it_before(
+    kafka_broker: KafkaBroker, request: pytest.FixtureRequest
+) -> None:
+    producer.send([(b"k", b"of a test before")], "shop.items", kafka_broker.python_client())
+    assert read_topic(kafka_broker, request.getfixturevalue("items_topic")) == []
+
+
 @pytest.mark.parametrize("kind", ["sasl_plain", "sasl_scram", "sasl_tls"])
 def test_a_wrong_password_is_refused(kafka_broker: KafkaBroker, kind: str) -> None:
     client = kafka_broker.python_client(kind) | {"sasl_plain_password": "wrong", "bootstrap_timeout_ms": 2000}

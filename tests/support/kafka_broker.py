@@ -166,10 +166,12 @@ class KafkaBroker:
         finally:
             admin.close()
 
-    def delete_topic(self, topic: str) -> None:
-        """Remove a topic with its records; returns when it is gone."""
+    def delete_topic(self, topic: str, missing_ok: bool = False) -> None:
+        """Remove a topic with its records; returns when it is gone. ``missing_ok``: nothing where there is none."""
         admin = KafkaAdminClient(**self.python_client())
         try:
+            if missing_ok and topic not in admin.list_topics():
+                return
             admin.delete_topics([topic])
             wait_for(lambda: topic not in admin.list_topics(), STOP_SECONDS, f"the end of topic {topic}")
         finally:
