@@ -137,7 +137,7 @@ def parquet_write(folder: Path, records: int, partitions: int, runs: int) -> lis
         parts = list(hudi_rows(records, partitions, run))
         clock = time.thread_time()
         for name, rows in parts:
-            pq.write_table(rows, folder / name, **writer_options("zstd"))
+            pq.write_table(rows, folder / name, **writer_options("zstd", rows))
         if run:
             found.append(limit("parquet write", run, records / (time.thread_time() - clock), "rows/s", note))
     return found
