@@ -143,15 +143,18 @@ def _changed(end: Any, value_type: Record, *, typed: bool) -> Any:
         if not typed:
             value = decimal.Decimal(_signed(value)).scaleb(-scale, _EXACT)
             return (f"{package}.DecimalWrapper", {"value": value})
-        unscaled = int(value.scaleb(scale, _EXACT))
-        size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
-        return (f"{package}.BytesWrapper", {"value": unscaled.to_bytes(size, "big", signed=True)})
+        return (f"{package}.BytesWrapper", {"value": unscaled_bytes(int(value.scaleb(scale, _EXACT)))})
     return end
 
 
 def _has_no_values(stats: Record) -> bool:
     ends, counted = (stats["minValue"], stats["maxValue"]), stats["valueCount"]
     return ends == (None, None) and counted is not None and counted == stats["nullCount"]
+
+
+def unscaled_bytes(value: int) -> bytes:
+    """A decimal of table version 9: the fewest bytes of its unscaled number, in two's complement."""
+    return value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "big", signed=True)
 
 
 def _signed(value: Any) -> Any:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tagstream.table.metadata.encode.column_ranges import ColumnRange
 from tagstream.table.metadata.encode.record_schema import parsed_schema
 from tagstream.table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id, partition_name
-from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS, FILES, Record
+from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS, FILES, Record, unscaled_bytes
 
 Named = tuple[str, Record]  # a record and its key
 
@@ -123,7 +123,7 @@ def _wrapped(value: Any, kind: str, version: int) -> Any:
     _, old, new = _KINDS["decimal" if digits else kind]
     name = new if version >= _WITH_VALUE_TYPE else old
     if digits and name == "Bytes":
-        value = value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "big", signed=True)
+        value = unscaled_bytes(value)
     elif digits:
         value = decimal.Decimal(value).scaleb(-int(digits[2]), decimal.Context(prec=80))
     return (f"{_PACKAGE}{name}Wrapper", {"value": value})
