@@ -120,16 +120,22 @@ def stream(spark: Any, order: dict[str, Any]) -> None:
             return
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor seconds that a process has used in all its threads (`utime` and `stime` of proc(5))."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        utime, stime = file.read().rpartition(")")[2].split()[11:13]
+    return (int(utime) + int(stime)) / os.sysconf("SC_CLK_TCK")
+
+
 def compact(spark: Any, order: dict[str, Any]) -> None:
     """What is planned is carried out, table by table; clock and processor seconds of each."""
     told = ",".join(f"{key}={value}" for key, value in order["options"].items())
-    management = spark.sparkContext._jvm.java.lang.management.ManagementFactory  # noqa: SLF001
+    jvm = spark.sparkContext._gateway.proc.pid  # noqa: SLF001
     for table in order["tables"]:
-        cpu, started = management.getOperatingSystemMXBean().getProcessCpuTime(), time.monotonic()
+        cpu, started = cpu_seconds(jvm), time.monotonic()
         spark.sql(f"call run_compaction(op => 'run', path => '{table}', options => '{told}')").collect()
         seconds = time.monotonic() - started
-        spent = (management.getOperatingSystemMXBean().getProcessCpuTime() - cpu) / 1e9
-        tell(order, event="compacted", table=table, seconds=seconds, cpu_seconds=spent)
+        tell(order, event="compacted", table=table, seconds=seconds, cpu_seconds=cpu_seconds(jvm) - cpu)
 
 
 def count(spark: Any, order: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from isal import isal_zlib
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.metadata.crc32c import crc32c_of_pieces
@@ -121,11 +122,11 @@ def _verify(source: FileRange, offset: int, covered: bytes, kind: int, piece: in
 
 
 def _uncompressed(source: FileRange, offset: int, data: bytes, size: int, codec: Codec) -> bytes:
-    stream = zlib.decompressobj(wbits=31) if codec is Codec.GZ else None
+    stream = isal_zlib.decompressobj(wbits=31) if codec is Codec.GZ else None
     if stream is not None:
         try:
             data = stream.decompress(data, size + 1)
-        except zlib.error as error:
+        except isal_zlib.error as error:  # type: ignore[misc]  # its stub says Exception, not type[Exception]
             raise source.corrupt(offset, f"a block's data cannot be uncompressed ({error})") from None
     elif codec is not Codec.NONE:
         raise UnsupportedTableError(
