@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.file_group.log.varint import read_varint
 from tagstream.table.metadata.hfile_block import Codec, FileRange
 
 TRAILER_SIZE: Final = 4096
@@ -66,7 +67,7 @@ def read_trailer(source: FileRange) -> Trailer:
 
 def trailer_fields(data: bytes) -> dict[int, list[int | bytes]]:
     """Everything the trailer says, by the numbers of HFile.proto; ValueError where it is broken."""
-    size, at = _varint(data, len(TRAILER_MAGIC))
+    size, at = read_varint(data, len(TRAILER_MAGIC))
     return _message(data[at : at + size])
 
 
@@ -74,7 +75,7 @@ def read_info(data: bytes) -> dict[str, bytes]:
     """The properties of a file-info block; ValueError where they are broken."""
     if not data.startswith(INFO_MAGIC):
         raise ValueError("no properties begin")
-    size, at = _varint(data, len(INFO_MAGIC))
+    size, at = read_varint(data, len(INFO_MAGIC))
     info = {}
     for pair in _message(data[at : at + size]).get(1, ()):
         if isinstance(pair, int):
@@ -99,15 +100,15 @@ def _message(data: bytes) -> dict[int, list[int | bytes]]:
     fields: dict[int, list[int | bytes]] = {}
     at = 0
     while at < len(data):
-        tag, at = _varint(data, at)
+        tag, at = read_varint(data, at)
         kind = tag & 7
         value: int | bytes
         if kind == _VARINT:
-            value, at = _varint(data, at)
+            value, at = read_varint(data, at)
         elif kind in (_BYTES, _FIXED64, _FIXED32):
             size = {_FIXED64: 8, _FIXED32: 4}.get(kind, 0)
             if kind == _BYTES:
-                size, at = _varint(data, at)
+                size, at = read_varint(data, at)
             if at + size > len(data):
                 raise ValueError(f"a field of {size} bytes at {at} of {len(data)}")
             value, at = data[at : at + size], at + size
@@ -115,15 +116,3 @@ def _message(data: bytes) -> dict[int, list[int | bytes]]:
             raise ValueError(f"a field of the wire type {kind}")
         fields.setdefault(tag >> 3, []).append(value)
     return fields
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            raise ValueError("it ends within a number")
-        byte = data[at]
-        value, at = value | (byte & 0x7F) << shift, at + 1
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a number is longer than 64 bits")

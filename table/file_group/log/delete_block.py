@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.log import ordering_wrapper
 from tagstream.table.file_group.log.format import I32, BlockType, HeaderKey, encode_block
+from tagstream.table.file_group.log.uniform_deletes import UniformDeletes, read_uniform
 from tagstream.table.file_group.log.varint import joined, prefixed, zigzag, zigzags
 
 _VERSION = 3
@@ -72,6 +73,9 @@ def decode(content: bytes, where: str, ordering_type: pa.DataType | None = None)
         payload = content[2 * I32.size : 2 * I32.size + length]
         if len(payload) != length:
             raise ValueError(f"{len(payload)} bytes where {length} are announced")
+        uniform = read_uniform(payload)
+        if uniform is not None:
+            return _of_uniform(uniform, ordering_type)
         records: Any = fastavro.schemaless_reader(io.BytesIO(payload), _SCHEMA, None, return_record_name=True)
     except (struct.error, EOFError, ValueError, IndexError, StopIteration) as error:
         raise CorruptFileError(f"{where} holds no readable delete records ({error}); restore the file") from error
@@ -84,8 +88,28 @@ def decode(content: bytes, where: str, ordering_type: pa.DataType | None = None)
     )
 
 
+def _of_uniform(found: UniformDeletes, wanted: pa.DataType | None) -> DeleteRecords:
+    count = len(found.keys)
+    natural = np.zeros(count, np.bool_)
+    if found.branch == ordering_wrapper.INT:
+        natural = found.values == 0
+    orderings = None
+    if wanted is not None or not natural.all():
+        have = ordering_wrapper.type_of(found.branch)
+        values = pa.array(found.values, mask=natural)
+        if pa.types.is_date32(have):
+            values = values.cast(pa.int32())
+        values = values.cast(have)
+        orderings = ordering_wrapper.convert(values, have if wanted is None else wanted)
+        if orderings is None:
+            orderings = pa.nulls(count, wanted)
+        natural = orderings.is_null().to_numpy(zero_copy_only=False)
+    paths = pa.repeat(pa.scalar(found.partition_path, pa.string()), count)
+    return DeleteRecords(found.keys, paths, orderings, pa.array(natural))
+
+
 def _orderings(values: list[Any], where: str, wanted: pa.DataType | None) -> tuple[pa.Array | None, Any]:
-    # Row loops, as the union gives every value its own type (measured with the Avro decoding: 5 us a record).
+    # Row loops: only blocks whose records differ come here (measured with the Avro decoding: 3 to 5 us a record).
     told = [None if value is None or _is_natural(value) else value for value in values]
     names = {value[0] for value in told if value is not None}
     if ordering_wrapper.ARRAY_NAME in names and (wanted is None or not pa.types.is_struct(wanted)):

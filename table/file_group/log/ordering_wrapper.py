@@ -45,6 +45,11 @@ ARRAY_NAME = f"{_NAMESPACE}.ArrayWrapper"
 _IN_ARRAYS = TYPES | {f"{_NAMESPACE}.LocalDateWrapper": pa.date32()}
 
 
+def type_of(branch: int) -> pa.DataType:
+    """Arrow's type of the values in the wrapper of a branch (1 to 11)."""
+    return _WRAPPERS[branch - 1][2]
+
+
 def union_schema() -> list[Any]:
     """Avro schema of the union, with plain numbers where Avro would make dates and times of them."""
     defined = [_wrapper(f"{name}Wrapper", avro) for name, avro, _ in _WRAPPERS]

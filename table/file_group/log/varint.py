@@ -25,6 +25,19 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number of :func:`varint` at a place, and where it ends. ValueError: it is cut, or has more than 64 bits."""
+    value = 0
+    for shift in range(0, 7 * _LONGEST, 7):
+        if at >= len(data):
+            raise ValueError("it ends within a number")
+        byte = data[at]
+        value, at = value | (byte & 0x7F) << shift, at + 1
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a number is longer than 64 bits")
+
+
 def zigzags(values: npt.NDArray[np.int64]) -> pa.Array:
     """Binary array with one number per element."""
     rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
