@@ -16,7 +16,7 @@ import pyarrow as pa
 from tagstream.table.file_group.log.varint import binary_array, read_varint
 
 _SOME: Final = 0x02  # the second branch of ["null", "string"], as Avro writes it
-# Branches of the union with values of one width, and those with an Avro number: Int, Long, Date, TimeMicros, TimestampMicros.
+# Branches of the union with values of one width; those with an Avro number (Int, Long, Date, TimeMicros, TimestampMicros).
 _FIXED: Final[dict[int, np.dtype[Any]]] = {4: np.dtype("<f4"), 5: np.dtype("<f8")}
 _NUMBERS: Final = (2, 3, 8, 10, 11)
 _LONGEST: Final = 9  # bytes of a number that surely fits 64 bits

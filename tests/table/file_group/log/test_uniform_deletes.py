@@ -62,7 +62,12 @@ def told(block: bytes, wanted: pa.DataType | None) -> tuple[Any, ...] | str:
         found: DeleteRecords = decode(block, "a block", wanted)
     except UnsupportedTableError as error:
         return str(error)
-    orderings = None if found.orderings is None else (found.orderings.type, found.orderings.to_pylist())
+    orderings = None
+    if found.orderings is not None:
+        kind = found.orderings.type
+        # Python has no years beyond 9999.
+        plain = found.orderings.view(f"int{kind.bit_width}") if pa.types.is_temporal(kind) else found.orderings
+        orderings = (kind, plain.to_pylist())
     return found.keys.to_pylist(), found.partition_paths.to_pylist(), orderings, found.natural.to_pylist()
 
 
