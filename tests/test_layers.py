@@ -136,6 +136,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "rocksdict": ("state/",),
     "kafka": (),
     "happybase": ("index/hbase/",),
+    "isal": ("table/metadata/",),
     "obstore": ("table/storage/objects/",),
     "hdfs_native": ("table/storage/hdfs",),
     "pyspark": ("bootstrap/", "index/", "streaming/", "run_stream.py"),
