@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ def content(path: Path) -> tuple[int, int]:
     return rows.num_rows, pc.sum(rows["ts"]).as_py()
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Make the table, carry the plan out on copies of it, print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only-here", action="store_true", help="leave real Hudi out")
     parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="bench-compaction-") as name:
         folder = Path(name)
         made = folder / "table"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.compaction import content, make_table, run_here
+from bench.compaction import content, main, make_table, run_here
+from bench.inputs.lines import read_lines
 
 
 @pytest.mark.parametrize("version", [6, 9])
@@ -21,3 +22,14 @@ def test_a_small_table(version: int, tmp_path: Path) -> None:
     assert content(tmp_path / "t") == before
     assert table.timeline().pending_compactions == {}
     assert not any(found.log_files for p in table.view().partitions() for found in table.view().latest_merged_slices(p))
+
+
+@pytest.mark.hudi_jar
+@pytest.mark.spark
+def test_beside_real_hudi(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    main(["--rows", "4000", "--groups", "2", "--logs", "2", "--runs", "1", "--json", str(figures)])
+    ours, theirs = read_lines(figures)
+    assert (ours["who"], theirs["who"]) == ("here", "Hudi 1.2.0")
+    assert ours["cpu_seconds"] > 0
+    assert theirs["cpu_seconds"] > 0
