@@ -28,6 +28,7 @@ from tagstream.table.services.compaction.execute import compact, compaction_task
 from tagstream.table.services.compaction.options import CompactionOptions
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.services.compaction.task import CompactionTask
+from tagstream.table.services.sweep import sweep
 from tagstream.table.timeline.instant import COMPACTION
 from tagstream.table.timeline.write_status import WriteStatus
 
@@ -127,6 +128,8 @@ class _Round:
             if archived is not None:
                 self.say(f"archived {len(archived.instants):,} actions")
                 done += 1
+        if done:
+            sweep(table)  # what a process like this one left that was killed
         return done
 
     def _compact(self, check: Callable[[], None]) -> int:

@@ -1,7 +1,8 @@
 """Remove what late tasks leave behind: files written for an instant that was settled without them.
 
 A task of a killed run, or the slower one of two attempts, may still write when its instant has been completed or
-rolled back. What it stages takes only room. What other writers (earlier versions of this one, Hudi) publish from a task has
+rolled back. What it stages takes only room; so does a staged commit whose writer was killed between publishing it and taking
+it away. What other writers (earlier versions of this one, Hudi) publish from a task has
 a marker, so the marker folder comes back and tells of it. Such a file must go: a second base file of a completed instant
 would be taken for the first, and one of a rolled-back instant would count as soon as the timeline's start has moved past it.
 """
@@ -17,6 +18,7 @@ from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import FileKind
+from tagstream.table.write.commit import staged_instant
 from tagstream.table.write.markers import TEMP_FOLDER, Marker, delete_markers, list_markers
 
 _ROLLBACKS = 20  # the newest: a copy that is under way lasts seconds
@@ -24,12 +26,15 @@ _ROLLBACKS = 20  # the newest: a copy that is under way lasts seconds
 
 def sweep(table: HoodieTable) -> list[str]:
     """Delete such files and their markers; returns their paths. Unfinished instants are left alone."""
-    folders = [e.name for e in table.storage.list(TEMP_FOLDER) if e.is_dir and e.name.isdigit()]
-    if not folders:
+    entries = table.storage.list(TEMP_FOLDER)
+    folders = [e.name for e in entries if e.is_dir and e.name.isdigit()]
+    commits = {e.name: time for e in entries if not e.is_dir and (time := staged_instant(e.name)) is not None}
+    if not folders and not commits:
         return []
     timeline = table.timeline()
     pending = {instant.time for instant in timeline.pending}
-    removed: list[str] = []
+    removed = [f"{TEMP_FOLDER}/{name}" for name, time in commits.items() if time not in pending]
+    table.storage.delete_many(removed)
     for time in folders:
         instant = timeline.find(time)
         if time in pending:

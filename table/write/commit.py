@@ -17,6 +17,7 @@ that before anything else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -43,6 +44,7 @@ from tagstream.table.write.markers import (
 
 # What the inflight file of a write says of its files, in its extra metadata.
 _FILES_KEY, _STAGED = "tagstream.data.files", "staged"
+_STAGED_COMMIT = re.compile(r"\.(?P<instant>[0-9]+)\.[a-z]+\.staged")
 _THREADS = 16
 
 # Extra metadata of an inflight file of this project: what began it, so that a later run knows it for its own leftover.
@@ -173,6 +175,12 @@ def unstage(table: HoodieTable, instant: str, action: str) -> None:
     storage = table.storage
     storage.delete(_staged_path(instant, action))
     storage.delete_many([rel for rel in storage.walk_files(marker_folder(instant)) if is_staged(rel)])
+
+
+def staged_instant(name: str) -> str | None:
+    """The instant whose commit is staged in a file of ``TEMP_FOLDER``; None where the name is of something else."""
+    found = _STAGED_COMMIT.fullmatch(name)
+    return None if found is None else found["instant"]
 
 
 def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:

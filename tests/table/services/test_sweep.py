@@ -13,6 +13,7 @@ from tagstream.table.services.sweep import sweep, sweep_copies
 from tagstream.table.services.validate import validate
 from tagstream.table.timeline.heartbeat import delete_heartbeat, is_alive
 from tagstream.table.timeline.write_status import FileKind
+from tagstream.table.write.markers import TEMP_FOLDER
 from tests.support.faulty_storage import Faults, FaultyStorage
 from tests.table.writer import SCHEMA, CrashError, Writer, direct_marker, row
 
@@ -53,6 +54,27 @@ def test_a_late_file_of_a_rolled_back_instant(tmp_path: Path) -> None:
     direct_marker(writer.table.storage, failed, path, FileKind.MERGE)
     writer.table.storage.write_new(path, content)
     assert sweep(writer.table) == [path]
+    assert validate(writer.table) == []
+
+
+def test_a_staged_commit_whose_writer_was_killed_behind_publishing_it(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, MERGE_ON_READ, groups=1)
+    instant = writer.write([row(1, "p0", 1)])
+    with pytest.raises(CrashError):
+        writer.write([row(1, "p0", 2)], crash="publish")
+    storage, pending = writer.table.storage, writer.table.timeline().pending_writes[0].time
+    left, unfinished, other = (
+        f"{TEMP_FOLDER}/{name}"
+        for name in (f".{instant}.deltacommit.staged", f".{pending}.deltacommit.staged", ".other.staged")
+    )
+    for rel in (left, unfinished, other):
+        storage.replace(rel, b"{}")
+    assert sweep(writer.table) == [left]
+    assert not storage.exists(left)
+    assert storage.exists(unfinished)
+    assert storage.exists(other)  # whose, we do not know
+    writer.rollback_pending()
+    assert not storage.exists(unfinished)
     assert validate(writer.table) == []
 
 
