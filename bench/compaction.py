@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from bench.inputs.event_rows import avro_schema, event_rows, keys_of
 from bench.inputs.lines import append_lines
 from bench.peers import home
+from bench.writers.case import read_events
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
@@ -141,8 +142,7 @@ def run_peer(work: Path, tables: list[Path], version: int, codec: str) -> list[R
     program = Path(home.__file__).with_name("spark_program.py")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
     subprocess.run([str(home.python()), str(program), str(path)], check=True, env=env)
-    told = (json.loads(line) for line in events.read_text("utf-8").splitlines())
-    done = [line for line in told if line["event"] == "compacted"]
+    done = [line for line in read_events(events) if line["event"] == "compacted"]
     return [Run("Hudi 1.2.0", line["seconds"], line["cpu_seconds"]) for line in done]
 
 

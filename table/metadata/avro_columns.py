@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tagstream.table.file_group.log.varint import binary_array
+from tagstream.table.file_group.log.varint import read_zigzags, slices
 
 _Int64s = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
@@ -62,9 +62,7 @@ class AvroColumns:
         if column is None:
             return pa.array([""] * len(self._at), pa.string())
         lengths = np.where(column.present, column.lengths, 0)
-        before = np.cumsum(lengths) - lengths
-        places = np.arange(int(lengths.sum())) + np.repeat(column.numbers - before, lengths)
-        return binary_array(self._data[places], lengths).cast(pa.string())
+        return slices(self._data, column.numbers, lengths).cast(pa.string())
 
     def _read(self, avro: Any, rows: _Int64s, path: str) -> None:
         if not len(rows):
@@ -106,19 +104,9 @@ class AvroColumns:
     def _longs(self, rows: _Int64s) -> _Int64s:
         """One zigzag number of each row."""
         at = self._at[rows]
-        value, size = np.zeros(len(rows), np.uint64), np.zeros(len(rows), np.int64)
-        open_ = np.ones(len(rows), np.bool_)
-        for group in range(_LONGEST):
-            byte = self._data[np.minimum(at + group, len(self._data) - 1)]
-            value |= np.where(open_, byte & 0x7F, 0).astype(np.uint64) << np.uint64(7 * group)
-            size += open_
-            open_ = open_ & (byte >= 0x80)
-            if not open_.any():
-                break
-        self._advance(rows, size)
-        if open_.any():
-            raise ValueError("a number is longer than 64 bits")
-        return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+        numbers, ends = read_zigzags(self._data, at)
+        self._advance(rows, ends - at)
+        return numbers
 
     def _advance(self, rows: _Int64s, sizes: _Int64s) -> None:
         behind = self._at[rows] + sizes

@@ -21,7 +21,7 @@ import fastavro.schema
 import numpy as np
 
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.file_group.log.varint import zigzag
+from tagstream.table.file_group.log.varint import unscaled_bytes, zigzag
 
 Record = dict[str, Any]
 
@@ -150,11 +150,6 @@ def _changed(end: Any, value_type: Record, *, typed: bool) -> Any:
 def _has_no_values(stats: Record) -> bool:
     ends, counted = (stats["minValue"], stats["maxValue"]), stats["valueCount"]
     return ends == (None, None) and counted is not None and counted == stats["nullCount"]
-
-
-def unscaled_bytes(value: int) -> bytes:
-    """A decimal of table version 9: the fewest bytes of its unscaled number, in two's complement."""
-    return value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "big", signed=True)
 
 
 def _signed(value: Any) -> Any:

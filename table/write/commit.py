@@ -177,12 +177,6 @@ def unstage(table: HoodieTable, instant: str, action: str) -> None:
     storage.delete_many([rel for rel in storage.walk_files(marker_folder(instant)) if is_staged(rel)])
 
 
-def staged_instant(name: str) -> str | None:
-    """The instant whose commit is staged in a file of ``TEMP_FOLDER``; None where the name is of something else."""
-    found = _STAGED_COMMIT.fullmatch(name)
-    return None if found is None else found["instant"]
-
-
 def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
     rel = f"{table.config.timeline_folder}/{instant.file_name()}"
     try:
@@ -196,6 +190,12 @@ def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
 
 def _staged_path(instant: str, action: str) -> str:
     return f"{TEMP_FOLDER}/.{instant}.{action}.staged"
+
+
+def staged_instant(name: str) -> str | None:
+    """The instant whose commit is staged in a file of ``TEMP_FOLDER``; None where the name is of something else."""
+    found = _STAGED_COMMIT.fullmatch(name)
+    return None if found is None else found["instant"]
 
 
 def _gone(table: HoodieTable, instant: str) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import UnsupportedTableError
-from tagstream.table.file_group.log.varint import binary_array, prefixed, zigzag, zigzags
+from tagstream.table.file_group.log.varint import binary_array, prefixed, unscaled_bytes, zigzag, zigzags
 from tagstream.table.ordering import tuples
 
 INT, LONG, ARRAY = 2, 3, 12
@@ -138,12 +138,7 @@ def _decimals(values: pa.Array) -> pa.Array:
         ) from error
     # A row loop: decimals are rare as ordering fields, and each is of its own length (measured: 1 us a value).
     unscaled = [int(value.scaleb(15)) for value in values.to_pylist()]
-    return prefixed(pa.array([n.to_bytes(_java_size(n), "big", signed=True) for n in unscaled], pa.binary()))
-
-
-def _java_size(number: int) -> int:
-    """Bytes BigInteger.toByteArray takes."""
-    return (number if number >= 0 else ~number).bit_length() // 8 + 1
+    return prefixed(pa.array([unscaled_bytes(n) for n in unscaled], pa.binary()))
 
 
 def decode(values: Sequence[Any], wanted: pa.DataType) -> pa.Array:

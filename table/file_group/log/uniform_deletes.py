@@ -1,7 +1,7 @@
 """Delete records that all have one partition path and one kind of ordering value, read as arrays.
 
-So are the blocks that writers make: each delete of a block is of the block's file group. What is not of this form comes out
-as None, and the caller reads record by record.
+So are most blocks that writers make: each delete of a block is of the block's file group, and most ordering fields are
+numbers or times. What is not of this form comes out as None, and the caller reads record by record.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tagstream.table.file_group.log.varint import binary_array, read_varint
+from tagstream.table.file_group.log.varint import read_zigzag, read_zigzags, slices
 
 _SOME: Final = 0x02  # the second branch of ["null", "string"], as Avro writes it
 # Branches of the union with values of one width; those with an Avro number (Int, Long, Date, TimeMicros, TimestampMicros).
 _FIXED: Final[dict[int, np.dtype[Any]]] = {4: np.dtype("<f4"), 5: np.dtype("<f8")}
 _NUMBERS: Final = (2, 3, 8, 10, 11)
-_LONGEST: Final = 9  # bytes of a number that surely fits 64 bits
 
 _Bytes = npt.NDArray[np.uint8]
 _Ints = npt.NDArray[np.int64]
@@ -44,37 +43,31 @@ def read_uniform(payload: bytes) -> UniformDeletes | None:
 
 
 def _read(payload: bytes) -> UniformDeletes | None:
-    count, first = _number(payload, 0)
+    count, first = read_zigzag(payload, 0)
     if count < 1 or payload[first] != _SOME:
         return None
-    key_length, key = _number(payload, first + 1)
+    key_length, key = read_zigzag(payload, first + 1)
     path_begins = key + key_length
     if key_length < 0 or payload[path_begins] != _SOME:
         return None
-    path_length, path = _number(payload, path_begins + 1)
-    branch, value = _number(payload, path + path_length)
+    path_length, path = read_zigzag(payload, path_begins + 1)
+    branch, value = read_zigzag(payload, path + path_length)
     if path_length < 0 or (branch not in _NUMBERS and branch not in _FIXED):
         return None
     data = np.frombuffer(payload, np.uint8)
     middles = _places(data, payload[path_begins:value], count)
     if len(middles) != count:
         return None  # the same bytes within a key, or another path among them
-    lasts = np.flatnonzero(data < 0x80)  # the last byte of each number, and others
-    values, ends = _values(data, lasts, middles + (value - path_begins), branch)
+    values, ends = _values(data, middles + (value - path_begins), branch)
     begins = np.concatenate([[first], ends[:-1]])
     if ends[-1] != len(data) - 1 or data[-1] != 0 or not (data[begins] == _SOME).all():
         return None
-    lengths, keys = _numbers(data, lasts, begins + 1)
+    lengths, keys = read_zigzags(data, begins + 1)
     if not (lengths >= 0).all() or not (keys + lengths == middles).all():
         return None
-    text = binary_array(data[_ranges(keys, lengths)], lengths).cast(pa.string())
-    return UniformDeletes(text, payload[path : path + path_length].decode(), branch, values)
-
-
-def _number(payload: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number, and where it ends."""
-    value, end = read_varint(payload, at)
-    return (value >> 1) ^ -(value & 1), end
+    return UniformDeletes(
+        slices(data, keys, lengths).cast(pa.string()), payload[path : path + path_length].decode(), branch, values
+    )
 
 
 def _places(data: _Bytes, wanted: bytes, least: int) -> _Ints:
@@ -89,29 +82,10 @@ def _places(data: _Bytes, wanted: bytes, least: int) -> _Ints:
     return found
 
 
-def _values(data: _Bytes, lasts: _Ints, at: _Ints, branch: int) -> tuple[_Ints | npt.NDArray[np.float64], _Ints]:
+def _values(data: _Bytes, at: _Ints, branch: int) -> tuple[_Ints | npt.NDArray[np.float64], _Ints]:
     """The ordering values that begin at some places, and where they end."""
     kind = _FIXED.get(branch)
     if kind is None:
-        return _numbers(data, lasts, at)
+        return read_zigzags(data, at)
     values = data[at[:, None] + np.arange(kind.itemsize)].reshape(-1).view(kind).astype(np.float64)
     return values, at + kind.itemsize
-
-
-def _numbers(data: _Bytes, lasts: _Ints, at: _Ints) -> tuple[_Ints, _Ints]:
-    """The zigzag numbers that begin at some places, and where they end. ValueError for one that is too long."""
-    ends = lasts[np.searchsorted(lasts, at)] + 1
-    sizes = ends - at
-    if sizes.max() > _LONGEST:
-        raise ValueError("a number of more than 63 bits")
-    found = np.zeros(len(at), np.int64)
-    for i in range(int(sizes.max())):
-        has = np.flatnonzero(sizes > i)
-        found[has] |= (data[at[has] + i].astype(np.int64) & 0x7F) << (7 * i)
-    return (found >> 1) ^ -(found & 1), ends
-
-
-def _ranges(starts: _Ints, lengths: _Ints) -> _Ints:
-    """The numbers of all ranges, one behind the other."""
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

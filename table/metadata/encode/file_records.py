@@ -15,10 +15,11 @@ from typing import Any, Final
 import fastavro
 import pyarrow as pa
 
+from tagstream.table.file_group.log.varint import unscaled_bytes
 from tagstream.table.metadata.encode.column_ranges import ColumnRange
 from tagstream.table.metadata.encode.record_schema import parsed_schema
 from tagstream.table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id, partition_name
-from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS, FILES, Record, unscaled_bytes
+from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS, FILES, Record
 
 Named = tuple[str, Record]  # a record and its key
 

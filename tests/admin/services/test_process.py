@@ -20,6 +20,7 @@ from tagstream.table.services.compaction.options import CompactionOptions
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.services.sweep import sweep
 from tagstream.table.write.commit import publish_files
+from tagstream.table.write.markers import TEMP_FOLDER
 from tests.admin.running import run_json
 from tests.table.services.compaction.compacting import (
     ALL,
@@ -118,6 +119,16 @@ def test_alone(version: int, writer: Writer) -> None:
     )
     assert (told["rounds"], told["services"]) == (2, 1)
     writer.now_ms = now_ms()
+    sound(writer)
+
+
+def test_what_a_killed_process_left_is_taken_away(writer: Writer) -> None:
+    """Its commit is published, and the staged copy still lies there."""
+    newest = writer.table.timeline().completed_writes[-1]
+    left = f"{TEMP_FOLDER}/.{newest.time}.compaction.staged"
+    writer.table.storage.replace(left, b"{}")
+    assert do(writer) == 1
+    assert not writer.table.storage.exists(left)
     sound(writer)
 
 
