@@ -25,7 +25,7 @@ WRITE_KEYS = (
     ConfigKey(
         "hoodie.parquet.compression.codec",
         Kind.CHOICE,
-        "Codec of Parquet pages, in base files and log blocks. Hudi's default is gzip, which takes three to five times "
+        "Codec of Parquet pages, in base files and log blocks. Hudi's default is gzip, which takes two to four times "
         "as long to write; every engine reads zstd.",
         default="zstd",
         section=_WRITE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import Any
 from unittest import mock
 
@@ -19,7 +18,7 @@ from tagstream.table.file_group.log import delete_block, ordering_wrapper
 from tagstream.table.file_group.log.delete_block import DeleteRecords, decode
 from tagstream.table.file_group.log.format import I32
 from tagstream.table.file_group.log.uniform_deletes import read_uniform
-from tests.support import paths
+from tests.table.file_group.log.test_delete_block import VECTORS, content_of
 
 NAMES = list(ordering_wrapper.TYPES)
 I64 = st.integers(-(2**62), 2**62)
@@ -111,11 +110,14 @@ def test_what_writers_make_is_read_as_arrays(branch: int) -> None:
     assert found.values.tolist() == numbers.tolist()
 
 
-def test_blocks_of_real_hudi_are_read_as_arrays() -> None:
-    found = json.loads((paths.VECTORS / "log-blocks.json").read_text())["files"]
-    assert found  # the block with a record of each kind is not alike
-    block = bytes.fromhex(found["delete"]["hex"])
-    assert read_uniform(block) is None
+def test_of_real_hudis_blocks_the_alike_one_is_read_as_arrays() -> None:
+    """The other one, of a vector, has a record of each kind of ordering value."""
+    found = read_uniform(content_of("real_v6_delete_sql")[8:])
+    assert found is not None
+    expected = VECTORS["real_v6_delete_sql"]["records"]
+    assert found.keys.to_pylist() == [record["recordKey"] for record in expected]
+    assert {found.partition_path} == {record["partitionPath"] for record in expected}
+    assert read_uniform(content_of("delete")[8:]) is None
 
 
 @given(st.binary(max_size=60), st.integers(0, 400), st.integers(0, 255))
