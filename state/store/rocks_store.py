@@ -135,8 +135,11 @@ class RocksStore:
     def __init__(self, path: str, merges: bool = False) -> None:
         self.path = path
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        options = store_options(merges)
         try:
-            self._db = Rdict(path, store_options(merges))
+            # Named for the column family as well: rocksdict opens one that it is not told of with the options that the
+            # store's folder has, those of whoever opened it first, and a loaded store would never merge.
+            self._db = Rdict(path, options, column_families={"default": options})
         except Exception as e:  # rocksdict has no exception classes of its own
             kind = LockedStoreError if "lock" in str(e).lower() else LocalStoreError
             raise kind(f"local store {path} cannot be opened: {e}") from e
