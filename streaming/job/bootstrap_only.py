@@ -42,7 +42,9 @@ def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Cal
         if table.timeline().newest_completed is None:
             LOG.info("table %s has no commit: there is nothing to load", table.base_path)
             return
-        spark = start_session(f"tagstream {table.config.name}", jars=[], conf=session_conf(options, env), env=env)
+        spark = start_session(
+            f"tagstream {table.config.name}", jars=[], conf=session_conf(options, env), env=env, little_java=True
+        )
         stop = StopFlag()
         stop.install()
         try:

@@ -33,6 +33,7 @@ from tagstream.streaming.job.session import (
     end_session,
     fix_state_settings,
     has_ended,
+    little_java,
     needed_jars,
     session_conf,
     spark_needs,
@@ -126,7 +127,9 @@ def _session(
     watch.status.step("starting Spark")
     if options.records.registry_user_info:  # its workers inherit it, so that it is in no plan
         env[USER_INFO_ENV] = options.records.registry_user_info
-    return start_session(f"tagstream {name}", jars=jars, conf=session_conf(options, env), env=env)
+    return start_session(
+        f"tagstream {name}", jars=jars, conf=session_conf(options, env), env=env, little_java=little_java(options)
+    )
 
 
 def open_table(options: Options, now_ms: int) -> HoodieTable:

@@ -19,7 +19,14 @@ from tagstream.streaming.errors import StreamError
 from tagstream.streaming.frame.running import LogLines, Run
 from tagstream.streaming.job.failure import explain
 from tagstream.streaming.job.job import open_table, stream
-from tagstream.streaming.job.session import end_session, needed_jars, session_conf, spark_needs, start_session
+from tagstream.streaming.job.session import (
+    end_session,
+    little_java,
+    needed_jars,
+    session_conf,
+    spark_needs,
+    start_session,
+)
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.topic import topic_offsets
@@ -63,7 +70,13 @@ def run_tables(tables: Sequence[NamedTable], env: MutableMapping[str, str], cloc
     )
     if user_info:
         env[USER_INFO_ENV] = user_info
-    spark = start_session("tagstream tables", jars=needed_jars(needs, env), conf=session_conf(first, env), env=env)
+    spark = start_session(
+        "tagstream tables",
+        jars=needed_jars(needs, env),
+        conf=session_conf(first, env),
+        env=env,
+        little_java=all(little_java(table.options) for table in tables),
+    )
     try:
         failed = _run_all(spark, tables, stop, env, clock_ms)
     finally:
