@@ -22,7 +22,10 @@ _TAIL = 2000  # bytes of a log that are looked through for a reason
 
 @dataclass
 class Peak:
-    """The greatest resident memory that all JVMs, and all Python processes, had together, in MiB."""
+    """The greatest memory that all JVMs, and all Python processes, had together, in MiB.
+
+    Pages that several processes share (Python workers are forks of one) count once.
+    """
 
     jvm: float = 0.0
     python: float = 0.0
@@ -35,9 +38,9 @@ def _look(session: int, peak: Peak) -> None:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
             if process.name().startswith("java"):
-                jvm += process.memory_info().rss
+                jvm += process.memory_full_info().pss
             elif process.name().startswith("python"):
-                python += process.memory_info().rss
+                python += process.memory_full_info().pss
     peak.jvm = max(peak.jvm, jvm / 2**20)
     peak.python = max(peak.python, python / 2**20)
 

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.listener import (
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.job import open_table, stream
-from tagstream.streaming.job.session import little_java, start_session
+from tagstream.streaming.job.session import little_java, spark_conf, start_session
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
@@ -138,6 +138,7 @@ def main() -> None:
     conf = {"spark.master": "local[2,4]", "spark.driver.memory": "4g", "spark.local.dir": f"{order['work']}/spark"}
     conf |= order.get("spark", {})
     options = load_options(command_line(order))
+    conf |= spark_conf(options)
     spark = start_session("bench", jars=[], conf=conf, env=os.environ, little_java=little_java(options))  # type: ignore[arg-type]
     told = Told(Path(order["events"]))
     spark.streams.addListener(told)

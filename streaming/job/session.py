@@ -39,6 +39,9 @@ _WORKER_MEMORY = {
 }
 # What a context says that was given up because no master answered.
 _NO_MASTER = ("Cannot call methods on a stopped SparkContext", "All masters are unresponsive")
+# On one host a shuffle's files are read from the system's cache a moment after they were written: packing them, and a
+# checksum that only tells what broke a file on its way, take a third of the time of Java's part of a task.
+_ON_ONE_HOST = {"spark.shuffle.compress": "false", "spark.shuffle.checksum.enabled": "false"}
 _HADOOP = "spark.hadoop."
 _SOCKET_FOLDER = "/tmp"
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
@@ -110,6 +113,7 @@ def start_session(
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.memory": "2g",
+            **(_ON_ONE_HOST if conf.get("spark.master", DEFAULT_MASTER).startswith("local") else {}),
             "spark.driver.extraJavaOptions": " ".join(
                 [
                     *(

@@ -12,7 +12,7 @@ from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.log import avro_block, delete_block
 from tagstream.table.file_group.log.delete_block import DeleteRecords
 from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
-from tagstream.table.file_group.parquet_options import writer_options
+from tagstream.table.file_group.parquet_options import BLOCK_SAMPLE, writer_options
 from tagstream.table.schema.conform import conform
 from tagstream.table.storage.storage import Storage
 
@@ -121,7 +121,7 @@ def avro_data_block(rows: pa.Table, avro_json: str, instant: str) -> bytes:
 def data_block(rows: pa.Table, avro_json: str, instant: str, codec: str = "gzip") -> bytes:
     """Whole Parquet data block of rows with meta columns; ``avro_json`` is their schema, with meta columns too."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, rows.schema, **writer_options(codec, rows)) as writer:
+    with pq.ParquetWriter(sink, rows.schema, **writer_options(codec, rows, BLOCK_SAMPLE)) as writer:
         writer.write_table(rows)
         # As the JVM writes it; without a bloom filter and key range, which only base files carry.
         writer.add_key_value_metadata({"writer.model.name": "avro", "parquet.avro.schema": avro_json})
