@@ -2,8 +2,9 @@
 
 The job's own entry points over the files of a workload, alone. The kernel's clock of every thread of the JVM and of Python
 is read ten times a second; a thread's name tells what it does. Printed for cold and for warm batches: seconds of
-processor time a batch by cause, the median over the batches, and what that is for 100,000 records. What goes on between two
-batches counts for the one that follows.
+processor time a batch by cause, the mean over the batches (some work, like RocksDB's merging, comes every few batches), and
+what that is for 100,000 records; of the seconds on the clock the median. What goes on between two batches counts for the one
+that follows.
 """
 
 from __future__ import annotations
@@ -157,19 +158,19 @@ def as_table(lines: Sequence[dict[str, Any]]) -> Table:
         title=f"{first['workload']}, {first['table_type']}, {first['keys']:,} keys, {first['records']:,} records a batch, "
         f"{len(lines)} batches: {'right' if first['right'] else 'WRONG'} by hudi-rs"
     )
-    table.add_column("processor seconds a batch (median)")
+    table.add_column("processor seconds a batch (mean)")
     for name in parts:
         table.add_column(name, justify="right")
     causes = sorted({cause for line in lines for cause in line["cpu"]})
     for cause in causes:
-        values = [statistics.median(line["cpu"].get(cause, 0.0) for line in part) for part in parts.values()]
+        values = [statistics.mean(line["cpu"].get(cause, 0.0) for line in part) for part in parts.values()]
         table.add_row(cause, *(f"{value:.3f}" for value in values))
-    totals = [statistics.median(sum(line["cpu"].values()) for line in part) for part in parts.values()]
+    totals = [statistics.mean(sum(line["cpu"].values()) for line in part) for part in parts.values()]
     table.add_section()
     table.add_row("all", *(f"{total:.3f}" for total in totals))
     table.add_row("all, for 100,000 records", *(f"{total * 100_000 / first['records']:.2f}" for total in totals))
     seconds = [statistics.median(line["seconds"] for line in part) for part in parts.values()]
-    table.add_row("seconds on the clock", *(f"{value:.3f}" for value in seconds))
+    table.add_row("seconds on the clock (median)", *(f"{value:.3f}" for value in seconds))
     table.add_row("records/s", *(f"{first['records'] / value:,.0f}" for value in seconds))
     return table
 
