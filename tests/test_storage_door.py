@@ -45,7 +45,10 @@ LOCAL: dict[str, tuple[str, str]] = {
     "streaming/start/java.py": ("shutil", "Java, on the PATH"),
     "streaming/start/schema_match.py": ("Path.read_text", "the schema file"),
     "streaming/job/schema_changes.py": ("os.stat", "whether the schema file has changed"),
-    "streaming/job/session.py": ("Path.exists os.path.exists", "log4j2's configuration, the workers' Python"),
+    "streaming/job/session.py": (
+        "Path.exists os.access os.path.exists",
+        "log4j2's configuration, the workers' Python, the folder of their sockets",
+    ),
     "streaming/source/connector.py": (
         "Path.is_dir Path.is_file Path.mkdir Path.read_bytes Path.write_bytes shutil tempfile",
         "Kafka's jars",
