@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from rich.console import Console
 
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.report import Drill, table_of, total_faults, write_json
+from tests.drills.store_job import StoreJob
+from tests.support.events import Event
 from tests.support.kafka_broker import KafkaBroker
 
 DRILLS = pytest.StashKey[list[Drill]]()
@@ -20,6 +22,7 @@ PROPERTY = "drill"
 
 NewDrill = Callable[[str, str, int], Drill]
 NewJob = Callable[..., KafkaJob]
+NewStoreJob = Callable[..., StoreJob]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,6 +84,19 @@ def new_job(tmp_path: Path, drill_broker: KafkaBroker, request: pytest.FixtureRe
         folder = tmp_path / f"job-{count}"
         topic = f"{tmp_path.name}-{count}".replace("_", "-")
         return KafkaJob(folder, table_type, broker, topic, per_batch, **more)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def new_store_job(tmp_path: Path, request: pytest.FixtureRequest) -> NewStoreJob:
+    """``new_store_job(store, table type, chunks)``: a job whose table and checkpoint lie on ``s3`` or ``hdfs``."""
+
+    def make(store: str, table_type: str, chunks: Sequence[Sequence[Event]], **more: object) -> StoreJob:
+        server = request.getfixturevalue(f"{store}_server")
+        url = request.getfixturevalue(f"{store}_folder")
+        reach = {"settings": server.settings(), "reader": server.reader if store == "s3" else {}}
+        return StoreJob(tmp_path / "job", table_type, chunks, url=url, **(reach | more))  # type: ignore[arg-type]
 
     return make
 

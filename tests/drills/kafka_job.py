@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.drills.lost_checkpoint import oracle_of_lost_checkpoints
-from tests.drills.stream_job import Job
+from tests.drills.stream_job import CountedJob
 from tests.support.events import Event, rows
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.producer import send
@@ -33,7 +33,7 @@ SMALL = {
 
 
 @dataclass
-class KafkaJob(Job):
+class KafkaJob(CountedJob):
     """``per_batch`` messages a batch at most. ``log``: what the topic was sent, by partition and offset.
 
     ``expired``: offsets by partition that the topic forgot before the job had read them. ``losses``: how many batches
@@ -103,10 +103,6 @@ class KafkaJob(Job):
             else:
                 assert commit["batch_id"] == 0, commit
         return sum(done[-1]["end_offsets"][self.topic].values())
-
-    def batches(self) -> int:
-        """Batches that are committed."""
-        return len(self.commits())
 
     def all_taken(self) -> bool:
         """Every message of the topic is committed."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
+from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
 from tagstream.table.store_settings import VARIABLE, keep_settings
@@ -103,6 +104,9 @@ class StoreJob(StreamJob):
         """The table on the server, read by hudi-rs, against the oracle."""
         expected = self.expected()
         found = self.rows() if self.commits() else expected.slice(0, 0)
+        if self.commits():
+            with self.reached_by():
+                assert not (wrong := validate_metadata(HoodieTable.open(self.table_url))), wrong
         return Outcome(expected.num_rows, found.num_rows, compare(expected, found, ["id"]))
 
     def rows(self) -> pa.Table:

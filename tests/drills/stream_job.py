@@ -146,6 +146,23 @@ class Job:
         return Outcome(expected.num_rows, found.num_rows, compare(expected, found, ["id"]))
 
 
+@dataclass
+class CountedJob(Job):
+    """A job whose source knows how much of it the table's commits cover."""
+
+    def committed(self) -> int:
+        """Records of the source below the newest commit's end; AssertionError when a batch was skipped or taken twice."""
+        raise NotImplementedError
+
+    def all_taken(self) -> bool:
+        """Everything that the source has is committed."""
+        raise NotImplementedError
+
+    def batches(self) -> int:
+        """Batches that are committed."""
+        return len(self.commits())
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Rows of the oracle, rows of the table, and what is wrong."""
@@ -164,7 +181,7 @@ def error_line(process: Process, code: int) -> str:
 
 
 @dataclass
-class StreamJob(Job):
+class StreamJob(CountedJob):
     """From files: ``chunks[i]`` are the events of file i. A batch takes one file."""
 
     chunks: Sequence[Sequence[ev.Event]]
@@ -181,17 +198,24 @@ class StreamJob(Job):
     def reached(self, offsets: Any) -> list[ev.Event]:
         return [event for chunk in self.chunks[: int(offsets["log"]) + 1] for event in chunk]
 
-    def check(self) -> int:
-        """The table is the oracle of the files committed so far, each batch once; returns how many files that are."""
+    def committed(self) -> int:
+        """Files that are committed; AssertionError when one was skipped or taken twice."""
         done = self.commits()
         assert [c["batch_id"] for c in done] == list(range(len(done))), f"batches on the timeline: {done}"
-        if not done:
-            return 0
-        reach = [c["end_offsets"]["log"] for c in done]
-        assert [c["start_offsets"]["log"] for c in done] == [-1, *reach[:-1]], f"files skipped or taken twice: {done}"
-        wrong = self.compare().differences
-        assert not wrong, f"after {reach[-1] + 1} files: {wrong}"
-        return int(reach[-1]) + 1
+        reach = [-1, *(int(c["end_offsets"]["log"]) for c in done)]
+        assert [c["start_offsets"]["log"] for c in done] == reach[:-1], f"files skipped or taken twice: {done}"
+        return reach[-1] + 1
+
+    def all_taken(self) -> bool:
+        """Every file of the source is committed."""
+        return self.committed() == sum(1 for _ in (self.folder / "in").iterdir())
+
+    def check(self) -> int:
+        """The table is the oracle of the files committed so far, each batch once; returns how many files that are."""
+        files = self.committed()
+        if files and (wrong := self.compare().differences):
+            raise AssertionError(f"after {files} files: {wrong}")
+        return files
 
 
 def chunks_of(events: Sequence[ev.Event], size: int) -> list[list[ev.Event]]:

@@ -6,69 +6,19 @@ of table that a run asks for. A metadata table is held against the files and key
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
 
 import pytest
 
 from tagstream.streaming.crash import COMMIT_POINTS
 from tests.drills.conftest import NewDrill, NewJob
-from tests.drills.kafka_job import KafkaJob
-from tests.drills.report import Drill
+from tests.drills.steps import METADATA, PLAIN, batches_of, conf, kill_at_each, kill_in_turn, pair_circuit, points
 from tests.support.events import Mix, generate
 from tests.support.table_version import has_metadata
 
 PER_BATCH = 80
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
-COMPLETED = COMMIT_POINTS.index("completed")
-METADATA = tuple(point for point in COMMIT_POINTS if point.startswith("metadata_"))
-PLAIN = tuple(point for point in COMMIT_POINTS if point not in METADATA)
-KEPT = {
-    "hoodie.metadata.enable": "true",
-    "hoodie.metadata.record.index.enable": "true",
-    "hoodie.metadata.record.index.min.filegroup.count": "2",
-    "hoodie.metadata.compact.max.delta.commits": "3",
-}
-WITHOUT = {"hoodie.metadata.enable": "false"}
-REPLAYED = ("delta_durable", "state_committed", "commit_log")  # the steps that a batch goes through in a replay, too
 MIX = Mix(keys=300, tombstones=0.03)
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where the next start begins: at ``batch``, which the table holds already when it is to be replayed."""
-
-    batch: int
-    replay: bool = False
-
-    def crash_at(self, point: str) -> int:
-        """The batch whose step ``point`` comes first. A replay passes few of them: the others are the next batch's."""
-        return self.batch + (self.replay and point not in REPLAYED)
-
-    def after(self, point: str) -> Position:
-        """Where the start after that crash begins."""
-        batch = self.crash_at(point)
-        if point == "commit_log":
-            return Position(batch + 1)
-        return Position(batch, replay=COMMIT_POINTS.index(point) >= COMPLETED or (self.replay and batch == self.batch))
-
-    @property
-    def committed(self) -> int:
-        """Batches in the table."""
-        return self.batch + self.replay
-
-
-def pair_circuit(points: tuple[str, ...], among: Collection[str] = COMMIT_POINTS) -> list[str]:
-    """Shortest sequence with every ordered pair of points of which one is in ``among``, a point with itself too."""
-    follow = {point: [other for other in points if point in among or other in among] for point in points}
-    stack, circuit = [points[0]], []
-    while stack:  # Hierholzer: walk until stuck, then splice in the edges left over
-        if follow[stack[-1]]:
-            stack.append(follow[stack[-1]].pop())
-        else:
-            circuit.append(stack.pop())
-    return circuit[::-1]
 
 
 def test_the_circuit_has_every_pair_once() -> None:
@@ -77,28 +27,6 @@ def test_the_circuit_has_every_pair_once() -> None:
     assert len(set(pairwise(circuit))) == len(COMMIT_POINTS) ** 2
     some = set(pairwise(pair_circuit(COMMIT_POINTS, METADATA)))
     assert some == {pair for pair in product(COMMIT_POINTS, repeat=2) if set(pair) & set(METADATA)}
-
-
-def kill_at_each(points: Sequence[str], drill: Drill, job: KafkaJob) -> None:
-    """One start for each point, which dies there; the table is compared after each, and at the end of the stream."""
-    for batch, point in enumerate(points, start=1):
-        job.crash(point, batch)
-        drill.injected += 1
-        drill.compare(job)
-        assert job.batches() == batch + (COMMIT_POINTS.index(point) >= COMPLETED), point
-    job.finish()
-    assert job.all_taken()
-    drill.compare(job)
-
-
-def points() -> tuple[str, ...]:
-    """The steps of a commit to the kind of table that this is run on."""
-    return COMMIT_POINTS if has_metadata() else PLAIN
-
-
-def conf() -> dict[str, str]:
-    """The job's, of that kind."""
-    return KEPT if has_metadata() else WITHOUT
 
 
 @pytest.mark.table_versions(9, also=(6, 8))
@@ -132,25 +60,11 @@ def kill_at(points: tuple[str, ...], version: int, table_type: str, new_drill: N
 def test_a_second_kill_in_the_recovery(version: int, table_type: str, new_drill: NewDrill, new_job: NewJob) -> None:
     """All pairs of steps without a metadata table; with one, the pairs that its steps are in."""
     circuit = pair_circuit(points(), METADATA if has_metadata() else PLAIN)
-    at, batches = Position(0), 0
-    for point in circuit:
-        at = at.after(point)
-    batches = at.batch + 4
     what = f"SIGKILL at each pair of steps, the second in the recovery, version {version}"
     with new_drill(what, table_type, len(circuit)) as drill:
         job = new_job(table_type, PER_BATCH, conf=conf())
-        job.produce(generate(batches * PER_BATCH, MIX, seed=23))
-        at = Position(0)
-        for point in circuit:
-            job.crash(point, at.crash_at(point))
-            at = at.after(point)
-            drill.injected += 1
-            drill.compare(job)
-            assert job.batches() == at.committed, f"{point}: {job.batches()} batches committed, {at}"
-            job.committed()
-        job.finish()
-        assert job.all_taken()
-        drill.compare(job)
+        job.produce(generate(batches_of(circuit) * PER_BATCH, MIX, seed=23))
+        kill_in_turn(circuit, drill, job)
 
 
 PULL_POINTS = tuple(point for point in PLAIN if point != "delta_durable")  # which is the stateful step's

@@ -6,25 +6,20 @@ import json
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 
 import pytest
 
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
-from tests.drills.stream_job import DEADLINE_S, error_line
-from tests.support.events import Event, Mix, generate
-from tests.support.process import Process, wait_for
+from tests.drills.stream_job import DEADLINE_S
+from tests.drills.succession import LEASE_MS, MIX, WITHOUT_DELETES, is_told
+from tests.support.events import Event, generate
+from tests.support.process import wait_for
 
 CHUNK = 150
-MIX = Mix(keys=600, partitions=300, tombstones=0.02)  # every batch has keys and file groups that no batch had before
-# No deletes: what of Spark's state was written over is mended by a load of the index, which forgets some of them.
-WITHOUT_DELETES = replace(MIX, deletes=0.0, late_deletes=0.0, deletes_without_partition=0.0, tombstones=0.0)
-LEASE_MS = 60_000
 STEPS = ("files_written", "files_published", "manifest_durable")
 BEFORE_FILES = ("profile_pinned", "requested", "inflight", "delta_durable", "state_committed")
-GONE = ("taken over by another process", "rolled back by another process")
 
 
 @pytest.mark.parametrize(
@@ -110,12 +105,6 @@ def succeed(job: KafkaJob, step: str, chunks: list[list[Event]], *, wait_out: bo
             old.resume()
             is_told(old)
             job.produce(chunks[2])
-
-
-def is_told(old: Process) -> None:
-    """The woken driver ends with an error that says that it came too late."""
-    message = error_line(old, old.wait(DEADLINE_S))
-    assert any(text in message for text in GONE), message
 
 
 def lease_expiry(job: KafkaJob) -> int:

@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from types import TracebackType
 
 # What a rule may say.
-PASS, LOSE, REFUSE, RESET = "pass", "lose", "refuse", "reset"
-_BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+PASS, LOSE, REFUSE, RESET, EXPIRE, HOLD = "pass", "lose", "refuse", "reset", "expire", "hold"
+_TOKEN = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ExpiredToken</Code>'
+    b"<Message>The provided token has expired.</Message></Error>"
+)
+_ANSWERS = {  # of the proxy's own: the server never sees the request
+    REFUSE: b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    EXPIRE: b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/xml\r\nConnection: close\r\n"
+    + b"Content-Length: %d\r\n\r\n" % len(_TOKEN)
+    + _TOKEN,
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,8 @@ class HttpProxy:
     ``counts`` are all requests by kind; ``targets`` (kind, path) of the Python client's, ``others`` of Hadoop's.
 
     LOSE: the server takes the request, and its answer is cut off. REFUSE: 503, the server never sees it. RESET: the
-    connection breaks before it does.
+    connection breaks before it does. EXPIRE: what S3 answers to a token that has run out. HOLD: the request stays on its way
+    until :meth:`let_go`, and the server gets it then, even if nobody waits for the answer any more.
     """
 
     def __init__(self, to: int, delay_ms: float = 0) -> None:
@@ -48,7 +58,9 @@ class HttpProxy:
         self.targets: list[tuple[str, str]] = []
         self.others: list[tuple[str, str]] = []
         self.port = 0
+        self.holds = threading.Event()  # a request is held now
         self._loop = asyncio.new_event_loop()
+        self._free = asyncio.Event()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -63,6 +75,16 @@ class HttpProxy:
         self.counts.clear()
         self.targets.clear()
         self.others.clear()
+
+    def let_go(self) -> None:
+        """What is held goes on to the server."""
+
+        def go() -> None:
+            self._free.set()
+            self._free = asyncio.Event()
+
+        self.holds.clear()
+        self._loop.call_soon_threadsafe(go)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -89,10 +111,15 @@ class HttpProxy:
                     await asyncio.sleep(self.delay_s)
                 if what == RESET:
                     return
-                if what == REFUSE:
-                    writer.write(_BUSY)
+                if what in _ANSWERS:
+                    head, _, text = _ANSWERS[what].partition(b"\r\n\r\n")
+                    writer.write(head + b"\r\n\r\n" + (b"" if request.kind == "HEAD" else text))
                     await writer.drain()
                     return
+                if what == HOLD:
+                    free = self._free
+                    self.holds.set()
+                    await free.wait()
                 back, answer = await self._forwarded(back, head + body)
                 data = b"" if request.kind == "HEAD" else await _body(answer, back[0], answer=True)
                 if what == LOSE:
