@@ -1,0 +1,148 @@
+"""A stream whose store itself goes wrong: killed and started again, a part of it lost, its disk full, its keys run out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.drills.conftest import NewDrill
+from tests.drills.store_job import StoreJob
+from tests.drills.stream_job import DEADLINE_S, chunks_of, error_line
+from tests.support.events import Event, Mix, generate
+from tests.support.hdfs import HdfsServer
+from tests.support.http_proxy import EXPIRE, PASS, HttpProxy, Request
+from tests.support.s3_server import S3Server
+from tests.support.small_disk import SmallDisk
+
+pytestmark = [pytest.mark.drill, pytest.mark.s3, pytest.mark.stores]
+CHUNK = 80
+MIX = Mix(keys=300, partitions=6)
+TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
+TOLD = ("credentials have run out", "ExpiredToken")
+FULL = ("disk is full", "XMinioStorageFull", "507", "could only be written to 0", "No space left", "storage")
+
+
+def events(files: int) -> list[list[Event]]:
+    """The input of so many files."""
+    return chunks_of(list(generate(files * CHUNK, MIX, seed=41)), CHUNK)
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+def test_a_server_of_s3_is_killed_and_started_again(table_type: str, new_drill: NewDrill, tmp_path: Path) -> None:
+    """In the middle of a batch: the job waits for it, or ends and says so; the next start loses nothing."""
+    with S3Server(tmp_path / "server") as server:
+        reach = {"settings": server.settings(), "reader": server.reader}
+        job = StoreJob(tmp_path / "job", table_type, events(8), url=f"s3a://{server.bucket}/t", **reach)
+        broken(job, server.kill, server.start, "S3's server killed and started again", new_drill)
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+def test_a_name_node_is_killed_and_started_again(table_type: str, new_drill: NewDrill, tmp_path: Path) -> None:
+    with HdfsServer(tmp_path / "server") as server:
+        job = StoreJob(tmp_path / "job", table_type, events(8), url=f"{server.url}/t", settings=server.settings())
+        broken(job, lambda: server.kill("namenode"), server.start, "NameNode killed and started again", new_drill)
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+def test_a_data_node_is_killed(table_type: str, new_drill: NewDrill, tmp_path: Path) -> None:
+    """Of three; replication is 2. The NameNode believes in it for minutes, so every second file begins with it."""
+    with HdfsServer(tmp_path / "server", data_nodes=3) as server:
+        job = StoreJob(tmp_path / "job", table_type, events(8), url=f"{server.url}/t", settings=server.settings())
+        broken(job, lambda: server.kill("datanode3"), server.start, "a DataNode of three killed", new_drill)
+
+
+def broken(job: StoreJob, kill: Callable[[], None], start: Callable[[], None], what: str, new_drill: NewDrill) -> None:
+    """Three times: a fault while a batch runs, some time without, the server as it was, the rest of the files."""
+    steps = ("requested", "state_committed", "files_written")
+    with new_drill(what, job.table_type, len(steps)) as drill:
+        job.write_input(0, 1)
+        job.finish()
+        for number, step in enumerate(steps, start=1):
+            job.write_input(2 * number - 1, 2 * number)
+            with job.start(crash=f"{step}@{job.batches()}:pause") as process:
+                process.wait_for(lambda process=process: process.stopped, DEADLINE_S, f"the stop at {step}")
+                kill()
+                drill.injected += 1
+                process.resume()
+                start()
+                if process.wait(DEADLINE_S) != 0:
+                    error_line(process, process.wait(DEADLINE_S))
+            drill.compare(job)
+            job.write_input(2 * number, 2 * number + 1)
+            job.finish()
+            assert job.all_taken()
+            drill.compare(job)
+        assert job.unnamed_files() == []
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+def test_a_token_that_runs_out(
+    table_type: str, new_drill: NewDrill, s3_server: S3Server, s3_folder: str, tmp_path: Path
+) -> None:
+    """After so many requests of a batch. The job ends and says what to do; with a new token nothing is lost."""
+    after = (1, 30, 60, 90)
+    with HttpProxy(s3_server.port) as proxy, new_drill("S3: a token runs out", table_type, len(after)) as drill:
+        reach = {"settings": s3_server.settings(proxy.url), "reader": s3_server.reader}
+        job = StoreJob(tmp_path / "job", table_type, events(len(after) + 1), url=s3_folder, **reach)
+        job.write_input(0, 1)
+        job.finish()
+        for number, requests in enumerate(after, start=1):
+            job.write_input(number, number + 1)
+            proxy.reset()
+            proxy.rule = expired_after(requests)
+            message = job.fails()
+            proxy.reset()
+            drill.injected += 1
+            assert any(text in message for text in TOLD), message
+            drill.compare(job)
+            job.finish()
+            assert job.all_taken()
+            drill.compare(job)
+        assert job.unnamed_files() == []
+
+
+def expired_after(requests: int) -> Callable[[Request], str]:
+    """From some request on all are told that the token has run out."""
+    return lambda request: PASS if request.number <= requests else EXPIRE
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+@pytest.mark.parametrize("store", ["s3", "hdfs"])
+def test_the_servers_disk_is_full(store: str, table_type: str, new_drill: NewDrill, tmp_path: Path) -> None:
+    """At the first write, and some files later; with room again a start goes on."""
+    left = (0, 64 << 10, 256 << 10)
+    with ExitStack() as stack:
+        parts = ("data",) if store == "s3" else ("data1", "data2")
+        disks = [stack.enter_context(SmallDisk(tmp_path / "server" / part, 300)) for part in parts]
+        server: S3Server | HdfsServer
+        if store == "s3":
+            server = stack.enter_context(S3Server(tmp_path / "server"))
+            url, reader = f"s3a://{server.bucket}/t", server.reader
+        else:
+            server = stack.enter_context(HdfsServer(tmp_path / "server"))
+            url, reader = f"{server.url}/t", {}
+        drill = stack.enter_context(new_drill(f"{store}: the server's disk is full", table_type, len(left)))
+        job = StoreJob(
+            tmp_path / "job", table_type, events(1 + len(left)), url=url, settings=server.settings(), reader=reader
+        )
+        job.write_input(0, 1)
+        job.finish()
+        for number, room in enumerate(left, start=1):
+            job.write_input(number, number + 1)
+            for disk in disks:
+                disk.fill(room)
+            with job.start() as process:
+                drill.injected += 1
+                if process.wait(DEADLINE_S) != 0:
+                    message = error_line(process, process.wait(DEADLINE_S))
+                    assert any(text in message for text in FULL), message
+            for disk in disks:
+                disk.make_room()
+            drill.compare(job)
+            job.finish()
+            assert job.all_taken()
+            drill.compare(job)
+        assert job.unnamed_files() == []
