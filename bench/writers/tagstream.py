@@ -26,7 +26,14 @@ from pyspark.sql.streaming.listener import (
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.job import open_table, stream
-from tagstream.streaming.job.session import little_java, spark_conf, start_session
+from tagstream.streaming.job.session import (
+    little_java,
+    needed_jars,
+    session_conf,
+    spark_needs,
+    start_session,
+    take_store_settings,
+)
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
@@ -123,7 +130,7 @@ def command_line(order: dict[str, Any]) -> list[str]:
         "--table-type",
         order["table_type"],
         "--checkpoint-dir",
-        f"{work}/checkpoint",
+        order.get("checkpoint", f"{work}/checkpoint"),
     ]
     for name, value in properties.items():
         out += ["--hoodie-conf", f"{name}={value}"]
@@ -138,8 +145,10 @@ def main() -> None:
     conf = {"spark.master": "local[2,4]", "spark.driver.memory": "4g", "spark.local.dir": f"{order['work']}/spark"}
     conf |= order.get("spark", {})
     options = load_options(command_line(order))
-    conf |= spark_conf(options)
-    spark = start_session("bench", jars=[], conf=conf, env=os.environ, little_java=little_java(options))  # type: ignore[arg-type]
+    take_store_settings(options, os.environ)
+    conf |= session_conf(options, os.environ)
+    jars = needed_jars(spark_needs(options, os.environ), os.environ)
+    spark = start_session("bench", jars=jars, conf=conf, env=os.environ, little_java=little_java(options))
     told = Told(Path(order["events"]))
     spark.streams.addListener(told)
     now = lambda: time.time_ns() // 1_000_000  # noqa: E731

@@ -12,7 +12,12 @@ MIX = Mix(keys=600, partitions=300, tombstones=0.02)  # every batch has keys and
 # No deletes: what of Spark's state was written over is mended by a load of the index, which forgets some of them.
 WITHOUT_DELETES = replace(MIX, deletes=0.0, late_deletes=0.0, deletes_without_partition=0.0, tombstones=0.0)
 LEASE_MS = 60_000
-GONE = ("taken over by another process", "rolled back by another process")
+GONE = (
+    "taken over by another process",
+    "rolled back by another process",
+    "another process took the lease",
+    "was written by another run of this stream",
+)
 
 
 def is_told(old: Process) -> None:

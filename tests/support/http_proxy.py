@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +37,16 @@ class Request:
     nth: int
 
 
+@dataclass(frozen=True)
+class Logged:
+    """A request that came ``at`` (epoch seconds); ``ours``: from the Python client, and not from Hadoop's."""
+
+    at: float
+    kind: str
+    target: str
+    ours: bool
+
+
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Rule = Callable[[Request], str]
 
@@ -43,7 +54,8 @@ Rule = Callable[[Request], str]
 class HttpProxy:
     """Listens on ``port`` while the block runs.
 
-    ``counts`` are all requests by kind; ``targets`` (kind, path) of the Python client's, ``others`` of Hadoop's.
+    ``counts`` are all requests by kind; ``targets`` (kind, path) of the Python client's, ``others`` of Hadoop's; ``log``
+    all of them with their moments.
 
     LOSE: the server takes the request, and its answer is cut off. REFUSE: 503, the server never sees it. RESET: the
     connection breaks before it does. EXPIRE: what S3 answers to a token that has run out. HOLD: the request stays on its way
@@ -57,6 +69,7 @@ class HttpProxy:
         self.counts: Counter[str] = Counter()
         self.targets: list[tuple[str, str]] = []
         self.others: list[tuple[str, str]] = []
+        self.log: list[Logged] = []
         self.port = 0
         self.holds = threading.Event()  # a request is held now
         self._loop = asyncio.new_event_loop()
@@ -75,6 +88,7 @@ class HttpProxy:
         self.counts.clear()
         self.targets.clear()
         self.others.clear()
+        self.log.clear()
 
     def let_go(self) -> None:
         """What is held goes on to the server."""
@@ -158,6 +172,7 @@ class HttpProxy:
         self.counts[kind] += 1
         ours = b"aws-sdk" not in head and b"Hadoop" not in head
         (self.targets if ours else self.others).append((kind, target))
+        self.log.append(Logged(time.time(), kind, target, ours))
         return Request(kind, target, self.counts.total(), self.counts[kind])
 
     def __enter__(self) -> HttpProxy:

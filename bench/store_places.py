@@ -1,0 +1,82 @@
+"""Where a table and its checkpoint lie when a store is measured: this disk, S3 or HDFS on loopback behind a proxy."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest import mock
+
+from tagstream.table.storage.opening import open_storage
+from tagstream.table.store_settings import VARIABLE
+from tests.support.hdfs import HdfsServer
+from tests.support.http_proxy import HttpProxy
+from tests.support.s3_server import S3Server
+from tests.support.stored import copy_down
+from tests.support.tcp_proxy import TcpProxy
+
+LOCAL, S3, HDFS = "local", "s3", "hdfs"
+_COPIES = 16  # at once
+
+
+@dataclass(frozen=True)
+class Place:
+    """``url`` is the folder of it all. ``near``: the store's settings without the proxy; ``proxy`` counts S3's requests."""
+
+    kind: str
+    delay_ms: float
+    url: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    near: Mapping[str, str] = field(default_factory=dict)
+    near_url: str = ""
+    proxy: HttpProxy | None = None
+
+    @property
+    def name(self) -> str:
+        """In reports."""
+        return self.kind if self.kind == LOCAL else f"{self.kind}, {self.delay_ms:g} ms"
+
+    def options(self) -> dict[str, str]:
+        """What tells a job how the store is reached."""
+        return {f"spark.hadoop.{name}": value for name, value in self.settings.items()}
+
+    def copy_up(self, folder: Path, name: str) -> None:
+        """All files of a local folder, past the proxy."""
+        with self.reached():
+            there = open_storage(f"{self.near_url}/{name}")
+            paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc"]
+            with ThreadPoolExecutor(_COPIES) as pool:
+                list(pool.map(lambda path: there.put(str(path.relative_to(folder)), str(path)), paths))
+
+    def copy_down(self, name: str, folder: Path) -> None:
+        """The other way, into a new folder."""
+        with self.reached():
+            copy_down(open_storage(f"{self.near_url}/{name}"), folder)
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """This process reaches the store itself while the block runs."""
+        with mock.patch.dict(os.environ, {VARIABLE: json.dumps(dict(self.near))}):
+            yield
+
+
+@contextmanager
+def place(kind: str, delay_ms: float, folder: Path) -> Iterator[Place]:
+    """A place of a kind while the block runs. On HDFS the NameNode is far; data goes to the DataNodes directly."""
+    with ExitStack() as stack:
+        if kind == S3:
+            s3 = stack.enter_context(S3Server(folder / "server"))
+            proxy = stack.enter_context(HttpProxy(s3.port, delay_ms))
+            url = f"s3a://{s3.bucket}/bench"
+            yield Place(kind, delay_ms, url, s3.settings(proxy.url), s3.settings(), url, proxy)
+        elif kind == HDFS:
+            hdfs = stack.enter_context(HdfsServer(folder / "server"))
+            far = stack.enter_context(TcpProxy(hdfs.port, delay_ms)).port if delay_ms else hdfs.port
+            url = f"hdfs://127.0.0.1:{far}/bench"
+            yield Place(kind, delay_ms, url, hdfs.settings(), hdfs.settings(), f"{hdfs.url}/bench")
+        else:
+            yield Place(kind, 0, str(folder / "local"), near_url=str(folder / "local"))

@@ -1,0 +1,176 @@
+"""A stream whose table and checkpoint lie on S3 or HDFS beside one on this disk: `python -m bench.stores`.
+
+Real servers on loopback (MinIO, HDFS with two DataNodes), each without and with `--delays` milliseconds more for every
+request, by a proxy. In each place the same files: `--batches` of `--records` records into a table of `--keys` keys, and as
+many of ten records. Printed: records/s and seconds of a batch beside the local disk's; of S3 the requests of a batch by
+kind, this project's own and those of Spark's checkpoint, beside the most that the design allows: three for each data file,
+two for each key group that changed, and twenty. The tables are read by hudi-rs (from a copy); exit code 1 when one is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.base_tables import base_table
+from bench.inputs.lines import append_lines
+from bench.inputs.workload import Workload, make_workload
+from bench.store_places import HDFS, LOCAL, S3, Place, place
+from bench.writers.case import TABLE_TYPES, WARM_UP, Case, Writer, batch_lines, read_events
+from bench.writers.command import command, environment
+from bench.writers.process import run_process
+from bench.writers.run import order_of
+from bench.writers.verdict import judge
+from tests.support.http_proxy import Logged
+
+SMALL = 10  # records of a batch whose cost is that of the batch itself
+KINDS = ("LIST", "HEAD", "GET", "PUT", "PUT_IF", "COPY", "DELETE_MANY", "DELETE")
+
+
+def measure(case: Case, where: Place, timeout_s: float) -> list[dict[str, Any]]:
+    """Run a case in a place; a line for each batch."""
+    shutil.rmtree(case.place, ignore_errors=True)
+    case.place.mkdir(parents=True)
+    where.copy_up(case.base, "table")
+    order = order_of(case) | {"table": f"{where.url}/table", "checkpoint": f"{where.url}/checkpoint"}
+    order["options"] |= where.options()
+    path = case.place / "order.json"
+    path.write_text(json.dumps(order, indent=1), "utf-8")
+    if where.proxy is not None:
+        where.proxy.reset()
+    run_process(command(case.writer, path), environment(case.writer), case.place / "writer.log", timeout_s)
+    events = read_events(case.events)
+    log = [] if where.proxy is None else list(where.proxy.log)
+    where.copy_down("table", case.table)
+    right = judge(case, timeout_s).right
+    files = files_of_batches(case.table)
+    moments = [e["at"] for e in events if e["event"] in ("ready", "batch")]
+    lines = []
+    for line, (begin, end), made in zip(batch_lines(case, events), pairwise(moments), files, strict=True):
+        more = {"kind": "store", "place": where.name, "right": right, "files": made}
+        lines.append(line | more | requests_of([r for r in log if begin <= r.at < end]))
+    return lines
+
+
+def requests_of(log: Sequence[Logged]) -> dict[str, Any]:
+    """Requests by kind; ``groups``: key groups that left a delta."""
+    ours = Counter(r.kind for r in log if r.ours)
+    groups = {
+        r.target.split("/deltas/")[1].split("/")[0] for r in log if r.kind.startswith("PUT") and "/deltas/" in r.target
+    }
+    return {"ours": dict(ours), "spark": dict(Counter(r.kind for r in log if not r.ours)), "groups": len(groups)}
+
+
+def files_of_batches(table: Path) -> list[int]:
+    """Data files that each commit of the stream names, in their order."""
+    from tagstream.table.meta_client.hoodie_table import HoodieTable
+
+    opened = HoodieTable.open(str(table))
+    timeline = opened.timeline()
+    found = [timeline.metadata(opened.storage, i) for i in timeline.completed_writes]
+    return [len(list(each.all_stats())) for each in found if "tagstream.commit" in each.extra]
+
+
+def most(line: dict[str, Any]) -> int:
+    """Requests that a batch may make by the design."""
+    return 3 * int(line["files"]) + 2 * int(line["groups"]) + 20
+
+
+def speed_table(cases: dict[str, list[dict[str, Any]]]) -> Table:
+    """Places side by side; the first is what the others are compared with."""
+    first = next(iter(cases.values()))[0]
+    title = f"{first['table_type']}, {first['keys']:,} keys, batches of {first['records']:,} records"
+    table = Table("", "s a batch (median)", "records/s", "of local", "more than local (s)", "right", title=title)
+    seconds = {name: statistics.median(line["seconds"] for line in warm(lines)) for name, lines in cases.items()}
+    local = next(iter(seconds.values()))
+    for name, each in seconds.items():
+        right = "yes" if cases[name][0]["right"] else "NO"
+        table.add_row(
+            name, f"{each:.2f}", f"{first['records'] / each:,.0f}", f"{local / each:.0%}", f"{each - local:+.2f}", right
+        )
+    return table
+
+
+def request_table(cases: dict[str, list[dict[str, Any]]]) -> Table:
+    """Requests of a batch, the median of the warm ones."""
+    table = Table("requests of a batch", *KINDS, "all", "at most", "files", "key groups", title="S3, median")
+    for name, lines in cases.items():
+        for who in ("ours", "spark"):
+            counts = [statistics.median(line[who].get(kind, 0) for line in warm(lines)) for kind in KINDS]
+            total = statistics.median(sum(line[who].values()) for line in warm(lines))
+            sizes = [statistics.median(f(line) for line in warm(lines)) for f in (most, _files, _groups)]
+            shown = [f"{value:g}" for value in sizes] if who == "ours" else ["", "", ""]
+            table.add_row(f"{name}: {who}", *(f"{count:g}" for count in counts), f"{total:g}", *shown)
+    return table
+
+
+def _files(line: dict[str, Any]) -> int:
+    return int(line["files"])
+
+
+def _groups(line: dict[str, Any]) -> int:
+    return int(line["groups"])
+
+
+def warm(lines: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Without the first batches, in which Java compiles."""
+    return lines[WARM_UP:] or lines
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="default: %(default)s")
+    parser.add_argument("--keys", type=int, default=2_000_000)
+    parser.add_argument("--records", type=int, nargs="+", default=[400_000, SMALL], help="default: %(default)s")
+    parser.add_argument("--batches", type=int, default=7, help="the first two are warm-up (default: %(default)s)")
+    parser.add_argument("--table-types", nargs="+", choices=TABLE_TYPES, default=["MERGE_ON_READ"])
+    parser.add_argument("--stores", nargs="*", choices=(S3, HDFS), default=[S3, HDFS])
+    parser.add_argument("--delays", type=float, nargs="+", default=[0, 20], help="ms (default: %(default)s)")
+    parser.add_argument("--conf", nargs="*", default=[], metavar="KEY=VALUE", help="options of the job")
+    parser.add_argument("--case-timeout", type=float, default=1800.0, metavar="S")
+    args = parser.parse_args(argv)
+    out = args.out.absolute()
+    console = Console(width=150 if not sys.stdout.isatty() else None)
+    places = [(LOCAL, 0.0), *((store, delay) for store in args.stores for delay in args.delays)]
+    wrong = 0
+    for records in args.records:
+        workload = Workload("mixed", args.keys, records, args.batches)
+        folder = make_workload(workload, out / "cache")
+        for table_type in args.table_types:
+            base = base_table(
+                workload, folder, table_type, bucketed=False, codec="zstd", cache=out / "cache" / "tables",
+                timeout_s=args.case_timeout,
+            )  # fmt: skip
+            cases: dict[str, list[dict[str, Any]]] = {}
+            for kind, delay in places:
+                at = out / "cases" / f"store-{kind}-{delay:g}-{records}-{table_type}".lower()
+                shutil.rmtree(at, ignore_errors=True)
+                conf = dict(text.split("=", 1) for text in args.conf)
+                case = Case(
+                    1, workload, folder, table_type, Writer.parse("tagstream:STATE"), base, at / "case", conf=conf
+                )
+                with place(kind, delay, at) as where:
+                    cases[where.name] = measure(case, where, args.case_timeout)
+                    append_lines(out / "results.jsonl", cases[where.name])
+                wrong += not cases[where.name][0]["right"]
+                shutil.rmtree(at, ignore_errors=True)
+            console.print(speed_table(cases))
+            if S3 in args.stores:
+                console.print(request_table({name: lines for name, lines in cases.items() if name.startswith(S3)}))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
