@@ -14,6 +14,7 @@ from typing import Any
 
 from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.source.files.plan_log import plan_name, plan_number, read_plan
+from tagstream.table.storage.at_once import at_once
 from tagstream.table.storage.opening import uri
 from tagstream.table.storage.storage import Storage
 
@@ -79,11 +80,11 @@ def read_epoch(root: Storage, batch_id: int, *, files: bool, rows: bool = False)
     """
     if rows:
         return _opaque_epoch(root, batch_id)
-    ident = query_id(root)
-    after = raw_offset(root, batch_id)
+    ident, after, before = at_once(
+        root, lambda: query_id(root), lambda: raw_offset(root, batch_id), lambda: raw_offset(root, batch_id - 1)
+    )
     if ident is None or after is None:
         raise CheckpointError(f"batch {batch_id} is not in {root.where('offsets')}, though Spark runs it")
-    before = raw_offset(root, batch_id - 1)
     if not files:
         return Epoch(ident, batch_id, before or {}, after)
     first = -1 if before is None else int(before["logOffset"])

@@ -26,6 +26,7 @@ from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_ba
 from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
 from tagstream.table.meta_client.hoodie_table import HoodieTable, without_meta_fields
 from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.storage.at_once import at_once
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 from tagstream.table.timeline.write_status import FileKind, WriteStatus
@@ -56,11 +57,12 @@ class TimelineGuard:
         ForeignCommitError when the timeline is not the one that the index covers.
         """
         job = self._job
-        job.table = job.table.reload()
+        # Of the table as it was known: one that was upgraded meanwhile is refused before the look counts.
+        job.table, _, looked = at_once(job.table.storage, job.table.reload, job.lease.check, job.table.timeline)
         self._refuse_upgraded(job.table)
         check_kept(job.table, job.metadata)
         job.table.check_writable(keeps_metadata=job.metadata is not None)
-        timeline = settle(job)
+        timeline = settle(job, looked)
         self._refuse_restored(timeline)
         new = self._new(timeline)
         if new:
@@ -92,12 +94,11 @@ class TimelineGuard:
         by_commit = job.table.config.names_logs_by_commit
         in_plans = _groups(s for s in statuses if s.kind is not FileKind.APPEND) if by_commit else groups
         while True:
-            job.lease.check()
-            now = job.table.reload()  # a metadata table may have appeared, an upgrade may have happened
+            # A metadata table may have appeared, an upgrade may have happened.
+            _, now, timeline = at_once(job.table.storage, job.lease.check, job.table.reload, job.table.timeline)
             self._refuse_upgraded(now)
             check_kept(now, job.metadata)
             now.check_writable(keeps_metadata=job.metadata is not None)
-            timeline = job.table.timeline()
             self._refuse_restored(timeline)
             self._refuse_plans(timeline, groups, in_plans)
             pending = [i for i in timeline.pending_writes if i.time != instant]

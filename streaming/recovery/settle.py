@@ -38,11 +38,15 @@ _PROFILES = 3
 CLUSTERING_WAIT_MS = 3_600_000
 
 
-def settle(job: JobContext) -> Timeline:
+def settle(job: JobContext, looked: Timeline | None = None) -> Timeline:
     """Finish what was begun of a restore and of rollbacks, take back pending writes of dead writers, wait for live ones,
-    remove late files. Returns the timeline as it is then: one look, where nothing had to be done."""
-    job.lease.check()  # a restart within this process may come long after the last look
-    timeline = job.table.timeline()
+    remove late files. Returns the timeline as it is then: one look, where nothing had to be done.
+
+    ``looked``: the caller has just found that the lease is ours, and this timeline."""
+    if looked is None:
+        job.lease.check()  # a restart within this process may come long after the last look
+        looked = job.table.timeline()
+    timeline = looked
     if any(i.action == RESTORE for i in timeline.pending):
         restored = resume_restore(job.table, job.clock_ms, job.lease.check)
         if restored is not None:

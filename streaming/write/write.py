@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,16 @@ from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.ordering import ordering_column
+from tagstream.table.storage.at_once import at_once
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 RESULT_SCHEMA = "kind string, payload string"
+_AT_ONCE = (
+    4  # log files that a task writes at once to a store that is a server; of base files, which need more memory, 2
+)
 WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS, INDEX_STATUS = "write", "tag", "quarantine", "index"
 
 
@@ -135,12 +140,15 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     slices = slices_of(table.view(spec.timeline), groups)
     for first, end in _together(up, rows.nbytes / rows.num_rows):
         upserts = _upserts(spec.decode, rows, keys, keep[up[first] : up[end]], op)
+        calls = []
         for i in range(first, end):
             mine = upserts.slice(up[i] - up[first], up[i + 1] - up[i])
             mine_del = deletes.slice(down[i], down[i + 1] - down[i])
-            statuses = write_file_group(table, write, *groups[i], slices.get(groups[i]), mine, mine_del, written)
-            out += [(WRITE_STATUS, s.to_json()) for s in statuses]
+            group = (table, write, *groups[i], slices.get(groups[i]), mine, mine_del, written)
+            calls.append(partial(write_file_group, *group))
             written += mine.num_rows
+        statuses = at_once(table.storage, *calls, threads=_AT_ONCE if table.config.is_merge_on_read else 2)
+        out += [(WRITE_STATUS, s.to_json()) for each in statuses for s in each]
     return out + _tell(spec, rows, keys)
 
 
@@ -150,8 +158,9 @@ def slices_of(view: FileSystemView, groups: Iterable[tuple[str, str]]) -> dict[t
     for part, file_id in groups:
         wanted.setdefault(part, []).append(file_id)
     view.look_up(wanted)
-    found = ((part, view.latest_slices(part, file_ids)) for part, file_ids in wanted.items())
-    return {(part, file_id): file_slice for part, slices in found for file_id, file_slice in slices.items()}
+    found = at_once(view.storage, *(partial(view.latest_slices, part, ids) for part, ids in wanted.items()))
+    parts = zip(wanted, found, strict=True)
+    return {(part, file_id): file_slice for part, slices in parts for file_id, file_slice in slices.items()}
 
 
 def _by_code(rows: np.ndarray, code: np.ndarray) -> np.ndarray:

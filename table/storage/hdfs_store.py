@@ -58,6 +58,11 @@ class HdfsStorage:
         """A rename is done or not."""
         return False
 
+    @property
+    def is_remote(self) -> bool:
+        """The NameNode answers in its own time."""
+        return True
+
     def below(self, rel: str) -> HdfsStorage:
         """The storage of a folder."""
         return HdfsStorage(self.url, self._path(rel), self.options)

@@ -52,6 +52,11 @@ class ObjectStorage:
         """The store goes on copying for a client that is gone."""
         return True
 
+    @property
+    def is_remote(self) -> bool:
+        """Each call is one request or more."""
+        return True
+
     def below(self, rel: str) -> ObjectStorage:
         """The storage of a folder."""
         return ObjectStorage(self.bucket, self._key(rel))

@@ -42,6 +42,11 @@ class PosixStorage:
         """A link is there or not."""
         return False
 
+    @property
+    def is_remote(self) -> bool:
+        """A system call is over before a thread could begin."""
+        return False
+
     def below(self, rel: str) -> PosixStorage:
         """The storage of a folder."""
         return PosixStorage(self.where(rel), self.sync, self.mode)

@@ -55,6 +55,11 @@ class Storage(Protocol):
         """
         ...
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether each call waits for a server: calls that do not need one another are then worth making at once."""
+        ...
+
     def below(self, rel: str) -> Storage:
         """The storage of a folder of this one."""
         ...

@@ -27,6 +27,7 @@ from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.file_group.partition_metadata import ensure_partition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.at_once import at_once
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
@@ -123,9 +124,9 @@ def complete(
     clock_ms: Callable[[], int] = lambda: 0,
     after: str | None = None,
 ) -> Instant:
-    """Steps 5-7; the completed instant. ``guard`` is called as the last thing before publishing; what it raises stops the
-    commit. ``clock_ms`` tells the time of completion, from version 8 on; a clock that is behind the timeline, or behind
-    ``after``, gives the next free millisecond.
+    """Steps 5-7; the completed instant. ``guard`` is called before publishing, with no work in between; what it raises
+    stops the commit. ``clock_ms`` tells the time of completion, from version 8 on; a clock that is behind the timeline, or
+    behind ``after``, gives the next free millisecond.
 
     InstantConflictError when the instant is completed already or was rolled back by someone else. One that does not know
     this protocol (Hudi) may have done so before the data files were published: they are taken away then.
@@ -134,13 +135,15 @@ def complete(
     staged = _staged_path(instant, action)
     replaces = COMPLETED_ACTION.get(action, action) == REPLACE_COMMIT
     storage.replace(staged, metadata.to_bytes(table.config.version, replaces=replaces))
+    name = f"{folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"
+    published = False
     try:
-        if guard is not None:
-            guard()
+        _, pending = at_once(storage, guard or (lambda: None), lambda: storage.exists(name))
         completed = completed_instant(table, Instant(instant, action, State.INFLIGHT), clock_ms(), after)
-        if not storage.exists(f"{folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"):
+        if not pending:
             raise FileNotFoundError(instant)
         storage.publish([(staged, f"{folder}/{completed.file_name()}")])
+        published = True
     except FileExistsError:
         raise InstantConflictError(
             f"instant {instant} of {table.base_path} is completed already: another run committed it; start again"
@@ -149,8 +152,9 @@ def complete(
         storage.delete_many(stat.path for stat in metadata.all_stats())
         raise InstantConflictError(_gone(table, instant)) from None
     finally:
-        storage.delete(staged)
-    delete_markers(storage, instant)
+        if not published:
+            storage.delete(staged)
+    at_once(storage, lambda: storage.delete(staged), lambda: delete_markers(storage, instant))
     return completed
 
 

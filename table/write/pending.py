@@ -27,7 +27,7 @@ def is_inflight(
         return True
     found = storage.exists(rel)
     if found:
-        for old in [other for other in _yes if other[0] == storage.root]:
-            del _yes[old]
+        for old in [other for other in list(_yes) if other[0] == storage.root]:
+            _yes.pop(old, None)  # another thread of the task may have been first
         _yes[key] = now
     return found

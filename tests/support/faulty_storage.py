@@ -110,6 +110,10 @@ class FaultyStorage:
     def publishes_by_copy(self) -> bool:
         return self.faults.copies or self.inner.publishes_by_copy
 
+    @property
+    def is_remote(self) -> bool:
+        return self.inner.is_remote
+
     def below(self, rel: str) -> FaultyStorage:
         return FaultyStorage(self.inner.below(rel), self.faults)
 
