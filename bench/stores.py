@@ -27,7 +27,7 @@ from bench.base_tables import base_table
 from bench.inputs.lines import append_lines
 from bench.inputs.workload import Workload, make_workload
 from bench.store_places import HDFS, LOCAL, S3, Place, place
-from bench.writers.case import TABLE_TYPES, WARM_UP, Case, Writer, batch_lines, read_events
+from bench.writers.case import TABLE_TYPES, WARM_UP, WITH_SERVICES, Case, Writer, batch_lines, read_events
 from bench.writers.command import command, environment
 from bench.writers.process import run_process
 from bench.writers.run import order_of
@@ -38,12 +38,14 @@ SMALL = 10  # records of a batch whose cost is that of the batch itself
 KINDS = ("LIST", "HEAD", "GET", "PUT", "PUT_IF", "COPY", "DELETE_MANY", "DELETE")
 
 
-def measure(case: Case, where: Place, timeout_s: float) -> list[dict[str, Any]]:
-    """Run a case in a place; a line for each batch."""
+def measure(case: Case, where: Place, timeout_s: float, *, checkpoint_here: bool = False) -> list[dict[str, Any]]:
+    """Run a case in a place; a line for each batch. ``checkpoint_here``: that lies on this disk all the same."""
     shutil.rmtree(case.place, ignore_errors=True)
     case.place.mkdir(parents=True)
     where.copy_up(case.base, "table")
-    order = order_of(case) | {"table": f"{where.url}/table", "checkpoint": f"{where.url}/checkpoint"}
+    order = order_of(case) | {"table": f"{where.url}/table"}
+    if not checkpoint_here:
+        order["checkpoint"] = f"{where.url}/checkpoint"
     order["options"] |= where.options()
     path = case.place / "order.json"
     path.write_text(json.dumps(order, indent=1), "utf-8")
@@ -58,7 +60,7 @@ def measure(case: Case, where: Place, timeout_s: float) -> list[dict[str, Any]]:
     moments = [e["at"] for e in events if e["event"] in ("ready", "batch")]
     lines = []
     for line, (begin, end), made in zip(batch_lines(case, events), pairwise(moments), files, strict=True):
-        more = {"kind": "store", "place": where.name, "right": right, "files": made}
+        more = {"kind": "store", "place": where.name, "right": right, "files": made, "checkpoint_here": checkpoint_here}
         lines.append(line | more | requests_of([r for r in log if begin <= r.at < end]))
     return lines
 
@@ -103,15 +105,15 @@ def speed_table(cases: dict[str, list[dict[str, Any]]]) -> Table:
 
 
 def request_table(cases: dict[str, list[dict[str, Any]]]) -> Table:
-    """Requests of a batch, the median of the warm ones."""
-    table = Table("requests of a batch", *KINDS, "all", "at most", "files", "key groups", title="S3, median")
+    """Requests of a batch: the mean of the warm ones, since services come every few batches."""
+    table = Table("requests of a batch", *KINDS, "all", "at most", "files", "key groups", title="S3, mean")
     for name, lines in cases.items():
         for who in ("ours", "spark"):
-            counts = [statistics.median(line[who].get(kind, 0) for line in warm(lines)) for kind in KINDS]
-            total = statistics.median(sum(line[who].values()) for line in warm(lines))
-            sizes = [statistics.median(f(line) for line in warm(lines)) for f in (most, _files, _groups)]
-            shown = [f"{value:g}" for value in sizes] if who == "ours" else ["", "", ""]
-            table.add_row(f"{name}: {who}", *(f"{count:g}" for count in counts), f"{total:g}", *shown)
+            counts = [statistics.mean(line[who].get(kind, 0) for line in warm(lines)) for kind in KINDS]
+            total = statistics.mean(sum(line[who].values()) for line in warm(lines))
+            sizes = [statistics.mean(f(line) for line in warm(lines)) for f in (most, _files, _groups)]
+            shown = [f"{value:.0f}" for value in sizes] if who == "ours" else ["", "", ""]
+            table.add_row(f"{name}: {who}", *(f"{count:.0f}" for count in counts), f"{total:.0f}", *shown)
     return table
 
 
@@ -138,11 +140,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--table-types", nargs="+", choices=TABLE_TYPES, default=["MERGE_ON_READ"])
     parser.add_argument("--stores", nargs="*", choices=(S3, HDFS), default=[S3, HDFS])
     parser.add_argument("--delays", type=float, nargs="+", default=[0, 20], help="ms (default: %(default)s)")
+    parser.add_argument("--checkpoint-here", action="store_true", help="checkpoints on this disk, tables on the stores")
+    parser.add_argument("--services", action="store_true", help="compaction every five commits, cleaning, archiving")
     parser.add_argument("--conf", nargs="*", default=[], metavar="KEY=VALUE", help="options of the job")
     parser.add_argument("--case-timeout", type=float, default=1800.0, metavar="S")
     args = parser.parse_args(argv)
     out = args.out.absolute()
     console = Console(width=150 if not sys.stdout.isatty() else None)
+    writer = Writer.parse("tagstream:STATE" + WITH_SERVICES * args.services)
     places = [(LOCAL, 0.0), *((store, delay) for store in args.stores for delay in args.delays)]
     wrong = 0
     for records in args.records:
@@ -158,11 +163,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 at = out / "cases" / f"store-{kind}-{delay:g}-{records}-{table_type}".lower()
                 shutil.rmtree(at, ignore_errors=True)
                 conf = dict(text.split("=", 1) for text in args.conf)
-                case = Case(
-                    1, workload, folder, table_type, Writer.parse("tagstream:STATE"), base, at / "case", conf=conf
-                )
+                case = Case(1, workload, folder, table_type, writer, base, at / "case", conf=conf)
                 with place(kind, delay, at) as where:
-                    cases[where.name] = measure(case, where, args.case_timeout)
+                    here = args.checkpoint_here
+                    cases[where.name] = measure(case, where, args.case_timeout, checkpoint_here=here)
                     append_lines(out / "results.jsonl", cases[where.name])
                 wrong += not cases[where.name][0]["right"]
                 shutil.rmtree(at, ignore_errors=True)
