@@ -16,6 +16,7 @@ import traceback
 from typing import Any
 
 ANSWER = "ANSWER "
+SETTINGS = "HUDI_HADOOP_SETTINGS"  # of the environment: what Hadoop is to know of a store, as JSON
 # Text of a list of pairs of keys and their places, whose own text is not the same in every build of the bundle.
 LOCATED = re.compile(r"\(([^,()]*),HoodieRecordGlobalLocation(.*?)\)(?=, \(|\]$)")
 NAMED = re.compile(r"(partitionPath|fileId)=([^,(){}]*)")
@@ -45,6 +46,7 @@ def session(bundle: str, scratch: str, *class_path: str) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
+    conf |= {f"spark.hadoop.{name}": value for name, value in json.loads(os.environ.get(SETTINGS) or "{}").items()}
     builder = SparkSession.builder.appName("hudi")
     for key, value in conf.items():
         builder = builder.config(key, value)

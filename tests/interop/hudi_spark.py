@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from bench.peers import home as peers
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tests.interop.hudi_program import ANSWER
+from tests.interop.hudi_program import ANSWER, SETTINGS
 
 PROGRAM = Path(__file__).with_name("hudi_program.py")
 
@@ -27,14 +27,17 @@ class HudiError(AssertionError):
 class HudiSpark:
     """One Hudi release in a process of its own, for the time of the ``with`` block."""
 
-    def __init__(self, version: str, folder: Path, class_path: Sequence[Path] = ()) -> None:
-        """`class_path`: folders and jars that Java looks into before the bundle."""
+    def __init__(
+        self, version: str, folder: Path, class_path: Sequence[Path] = (), settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`class_path`: folders and jars that Java looks into before the bundle. `settings`: Hadoop's, for a store."""
         self.version = version
         self._folder = folder
         self._count = 0
         self._log = (folder / "hudi.log").open("w")
         # This process may have Spark's variables of its own, which would lead the other one astray.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
+        env[SETTINGS] = json.dumps(dict(settings or {}))
         self._process = subprocess.Popen(
             [str(peers.python()), str(PROGRAM), str(peers.bundle(version)), str(folder / "scratch"), *map(str, class_path)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=env, cwd=folder,
