@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import statistics
 import sys
@@ -27,13 +26,11 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from bench.base_tables import base_table
+from bench.base_tables import base_of
 from bench.inputs.lines import append_lines
 from bench.inputs.workload import NAMES, Workload, make_workload
 from bench.writers.case import TABLE_TYPES, Case, Writer, batch_lines, read_events
-from bench.writers.command import command, environment
-from bench.writers.process import run_process
-from bench.writers.run import order_of, prepare
+from bench.writers.run import order_of, prepare, run_writer
 from bench.writers.verdict import judge
 from tests.support.process import session_members
 
@@ -122,8 +119,6 @@ def cause_of(process: str, thread: str, *, main: bool, leader: bool) -> str:
 def measure(case: Case, timeout_s: float) -> list[dict[str, Any]]:
     """Run the case; a line for each batch. BenchError when it could not be measured."""
     prepare(case)
-    order = case.place / "order.json"
-    order.write_text(json.dumps(order_of(case), indent=1), "utf-8")
     clock, done = Clock(), threading.Event()
 
     def watch() -> None:
@@ -137,7 +132,7 @@ def measure(case: Case, timeout_s: float) -> list[dict[str, Any]]:
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        run_process(command(case.writer, order), environment(case.writer), case.place / "writer.log", timeout_s)
+        run_writer(case, order_of(case), timeout_s)
     finally:
         done.set()
         watcher.join()
@@ -190,19 +185,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--case-timeout", type=float, default=1800.0, metavar="S")
     args = parser.parse_args(argv)
     out = args.out.absolute()
+    writer = Writer.parse("tagstream:STATE")
     wrong = 0
     for name in args.workloads:
         workload = Workload(name, args.keys, 1 if name == "one-row" else args.records, args.batches)
         folder = make_workload(workload, out / "cache")
         for table_type in args.table_types:
-            base = base_table(
-                workload, folder, table_type, bucketed=False, codec="zstd", cache=out / "cache" / "tables",
-                timeout_s=args.case_timeout,
-            )  # fmt: skip
+            cache, limit = out / "cache" / "tables", args.case_timeout
+            base = base_of(writer, workload, folder, table_type, codec="zstd", cache=cache, timeout_s=limit)
             place = out / "cases" / f"budget-{name}-{args.keys}-{table_type}".lower()
             conf = dict(text.split("=", 1) for text in args.conf)
-            case = Case(1, workload, folder, table_type, Writer.parse("tagstream:STATE"), base, place, conf=conf)
-            lines = measure(case, args.case_timeout)
+            case = Case(1, workload, folder, table_type, writer, base, place, conf=conf)
+            lines = measure(case, limit)
             append_lines(out / "results.jsonl", lines)
             Console(width=120 if not sys.stdout.isatty() else None).print(as_table(lines))
             wrong += not lines[0]["right"]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest import mock
 
 from tagstream.table.storage.opening import open_storage
-from tagstream.table.store_settings import VARIABLE
 from tests.support.hdfs import HdfsServer
 from tests.support.http_proxy import HttpProxy
 from tests.support.s3_server import S3Server
-from tests.support.stored import copy_down
+from tests.support.stored import copy_down, reaching
 from tests.support.tcp_proxy import TcpProxy
 
 LOCAL, S3, HDFS = "local", "s3", "hdfs"
@@ -46,7 +42,7 @@ class Place:
 
     def copy_up(self, folder: Path, name: str) -> None:
         """All files of a local folder, past the proxy."""
-        with self.reached():
+        with reaching(self.near):
             there = open_storage(f"{self.near_url}/{name}")
             paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc"]
             with ThreadPoolExecutor(_COPIES) as pool:
@@ -54,14 +50,8 @@ class Place:
 
     def copy_down(self, name: str, folder: Path) -> None:
         """The other way, into a new folder."""
-        with self.reached():
+        with reaching(self.near):
             copy_down(open_storage(f"{self.near_url}/{name}"), folder)
-
-    @contextmanager
-    def reached(self) -> Iterator[None]:
-        """This process reaches the store itself while the block runs."""
-        with mock.patch.dict(os.environ, {VARIABLE: json.dumps(dict(self.near))}):
-            yield
 
 
 @contextmanager

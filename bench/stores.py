@@ -10,7 +10,6 @@ two for each key group that changed, and twenty. The tables are read by hudi-rs 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import sys
@@ -23,15 +22,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.base_tables import base_table
+from bench.base_tables import base_of
 from bench.inputs.lines import append_lines
 from bench.inputs.workload import Workload, make_workload
 from bench.store_places import HDFS, LOCAL, S3, Place, place
 from bench.writers.case import TABLE_TYPES, WARM_UP, WITH_SERVICES, Case, Writer, batch_lines, read_events
-from bench.writers.command import command, environment
-from bench.writers.process import run_process
-from bench.writers.run import order_of
+from bench.writers.run import order_of, run_writer
 from bench.writers.verdict import judge
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.support.http_proxy import Logged
 
 SMALL = 10  # records of a batch whose cost is that of the batch itself
@@ -47,11 +45,9 @@ def measure(case: Case, where: Place, timeout_s: float, *, checkpoint_here: bool
     if not checkpoint_here:
         order["checkpoint"] = f"{where.url}/checkpoint"
     order["options"] |= where.options()
-    path = case.place / "order.json"
-    path.write_text(json.dumps(order, indent=1), "utf-8")
     if where.proxy is not None:
         where.proxy.reset()
-    run_process(command(case.writer, path), environment(case.writer), case.place / "writer.log", timeout_s)
+    run_writer(case, order, timeout_s)
     events = read_events(case.events)
     log = [] if where.proxy is None else list(where.proxy.log)
     where.copy_down("table", case.table)
@@ -60,33 +56,27 @@ def measure(case: Case, where: Place, timeout_s: float, *, checkpoint_here: bool
     moments = [e["at"] for e in events if e["event"] in ("ready", "batch")]
     lines = []
     for line, (begin, end), made in zip(batch_lines(case, events), pairwise(moments), files, strict=True):
+        asked = requests_of([r for r in log if begin <= r.at < end])
+        most = 3 * made + 2 * asked["groups"] + 20  # requests that a batch may make by the design
         more = {"kind": "store", "place": where.name, "right": right, "files": made, "checkpoint_here": checkpoint_here}
-        lines.append(line | more | requests_of([r for r in log if begin <= r.at < end]))
+        lines.append(line | more | asked | {"most": most})
     return lines
 
 
 def requests_of(log: Sequence[Logged]) -> dict[str, Any]:
     """Requests by kind; ``groups``: key groups that left a delta."""
     ours = Counter(r.kind for r in log if r.ours)
-    groups = {
-        r.target.split("/deltas/")[1].split("/")[0] for r in log if r.kind.startswith("PUT") and "/deltas/" in r.target
-    }
+    puts = [r.target for r in log if r.kind.startswith("PUT") and "/deltas/" in r.target]
+    groups = {target.split("/deltas/")[1].split("/")[0] for target in puts}
     return {"ours": dict(ours), "spark": dict(Counter(r.kind for r in log if not r.ours)), "groups": len(groups)}
 
 
 def files_of_batches(table: Path) -> list[int]:
     """Data files that each commit of the stream names, in their order."""
-    from tagstream.table.meta_client.hoodie_table import HoodieTable
-
     opened = HoodieTable.open(str(table))
     timeline = opened.timeline()
     found = [timeline.metadata(opened.storage, i) for i in timeline.completed_writes]
     return [len(list(each.all_stats())) for each in found if "tagstream.commit" in each.extra]
-
-
-def most(line: dict[str, Any]) -> int:
-    """Requests that a batch may make by the design."""
-    return 3 * int(line["files"]) + 2 * int(line["groups"]) + 20
 
 
 def speed_table(cases: dict[str, list[dict[str, Any]]]) -> Table:
@@ -111,18 +101,10 @@ def request_table(cases: dict[str, list[dict[str, Any]]]) -> Table:
         for who in ("ours", "spark"):
             counts = [statistics.mean(line[who].get(kind, 0) for line in warm(lines)) for kind in KINDS]
             total = statistics.mean(sum(line[who].values()) for line in warm(lines))
-            sizes = [statistics.mean(f(line) for line in warm(lines)) for f in (most, _files, _groups)]
+            sizes = [statistics.mean(line[name] for line in warm(lines)) for name in ("most", "files", "groups")]
             shown = [f"{value:.0f}" for value in sizes] if who == "ours" else ["", "", ""]
             table.add_row(f"{name}: {who}", *(f"{count:.0f}" for count in counts), f"{total:.0f}", *shown)
     return table
-
-
-def _files(line: dict[str, Any]) -> int:
-    return int(line["files"])
-
-
-def _groups(line: dict[str, Any]) -> int:
-    return int(line["groups"])
 
 
 def warm(lines: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
@@ -154,10 +136,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         workload = Workload("mixed", args.keys, records, args.batches)
         folder = make_workload(workload, out / "cache")
         for table_type in args.table_types:
-            base = base_table(
-                workload, folder, table_type, bucketed=False, codec="zstd", cache=out / "cache" / "tables",
-                timeout_s=args.case_timeout,
-            )  # fmt: skip
+            cache, limit = out / "cache" / "tables", args.case_timeout
+            base = base_of(writer, workload, folder, table_type, codec="zstd", cache=cache, timeout_s=limit)
             cases: dict[str, list[dict[str, Any]]] = {}
             for kind, delay in places:
                 at = out / "cases" / f"store-{kind}-{delay:g}-{records}-{table_type}".lower()
@@ -165,8 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 conf = dict(text.split("=", 1) for text in args.conf)
                 case = Case(1, workload, folder, table_type, writer, base, at / "case", conf=conf)
                 with place(kind, delay, at) as where:
-                    here = args.checkpoint_here
-                    cases[where.name] = measure(case, where, args.case_timeout, checkpoint_here=here)
+                    cases[where.name] = measure(case, where, limit, checkpoint_here=args.checkpoint_here)
                     append_lines(out / "results.jsonl", cases[where.name])
                 wrong += not cases[where.name][0]["right"]
                 shutil.rmtree(at, ignore_errors=True)

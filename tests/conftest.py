@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # a test run that needs neither pays for neither
 
     from tests.support.hbase import HbaseServer
     from tests.support.hdfs import HdfsServer
+    from tests.support.http_proxy import HttpProxy
     from tests.support.kafka_broker import KafkaBroker
     from tests.support.s3_server import S3Server
 
@@ -121,6 +122,15 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
     with S3Server(tmp_path_factory.mktemp("s3") / "server") as server:
         yield server
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[HttpProxy]:
+    """A proxy before the S3 server, to count and to go wrong."""
+    from tests.support.http_proxy import HttpProxy
+
+    with HttpProxy(s3_server.port) as running:
+        yield running
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from bench.writers.case import (
     speed,
 )
 from bench.writers.command import FLINK_PEERS, command, environment
-from bench.writers.process import run_process
+from bench.writers.process import Peak, run_process
 from bench.writers.verdict import judge
 
 TABLE_NAME = "bench"
@@ -72,10 +72,8 @@ _PAIMON_OPTIONS = {
 def run_case(case: Case, timeout_s: float) -> list[dict[str, Any]]:
     """Lines of the case's batches and of the case itself. BenchError when it could not be measured."""
     prepare(case)
-    order = case.place / "order.json"
-    order.write_text(json.dumps(order_of(case), indent=1), "utf-8")
     started = time.time()
-    peak = run_process(command(case.writer, order), environment(case.writer), case.place / "writer.log", timeout_s)
+    peak = run_writer(case, order_of(case), timeout_s)
     events = read_events(case.events)
     batches = batch_lines(case, events)
     ready = next((e for e in events if e["event"] == "ready"), None)
@@ -96,6 +94,13 @@ def run_case(case: Case, timeout_s: float) -> list[dict[str, Any]]:
         "bytes": size_of(case.table),
     }
     return [*batches, summary]
+
+
+def run_writer(case: Case, order: dict[str, Any], timeout_s: float) -> Peak:
+    """Run the case's writer on an order, in the case's folder. BenchError when it fails."""
+    path = case.place / "order.json"
+    path.write_text(json.dumps(order, indent=1), "utf-8")
+    return run_process(command(case.writer, path), environment(case.writer), case.place / "writer.log", timeout_s)
 
 
 def prepare(case: Case) -> None:

@@ -135,12 +135,13 @@ def complete(
     staged = _staged_path(instant, action)
     replaces = COMPLETED_ACTION.get(action, action) == REPLACE_COMMIT
     storage.replace(staged, metadata.to_bytes(table.config.version, replaces=replaces))
-    name = f"{folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"
+    pending = Instant(instant, action, State.INFLIGHT)
     published = False
     try:
-        _, pending = at_once(storage, guard or (lambda: None), lambda: storage.exists(name))
-        completed = completed_instant(table, Instant(instant, action, State.INFLIGHT), clock_ms(), after)
-        if not pending:
+        rel = f"{folder}/{pending.file_name()}"
+        _, is_pending = at_once(storage, guard or (lambda: None), lambda: storage.exists(rel))
+        completed = completed_instant(table, pending, clock_ms(), after)
+        if not is_pending:
             raise FileNotFoundError(instant)
         storage.publish([(staged, f"{folder}/{completed.file_name()}")])
         published = True

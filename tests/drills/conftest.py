@@ -93,10 +93,8 @@ def new_store_job(tmp_path: Path, request: pytest.FixtureRequest) -> NewStoreJob
     """``new_store_job(store, table type, chunks)``: a job whose table and checkpoint lie on ``s3`` or ``hdfs``."""
 
     def make(store: str, table_type: str, chunks: Sequence[Sequence[Event]], **more: object) -> StoreJob:
-        server = request.getfixturevalue(f"{store}_server")
-        url = request.getfixturevalue(f"{store}_folder")
-        reach = {"settings": server.settings(), "reader": server.reader if store == "s3" else {}}
-        return StoreJob(tmp_path / "job", table_type, chunks, url=url, **(reach | more))  # type: ignore[arg-type]
+        server, url = request.getfixturevalue(f"{store}_server"), request.getfixturevalue(f"{store}_folder")
+        return StoreJob.at(server, url, tmp_path / "job", table_type, chunks, **more)
 
     return make
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 
@@ -17,14 +17,17 @@ from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
-from tagstream.table.store_settings import VARIABLE, keep_settings
 from tests.drills.stream_job import Outcome, StreamJob
 from tests.support.compare import compare
+from tests.support.events import Event
+from tests.support.hdfs import HdfsServer
 from tests.support.hudi_rs import read_table
 from tests.support.process import POLL_SECONDS, session_members
-from tests.support.stored import copy_down
+from tests.support.s3_server import S3Server
+from tests.support.stored import copy_down, reaching
 
 _SPARK = "spark.hadoop."
+Chunks = Sequence[Sequence[Event]]
 
 
 @dataclass
@@ -39,6 +42,14 @@ class StoreJob(StreamJob):
     settings: dict[str, str] = field(default_factory=dict, kw_only=True)
     reader: dict[str, str] = field(default_factory=dict, kw_only=True)
     source_too: bool = field(default=False, kw_only=True)
+
+    @classmethod
+    def at(
+        cls, server: S3Server | HdfsServer, url: str, folder: Path, table_type: str, chunks: Chunks, **more: Any
+    ) -> StoreJob:
+        """A job on a running server, whose table and checkpoint are below ``url``."""
+        reach = {"settings": server.settings(), "reader": server.reader}
+        return cls(folder, table_type, chunks, url=url, **(reach | more))
 
     @property
     def table_url(self) -> str:
@@ -87,9 +98,7 @@ class StoreJob(StreamJob):
 
     def reached_by(self) -> Any:
         """While it is open, this process reaches the server."""
-        env: dict[str, str] = {}
-        keep_settings(self.settings, env)
-        return mock.patch.dict("os.environ", {VARIABLE: env.get(VARIABLE, "")})
+        return reaching(self.settings)
 
     def commits(self) -> list[dict[str, Any]]:
         with self.reached_by():

@@ -6,7 +6,7 @@ the network holds it, the whole job is stopped, and the server gets it when anot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,9 +17,8 @@ from tests.drills.steps import PLAIN
 from tests.drills.store_job import StoreJob
 from tests.drills.stream_job import DEADLINE_S, chunks_of
 from tests.drills.succession import LEASE_MS, WITHOUT_DELETES, is_told
-from tests.drills.test_stores import WRITES
 from tests.support.events import generate
-from tests.support.http_proxy import HOLD, PASS, HttpProxy, Request
+from tests.support.http_proxy import CHANGES, HOLD, PASS, HttpProxy, Request
 from tests.support.s3_server import S3Server
 
 pytestmark = [pytest.mark.drill, pytest.mark.s3, pytest.mark.stores]
@@ -28,12 +27,6 @@ MIX = replace(WITHOUT_DELETES, keys=200, partitions=4)
 STEPS = tuple(point for point in PLAIN if point not in ("completed", "commit_log"))
 AHEAD = {"TAGSTREAM_CLOCK_OFFSET_MS": str(LEASE_MS + 1000)}
 MOST_CHANGES = 400
-
-
-@pytest.fixture
-def proxy(s3_server: S3Server) -> Iterator[HttpProxy]:
-    with HttpProxy(s3_server.port) as running:
-        yield running
 
 
 @pytest.mark.parametrize(
@@ -113,8 +106,8 @@ def nth_change(number: int) -> Callable[[Request], str]:
     changes = [0]
 
     def rule(request: Request) -> str:
-        changes[0] += request.kind in WRITES
-        return HOLD if request.kind in WRITES and changes[0] == number else PASS
+        changes[0] += request.kind in CHANGES
+        return HOLD if request.kind in CHANGES and changes[0] == number else PASS
 
     return rule
 

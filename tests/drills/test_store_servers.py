@@ -22,7 +22,7 @@ CHUNK = 80
 MIX = Mix(keys=300, partitions=6)
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
 TOLD = ("credentials have run out", "ExpiredToken")
-FULL = ("disk is full", "XMinioStorageFull", "507", "could only be written to 0", "No space left", "storage")
+FULL = ("a disk is full", "XMinioStorageFull", "could only be written to 0", "No space left")
 
 
 def events(files: int) -> list[list[Event]]:
@@ -34,15 +34,14 @@ def events(files: int) -> list[list[Event]]:
 def test_a_server_of_s3_is_killed_and_started_again(table_type: str, new_drill: NewDrill, tmp_path: Path) -> None:
     """In the middle of a batch: the job waits for it, or ends and says so; the next start loses nothing."""
     with S3Server(tmp_path / "server") as server:
-        reach = {"settings": server.settings(), "reader": server.reader}
-        job = StoreJob(tmp_path / "job", table_type, events(8), url=f"s3a://{server.bucket}/t", **reach)
+        job = StoreJob.at(server, f"s3a://{server.bucket}/t", tmp_path / "job", table_type, events(8))
         broken(job, server.kill, server.start, "S3's server killed and started again", new_drill)
 
 
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_name_node_is_killed_and_started_again(table_type: str, new_drill: NewDrill, tmp_path: Path) -> None:
     with HdfsServer(tmp_path / "server") as server:
-        job = StoreJob(tmp_path / "job", table_type, events(8), url=f"{server.url}/t", settings=server.settings())
+        job = StoreJob.at(server, f"{server.url}/t", tmp_path / "job", table_type, events(8))
         broken(job, lambda: server.kill("namenode"), server.start, "NameNode killed and started again", new_drill)
 
 
@@ -50,7 +49,7 @@ def test_a_name_node_is_killed_and_started_again(table_type: str, new_drill: New
 def test_a_data_node_is_killed(table_type: str, new_drill: NewDrill, tmp_path: Path) -> None:
     """Of three; replication is 2. The NameNode believes in it for minutes, so every second file begins with it."""
     with HdfsServer(tmp_path / "server", data_nodes=3) as server:
-        job = StoreJob(tmp_path / "job", table_type, events(8), url=f"{server.url}/t", settings=server.settings())
+        job = StoreJob.at(server, f"{server.url}/t", tmp_path / "job", table_type, events(8))
         broken(job, lambda: server.kill("datanode3"), server.start, "a DataNode of three killed", new_drill)
 
 
@@ -68,8 +67,8 @@ def broken(job: StoreJob, kill: Callable[[], None], start: Callable[[], None], w
                 drill.injected += 1
                 process.resume()
                 start()
-                if process.wait(DEADLINE_S) != 0:
-                    error_line(process, process.wait(DEADLINE_S))
+                if (code := process.wait(DEADLINE_S)) != 0:
+                    error_line(process, code)
             drill.compare(job)
             job.write_input(2 * number, 2 * number + 1)
             job.finish()
@@ -80,13 +79,14 @@ def broken(job: StoreJob, kill: Callable[[], None], start: Callable[[], None], w
 
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_token_that_runs_out(
-    table_type: str, new_drill: NewDrill, s3_server: S3Server, s3_folder: str, tmp_path: Path
+    table_type: str, new_drill: NewDrill, proxy: HttpProxy, s3_server: S3Server, s3_folder: str, tmp_path: Path
 ) -> None:
     """After so many requests of a batch. The job ends and says what to do; with a new token nothing is lost."""
     after = (1, 30, 60, 90)
-    with HttpProxy(s3_server.port) as proxy, new_drill("S3: a token runs out", table_type, len(after)) as drill:
-        reach = {"settings": s3_server.settings(proxy.url), "reader": s3_server.reader}
-        job = StoreJob(tmp_path / "job", table_type, events(len(after) + 1), url=s3_folder, **reach)
+    with new_drill("S3: a token runs out", table_type, len(after)) as drill:
+        through = s3_server.settings(proxy.url)
+        files = events(len(after) + 1)
+        job = StoreJob.at(s3_server, s3_folder, tmp_path / "job", table_type, files, settings=through)
         job.write_input(0, 1)
         job.finish()
         for number, requests in enumerate(after, start=1):
@@ -116,18 +116,12 @@ def test_the_servers_disk_is_full(store: str, table_type: str, new_drill: NewDri
     left = (0, 64 << 10, 256 << 10)
     with ExitStack() as stack:
         parts = ("data",) if store == "s3" else ("data1", "data2")
-        disks = [stack.enter_context(SmallDisk(tmp_path / "server" / part, 300)) for part in parts]
-        server: S3Server | HdfsServer
-        if store == "s3":
-            server = stack.enter_context(S3Server(tmp_path / "server"))
-            url, reader = f"s3a://{server.bucket}/t", server.reader
-        else:
-            server = stack.enter_context(HdfsServer(tmp_path / "server"))
-            url, reader = f"{server.url}/t", {}
+        # HDFS begins a file only where there is room for some whole blocks, of 128 MiB each.
+        disks = [stack.enter_context(SmallDisk(tmp_path / "server" / part, 1000)) for part in parts]
+        server = stack.enter_context((S3Server if store == "s3" else HdfsServer)(tmp_path / "server"))
+        url = f"s3a://{server.bucket}/t" if isinstance(server, S3Server) else f"{server.url}/t"
         drill = stack.enter_context(new_drill(f"{store}: the server's disk is full", table_type, len(left)))
-        job = StoreJob(
-            tmp_path / "job", table_type, events(1 + len(left)), url=url, settings=server.settings(), reader=reader
-        )
+        job = StoreJob.at(server, url, tmp_path / "job", table_type, events(1 + len(left)))
         job.write_input(0, 1)
         job.finish()
         for number, room in enumerate(left, start=1):
@@ -136,8 +130,8 @@ def test_the_servers_disk_is_full(store: str, table_type: str, new_drill: NewDri
                 disk.fill(room)
             with job.start() as process:
                 drill.injected += 1
-                if process.wait(DEADLINE_S) != 0:
-                    message = error_line(process, process.wait(DEADLINE_S))
+                if (code := process.wait(DEADLINE_S)) != 0:
+                    message = error_line(process, code)
                     assert any(text in message for text in FULL), message
             for disk in disks:
                 disk.make_room()

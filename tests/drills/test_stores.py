@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,18 +13,11 @@ from tests.drills.conftest import NewDrill
 from tests.drills.store_job import StoreJob
 from tests.drills.stream_job import chunks_of
 from tests.support.events import Mix, generate
-from tests.support.http_proxy import LOSE, PASS, REFUSE, RESET, HttpProxy, Request
+from tests.support.http_proxy import CHANGES, LOSE, PASS, REFUSE, RESET, HttpProxy, Request
 from tests.support.s3_server import S3Server
 
 pytestmark = [pytest.mark.drill, pytest.mark.s3]
 CHUNKS = chunks_of(list(generate(400, Mix(keys=90, deletes=0.1), seed=17)), 80)
-WRITES = ("PUT", "PUT_IF", "COPY", "DELETE", "DELETE_MANY", "PART_PUT", "PART_POST")
-
-
-@pytest.fixture
-def proxy(s3_server: S3Server) -> Iterator[HttpProxy]:
-    with HttpProxy(s3_server.port) as running:
-        yield running
 
 
 def lost_answers() -> Callable[[Request], str]:
@@ -32,8 +25,8 @@ def lost_answers() -> Callable[[Request], str]:
     count = [0]
 
     def rule(request: Request) -> str:
-        count[0] += request.kind in WRITES
-        return LOSE if request.kind in WRITES and count[0] % 20 == 0 else PASS
+        count[0] += request.kind in CHANGES
+        return LOSE if request.kind in CHANGES and count[0] % 20 == 0 else PASS
 
     return rule
 
@@ -61,8 +54,8 @@ def test_a_stream_through_a_bad_network(
     s3_folder: str,
     tmp_path: Path,
 ) -> None:
-    reach = {"settings": s3_server.settings(proxy.url), "reader": s3_server.reader}
-    job = StoreJob(tmp_path / "job", table_type, CHUNKS, url=s3_folder, **reach)
+    through = s3_server.settings(proxy.url)
+    job = StoreJob.at(s3_server, s3_folder, tmp_path / "job", table_type, CHUNKS, settings=through)
     job.write_input()
     wrong = [0]
     rule = fault()

@@ -58,11 +58,8 @@ def make_job(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Make
 
     def make(table_type: str) -> StoreJob:
         server, url = request.getfixturevalue(f"{store}_server"), request.getfixturevalue(f"{store}_folder")
-        reader = server.reader if store == "s3" else {}
         conf = {"hoodie.metadata.enable": "false", "tagstream.inserts.to.base.files": "true"}
-        return StoreJob(
-            tmp_path / "job", table_type, CHUNKS, url=url, settings=server.settings(), reader=reader, conf=conf
-        )
+        return StoreJob.at(server, url, tmp_path / "job", table_type, CHUNKS, conf=conf)
 
     return make
 

@@ -23,15 +23,13 @@ CHUNKS = chunks_of(list(ev.generate(300, ev.Mix(keys=80, deletes=0.1), seed=5)),
 @pytest.fixture
 def s3_job(s3_folder: str, s3_server: S3Server, tmp_path: Path, request: pytest.FixtureRequest) -> StoreJob:
     """A job on an S3 server; hudi-rs reads its table from there."""
-    reach = {"settings": s3_server.settings(), "reader": s3_server.reader}
-    return StoreJob(tmp_path / "job", request.param, CHUNKS, url=s3_folder, **reach)
+    return StoreJob.at(s3_server, s3_folder, tmp_path / "job", request.param, CHUNKS)
 
 
 @pytest.fixture
 def hdfs_job(hdfs_folder: str, hdfs_server: HdfsServer, tmp_path: Path, request: pytest.FixtureRequest) -> StoreJob:
     """A job on HDFS, which hudi-rs does not read: it reads a copy."""
-    settings = hdfs_server.settings()
-    return StoreJob(tmp_path / "job", request.param, CHUNKS, url=hdfs_folder, settings=settings)
+    return StoreJob.at(hdfs_server, hdfs_folder, tmp_path / "job", request.param, CHUNKS)
 
 
 @pytest.mark.s3

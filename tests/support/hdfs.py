@@ -58,6 +58,11 @@ class HdfsServer:
         """Hadoop's settings for a client."""
         return {"dfs.replication": str(min(2, self.data_nodes))}
 
+    @property
+    def reader(self) -> dict[str, str]:
+        """What hudi-rs is told: nothing, it does not read this URL."""
+        return {}
+
     def start(self) -> None:
         """Start what is not running, on the data that is there, and wait until it takes files."""
         if not (self.folder / "name" / "current").exists():

@@ -11,8 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 
+from tests.support.loopback_proxy import LoopbackProxy
+
+# Kinds of requests that change something.
+CHANGES = ("PUT", "PUT_IF", "COPY", "DELETE", "DELETE_MANY", "PART_PUT", "PART_POST")
 # What a rule may say.
 PASS, LOSE, REFUSE, RESET, EXPIRE, HOLD = "pass", "lose", "refuse", "reset", "expire", "hold"
 _TOKEN = (
@@ -51,7 +54,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Rule = Callable[[Request], str]
 
 
-class HttpProxy:
+class HttpProxy(LoopbackProxy):
     """Listens on ``port`` while the block runs.
 
     ``counts`` are all requests by kind; ``targets`` (kind, path) of the Python client's, ``others`` of Hadoop's; ``log``
@@ -63,19 +66,15 @@ class HttpProxy:
     """
 
     def __init__(self, to: int, delay_ms: float = 0) -> None:
-        self.to = to
+        super().__init__(to)
         self.delay_s = delay_ms / 1000
         self.rule: Rule = lambda _: PASS
         self.counts: Counter[str] = Counter()
         self.targets: list[tuple[str, str]] = []
         self.others: list[tuple[str, str]] = []
         self.log: list[Logged] = []
-        self.port = 0
         self.holds = threading.Event()  # a request is held now
-        self._loop = asyncio.new_event_loop()
         self._free = asyncio.Event()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     @property
     def url(self) -> str:
@@ -100,18 +99,6 @@ class HttpProxy:
         self.holds.clear()
         self._loop.call_soon_threadsafe(go)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._client, "127.0.0.1", 0, limit=1 << 20))
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        self._loop.run_forever()
-        server.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
-        self._loop.close()
-
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back: Connection | None = None
         try:
@@ -126,8 +113,8 @@ class HttpProxy:
                 if what == RESET:
                     return
                 if what in _ANSWERS:
-                    head, _, text = _ANSWERS[what].partition(b"\r\n\r\n")
-                    writer.write(head + b"\r\n\r\n" + (b"" if request.kind == "HEAD" else text))
+                    whole = _ANSWERS[what]
+                    writer.write(whole.removesuffix(_TOKEN) if request.kind == "HEAD" else whole)
                     await writer.drain()
                     return
                 if what == HOLD:
@@ -151,7 +138,7 @@ class HttpProxy:
         """The head of the server's answer; over a new connection where the server has closed the old one meanwhile."""
         for _ in range(3):
             if back is None:
-                back = await asyncio.open_connection("127.0.0.1", self.to, limit=1 << 20)
+                back = await self._server()
             try:
                 back[1].write(data)
                 await back[1].drain()
@@ -174,15 +161,6 @@ class HttpProxy:
         (self.targets if ours else self.others).append((kind, target))
         self.log.append(Logged(time.time(), kind, target, ours))
         return Request(kind, target, self.counts.total(), self.counts[kind])
-
-    def __enter__(self) -> HttpProxy:
-        self._thread.start()
-        self._ready.wait()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
 
 
 def kind_of(verb: str, target: str, head: bytes) -> str:

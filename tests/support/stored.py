@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import Storage
+from tagstream.table.store_settings import VARIABLE, keep_settings
+
+
+@contextmanager
+def reaching(settings: Mapping[str, str]) -> Iterator[None]:
+    """While the block runs this process, and what it starts, reaches the store that these settings are of."""
+    keep_settings(settings, env := {})
+    with mock.patch.dict(os.environ, {VARIABLE: env.get(VARIABLE, "")}):
+        yield
 
 
 def copy_down(storage: Storage, target: Path) -> Path:

@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +21,6 @@ from tests.support.s3_server import KEY, SECRET, S3Server
 
 pytestmark = pytest.mark.s3
 CONDITIONAL = "PUT_IF"
-
-
-@pytest.fixture
-def proxy(s3_server: S3Server) -> Iterator[HttpProxy]:
-    with HttpProxy(s3_server.port) as running:
-        yield running
 
 
 @pytest.fixture
