@@ -163,10 +163,12 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     job.lease.acquire("bench")
     guard = TimelineGuard(job)
     batch = BATCH
-    guard.before_batch(read_epoch(job.root.files, batch, files=False))  # the first one of a run takes other ways
+    guard.before_batch(
+        lambda: read_epoch(job.root.files, batch, files=False)
+    )  # the first one of a run takes other ways
     now: dict[str, Any] = {"touched": touched}
     epoch = steps.measure("batch", "read epoch", lambda: read_epoch(job.root.files, batch, files=False), **now)
-    steps.measure("batch", "timeline guard before the batch", lambda: guard.before_batch(epoch), **now)
+    steps.measure("batch", "timeline guard before the batch", lambda: guard.before_batch(lambda: epoch), **now)
     instant = steps.measure("batch", "next instant", guard.next_instant, **now)
     pin_and_read(steps, job, epoch, instant, now)
     steps.measure("batch", "requested and inflight", lambda: begin(job.table, instant), **now)

@@ -74,20 +74,29 @@ def _logged(root: Storage, batch_id: int) -> list[str] | None:
     return lines[2:]
 
 
-def read_epoch(root: Storage, batch_id: int, *, files: bool, rows: bool = False) -> Epoch:
+def read_epoch(root: Storage, batch_id: int, *, files: bool, rows: bool = False, before: Epoch | None = None) -> Epoch:
     """Epoch of a batch that Spark has planned. ``files``: the source is a folder of files, not Kafka. ``rows``: it is a
     DataFrame; the offsets of its sources are kept as they are, as ``{"sources": [...]}``.
+
+    ``before``: the epoch that this query has had last, so that what it tells is not read again. Nothing but this process
+    writes the checkpoint while it runs.
     """
     if rows:
         return _opaque_epoch(root, batch_id)
-    ident, after, before = at_once(
-        root, lambda: query_id(root), lambda: raw_offset(root, batch_id), lambda: raw_offset(root, batch_id - 1)
-    )
+    if before is not None and before.batch_id == batch_id - 1:
+        ident: str | None = before.query_id
+        after, start = raw_offset(root, batch_id), before.end_offsets
+        first = int(start["log"]) if files else -1
+    else:
+        ident, after, offset = at_once(
+            root, lambda: query_id(root), lambda: raw_offset(root, batch_id), lambda: raw_offset(root, batch_id - 1)
+        )
+        start = offset or {}
+        first = int(offset["logOffset"]) if files and offset is not None else -1
     if ident is None or after is None:
         raise CheckpointError(f"batch {batch_id} is not in {root.where('offsets')}, though Spark runs it")
     if not files:
-        return Epoch(ident, batch_id, before or {}, after)
-    first = -1 if before is None else int(before["logOffset"])
+        return Epoch(ident, batch_id, start, after)
     last = int(after["logOffset"])
     seen = file_log(root, first + 1, last)
     return Epoch(ident, batch_id, {"log": first}, _newest_files(root, seen, last))

@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import DataFrame
 
@@ -59,9 +59,11 @@ from tagstream.streaming.write.write import (
 )
 from tagstream.streaming.write.written import unpack_rows
 from tagstream.table.services.sweep import sweep_copies
+from tagstream.table.storage.at_once import at_once
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
+from tagstream.table.write.markers import begin_markers
 
 LOG = logging.getLogger("tagstream")
 DAY_MS = 86_400_000
@@ -102,6 +104,7 @@ class BatchSink:
         self._groups: dict[int, dict[str, int]] = {}
         self._running = threading.Event()
         self._last_batch: int | None = None
+        self._epoch: Epoch | None = None
         self.begun = 0
         self.committed = 0
         self.failure: Exception | None = None
@@ -169,8 +172,10 @@ class BatchSink:
             raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
         started = time.monotonic()
         job.step("checking the timeline", batch_id)
-        epoch = read_epoch(job.root.files, batch_id, files=job.decode.files, rows=self._of_rows)
-        found = self._guard.before_batch(epoch)
+        epoch, found = self._guard.before_batch(
+            lambda: read_epoch(job.root.files, batch_id, files=job.decode.files, rows=self._of_rows, before=self._epoch)
+        )
+        self._epoch = epoch
         if found is not None:
             outcome, report = self._replay(rows, epoch, found)
         else:
@@ -224,14 +229,7 @@ class BatchSink:
             job.metadata.maintain(job.clock_ms, job.options.metadata.max_delta_commits, execute)
         job.step("beginning the instant", batch)
         job.instant = instant = self._guard.next_instant()
-        job.pin_profile(epoch, instant)
-        crash.reach("profile_pinned", batch)
-        job.lease.check()
-        protocol.request(job.table, instant, job.action)
-        crash.reach("requested", batch)
-        protocol.inflight(job.table, instant, job.action, job.begun_by(batch))
-        job.lease.beat(instant)
-        crash.reach("inflight", batch)
+        self._begin(epoch, instant)
         job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
         if self.committed == 0:  # what an earlier attempt found bad need not be so any more
             forget_batch(job.quarantine, batch)
@@ -246,30 +244,10 @@ class BatchSink:
         written = unpack_rows(outcome.written)
         if job.index is not None and not job.index.update_in_tasks:
             job.index.update_location(without_moves(written), instant)
-        job.lease.check()
         if self._services is not None:
             self._services.give_way(batch, outcome.statuses)
-        protocol.publish_files(job.table, instant, outcome.statuses)
-        crash.reach("files_published", batch)
-        manifest = BatchManifest(
-            epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
-        )
-        # Runs that died have left manifests of the batch that they died in, which is the first one of this run.
-        name = manifest.write(job.manifests, after_others=self.committed == 0)
-        crash.reach("manifest_durable", batch)
-        record = CommitRecord(
-            stream_id=job.meta.stream_id,
-            query_id=epoch.query_id,
-            batch_id=batch,
-            start_offsets=epoch.start_offsets,
-            end_offsets=epoch.end_offsets,
-            manifest=name,
-            follows=self._guard.follows,
-        )
-        extra = extra_metadata(record, None if self._of_rows else streamer_checkpoint(epoch, files=job.decode.files))
-        metadata = CommitMetadata.build(
-            outcome.statuses, extra, job.avro_json, job.options.op, replaced_groups(job, outcome.statuses)
-        )
+        protocol.announce_files(job.table, instant, outcome.statuses, check=job.lease.check)
+        metadata = self._publish(epoch, instant, outcome)
         adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
         kept_at = None
         if job.metadata is not None:
@@ -286,9 +264,10 @@ class BatchSink:
             guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
             clock_ms=job.clock_ms,
             after=kept_at,
+            is_staged=True,
+            and_then=lambda: job.lease.beat(None),
         )
         crash.reach("completed", batch)
-        job.lease.beat(None)
         self._guard.committed(instant)
         job.committed(outcome.deltas)
         self.committed += 1
@@ -299,6 +278,71 @@ class BatchSink:
         clock.append(time.monotonic())
         phases = dict(zip(("check", "prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
         return outcome, self._report(epoch, outcome, instant, phases)
+
+    def _begin(self, epoch: Epoch, instant: str) -> None:
+        """Up to the step ``inflight``; what does not need the step before it is done beside it."""
+        job, crash, batch, storage = self._job, self._job.crash, epoch.batch_id, self._job.table.storage
+
+        def pin() -> None:
+            job.pin_profile(epoch, instant)
+            crash.reach("profile_pinned", batch)
+
+        def request() -> None:
+            protocol.request(job.table, instant, job.action)
+            crash.reach("requested", batch)
+
+        def inflight() -> None:
+            protocol.inflight(job.table, instant, job.action, job.begun_by(batch), has_markers=True)
+
+        at_once(storage, pin, job.lease.check)
+        at_once(storage, request, lambda: begin_markers(storage, instant))
+        at_once(storage, inflight, lambda: job.lease.beat(instant))
+        crash.reach("inflight", batch)
+
+    def _publish(self, epoch: Epoch, instant: str, outcome: Outcome) -> CommitMetadata:
+        """Give the data files their names, and beside that write the manifest and stage the commit, which is returned.
+
+        What is written of a commit that comes to nothing is never looked at: the manifest is named by the commit only.
+        """
+        job, crash, batch = self._job, self._job.crash, epoch.batch_id
+
+        def publish() -> None:
+            protocol.publish_announced(job.table, instant, outcome.statuses, is_alone=True)
+            crash.reach("files_published", batch)
+
+        def stage() -> CommitMetadata:
+            manifest = BatchManifest(
+                epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
+            )
+            # Runs that died have left manifests of the batch that they died in, which is the first one of this run.
+            name = manifest.write(job.manifests, after_others=self.committed == 0)
+            crash.reach("manifest_durable", batch)
+            record = CommitRecord(
+                stream_id=job.meta.stream_id,
+                query_id=epoch.query_id,
+                batch_id=batch,
+                start_offsets=epoch.start_offsets,
+                end_offsets=epoch.end_offsets,
+                manifest=name,
+                follows=self._guard.follows,
+            )
+            checkpoint = None if self._of_rows else streamer_checkpoint(epoch, files=job.decode.files)
+            metadata = CommitMetadata.build(
+                outcome.statuses,
+                extra_metadata(record, checkpoint),
+                job.avro_json,
+                job.options.op,
+                replaced_groups(job, outcome.statuses),
+            )
+            protocol.stage(job.table, instant, job.action, metadata)
+            return metadata
+
+        try:
+            _, metadata = at_once(job.table.storage, publish, stage)
+        except Exception:
+            protocol.forget_staged(job.table, instant, job.action)
+            raise
+        return cast(CommitMetadata, metadata)
 
     def _replay(self, rows: DataFrame, epoch: Epoch, found: tuple[str, CommitRecord]) -> tuple[Outcome, BatchReport]:
         """The table has this batch: give Spark its state version, adopt the commit's deltas, write nothing.

@@ -13,7 +13,9 @@ waited for: it may have read the slices from before this batch, and would take o
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import cast
 
 from tagstream.streaming.batch.commit_record import CommitRecord, digest
 from tagstream.streaming.batch.context import JobContext
@@ -26,6 +28,7 @@ from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_ba
 from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
 from tagstream.table.meta_client.hoodie_table import HoodieTable, without_meta_fields
 from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.services.sweep import look_for_late
 from tagstream.table.storage.at_once import at_once
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
@@ -51,18 +54,21 @@ class TimelineGuard:
         """Digest of the completed writes that the index covers now."""
         return digest(self._covered)
 
-    def before_batch(self, epoch: Epoch) -> tuple[str, CommitRecord] | None:
-        """The commit that already holds this batch (instant and record: a replay), else None with no leftovers.
+    def before_batch(self, read: Callable[[], Epoch]) -> tuple[Epoch, tuple[str, CommitRecord] | None]:
+        """The epoch that ``read`` gives, and the commit that already holds this batch (instant and record: a replay), else
+        None with no leftovers.
 
         ForeignCommitError when the timeline is not the one that the index covers.
         """
-        job = self._job
+        job, known = self._job, self._job.table
+        where = job.root.files if job.root.files.is_remote else known.storage
         # Of the table as it was known: one that was upgraded meanwhile is refused before the look counts.
-        job.table, _, looked = at_once(job.table.storage, job.table.reload, job.lease.check, job.table.timeline)
+        late = partial(look_for_late, known)
+        epoch, job.table, _, looked, found = at_once(where, read, known.reload, job.lease.check, known.timeline, late)
         self._refuse_upgraded(job.table)
         check_kept(job.table, job.metadata)
         job.table.check_writable(keeps_metadata=job.metadata is not None)
-        timeline = settle(job, looked)
+        timeline = settle(job, looked, found)
         self._refuse_restored(timeline)
         new = self._new(timeline)
         if new:
@@ -73,8 +79,8 @@ class TimelineGuard:
         self._covered = frozenset(i.time for i in timeline.completed_writes)
         self._start = timeline
         job.timeline = timeline
-        found = job.batches.get(epoch.batch_id)
-        return found if found is not None and found[1].same_batch(epoch) else None
+        made = job.batches.get(epoch.batch_id)
+        return epoch, made if made is not None and made[1].same_batch(epoch) else None
 
     def next_instant(self) -> str:
         """An instant time after every other on the timeline, pending and completed, whatever the clock says."""
@@ -84,8 +90,9 @@ class TimelineGuard:
         """Take back a pending write of ours or of a dead writer."""
         roll_back(self._job, instant)
 
-    def before_complete(self, instant: str, statuses: Iterable[WriteStatus], *, adds_keys: bool) -> None:
-        """Last look before the commit becomes visible: still the one writer, table still ours, nothing in between.
+    def before_complete(self, instant: str, statuses: Iterable[WriteStatus], *, adds_keys: bool) -> Timeline:
+        """Last look before the commit becomes visible: still the one writer, table still ours, nothing in between. Returns
+        the timeline that it has seen.
 
         ``adds_keys``: the batch wrote record keys that the table did not have in that file group.
         """
@@ -95,7 +102,8 @@ class TimelineGuard:
         in_plans = _groups(s for s in statuses if s.kind is not FileKind.APPEND) if by_commit else groups
         while True:
             # A metadata table may have appeared, an upgrade may have happened.
-            _, now, timeline = at_once(job.table.storage, job.lease.check, job.table.reload, job.table.timeline)
+            looks = at_once(job.table.storage, job.lease.check, job.table.reload, job.table.timeline)
+            now, timeline = looks[1], cast(Timeline, looks[2])
             self._refuse_upgraded(now)
             check_kept(now, job.metadata)
             now.check_writable(keeps_metadata=job.metadata is not None)
@@ -108,10 +116,10 @@ class TimelineGuard:
                     "completed yet; the batch is done again"
                 )
             if not self._is_pending(timeline, instant):
-                return  # another writer rolled it back: the protocol says so, and there is nothing to wait for
+                return timeline  # another writer rolled it back: the protocol says so, and there is nothing to wait for
             if not pending:
                 self._refuse_overlap(timeline, groups, adds_keys=adds_keys)
-                return
+                return timeline
             for other in pending:
                 if is_at_work(job, other) and not wait_for(job, other, give_up=lambda: not self._has_inflight(instant)):
                     continue

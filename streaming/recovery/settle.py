@@ -9,7 +9,7 @@ silent writer. A clustering plan is no leftover, however old it is: others carry
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
@@ -22,7 +22,7 @@ from tagstream.table.services.compaction.claim import is_planned_here
 from tagstream.table.services.restore.restore import resume_restore
 from tagstream.table.services.rollback import rollback
 from tagstream.table.services.sweep import sweep, sweep_copies
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.storage import FileEntry, Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS, is_alive
 from tagstream.table.timeline.instant import RESTORE, Instant, State
@@ -38,11 +38,13 @@ _PROFILES = 3
 CLUSTERING_WAIT_MS = 3_600_000
 
 
-def settle(job: JobContext, looked: Timeline | None = None) -> Timeline:
+def settle(job: JobContext, looked: Timeline | None = None, late: Sequence[FileEntry] | None = None) -> Timeline:
     """Finish what was begun of a restore and of rollbacks, take back pending writes of dead writers, wait for live ones,
     remove late files. Returns the timeline as it is then: one look, where nothing had to be done.
 
-    ``looked``: the caller has just found that the lease is ours, and this timeline."""
+    ``looked``: the caller has just found that the lease is ours, and this timeline; ``late``: and this with
+    ``look_for_late``.
+    """
     if looked is None:
         job.lease.check()  # a restart within this process may come long after the last look
         looked = job.table.timeline()
@@ -61,7 +63,7 @@ def settle(job: JobContext, looked: Timeline | None = None) -> Timeline:
             if wait_for(job, pending):
                 roll_back(job, pending.time)
         timeline = job.table.timeline()
-    sweep(job.table)
+    sweep(job.table, late if timeline is looked else None)
     job.late_copies = bool(sweep_copies(job.table, timeline))
     return timeline
 

@@ -60,6 +60,7 @@ class TableServices:
     def give_way(self, batch_id: int, statuses: Iterable[WriteStatus]) -> None:
         """Before a batch publishes these files: what runs beside it over one of their file groups is taken back."""
         if self._clusterer.running:
+            self._job.lease.check()
             groups = {(s.stat.partition_path, s.stat.file_id) for s in statuses}
             self._clusterer.give_way(groups, self._reach("clustering", batch_id))
 

@@ -9,11 +9,12 @@ would be taken for the first, and one of a rolled-back instant would count as so
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback_plan import named_requests
+from tagstream.table.storage.storage import FileEntry
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.timeline.timeline import Timeline
@@ -24,9 +25,17 @@ from tagstream.table.write.markers import TEMP_FOLDER, Marker, delete_markers, l
 _ROLLBACKS = 20  # the newest: a copy that is under way lasts seconds
 
 
-def sweep(table: HoodieTable) -> list[str]:
-    """Delete such files and their markers; returns their paths. Unfinished instants are left alone."""
-    entries = table.storage.list(TEMP_FOLDER)
+def look_for_late(table: HoodieTable) -> list[FileEntry]:
+    """What :func:`sweep` goes by."""
+    return table.storage.list(TEMP_FOLDER)
+
+
+def sweep(table: HoodieTable, entries: Sequence[FileEntry] | None = None) -> list[str]:
+    """Delete such files and their markers; returns their paths. Unfinished instants are left alone.
+
+    ``entries``: what :func:`look_for_late` has just found.
+    """
+    entries = entries if entries is not None else look_for_late(table)
     folders = [e.name for e in entries if e.is_dir and e.name.isdigit()]
     commits = {e.name: time for e in entries if not e.is_dir and (time := staged_instant(e.name)) is not None}
     if not folders and not commits:

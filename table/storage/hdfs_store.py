@@ -162,11 +162,12 @@ class HdfsStorage:
         with open(local, "rb") as source:
             self._write(rel, lambda: _pieces(source), overwrite=True)
 
-    def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
         """Renames, which the NameNode refuses when the source is gone or the name is taken."""
+        del are_free
         named = [(self._file(staged), self._file(final)) for staged, final in pairs]
-        for folder in sorted({final.rpartition("/")[0] for _, final in named}):
-            self._do_at(folder, lambda c, path: c.mkdirs(path, create_parent=True))
+        folders = sorted({final.rpartition("/")[0] for _, final in named})
+        _at_once(lambda folder: self._do_at(folder, lambda c, path: c.mkdirs(path, create_parent=True)), folders)
         _at_once(lambda pair: self._rename(*pair, overwrite=False), named)
 
     def read_register(self, rel: str) -> Register | None:

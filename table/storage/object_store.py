@@ -145,9 +145,9 @@ class ObjectStorage:
         os.stat(local)  # FileNotFoundError by its own name
         self.bucket.put(key, Path(local))
 
-    def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
         """Copies inside the store: one fails when its source is gone, or when its name is taken as it looks before."""
-        self.bucket.copy_new([(self._file(staged), self._file(final)) for staged, final in pairs])
+        self.bucket.copy_new([(self._file(staged), self._file(final)) for staged, final in pairs], are_free=are_free)
 
     def read_register(self, rel: str) -> Register | None:
         """A register is one object; its ETag is the version."""

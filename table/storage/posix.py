@@ -156,8 +156,9 @@ class PosixStorage:
         with self.open_output(rel) as out, open(local, "rb") as source:
             shutil.copyfileobj(source, out, 1 << 20)
 
-    def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
         """Links: one fails when its source is gone or its name taken. Folders are forced to the disk once each, together."""
+        del are_free
         folders = set()
         for staged, final in pairs:
             source, target = self.where(staged), self.where(final)

@@ -139,11 +139,13 @@ class Storage(Protocol):
         """Copy a local file to ``rel``, with the promises of :meth:`open_output`."""
         ...
 
-    def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
         """Give staged files their final names: (staged, final) each, in any order, several at a time.
 
         FileNotFoundError when a staged file was taken away, FileExistsError when a final name is taken; some files may then
         have their names. The staged files may stay or go. Nothing is published of a staged file that was deleted before.
+        ``are_free``: the caller knows that nobody else has one of the names. A store that would have to look first does not;
+        such a name would be written over.
         """
         ...
 

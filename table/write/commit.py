@@ -32,6 +32,7 @@ from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import COMPLETED_ACTION, REPLACE_COMMIT, Instant, State
+from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import FileKind, WriteStatus
 from tagstream.table.write.data_file import is_staged, staged_path
 from tagstream.table.write.markers import (
@@ -39,6 +40,7 @@ from tagstream.table.write.markers import (
     Marker,
     begin_markers,
     delete_markers,
+    marker_files,
     marker_folder,
     write_markers,
 )
@@ -59,11 +61,22 @@ def request(table: HoodieTable, instant: str, action: str) -> None:
     _create(table, Instant(instant, action, State.REQUESTED), content)
 
 
-def inflight(table: HoodieTable, instant: str, action: str, metadata: CommitMetadata | None = None) -> None:
-    """Step 2. ``metadata`` is what is known of the work before it is done; readers do not look at it."""
+def inflight(
+    table: HoodieTable,
+    instant: str,
+    action: str,
+    metadata: CommitMetadata | None = None,
+    *,
+    has_markers: bool = False,
+) -> None:
+    """Step 2. ``metadata`` is what is known of the work before it is done; readers do not look at it.
+
+    ``has_markers``: the caller has called :func:`begin_markers`.
+    """
     metadata = metadata or CommitMetadata()
     metadata = replace(metadata, extra={**metadata.extra, _FILES_KEY: _STAGED})
-    begin_markers(table.storage, instant)
+    if not has_markers:
+        begin_markers(table.storage, instant)
     content = metadata.to_bytes(table.config.version)
     _create(table, Instant(instant, action, State.INFLIGHT), content)
 
@@ -86,11 +99,30 @@ def publish_files(table: HoodieTable, instant: str, statuses: Sequence[WriteStat
 
     The caller has made sure, after the last status had come, that it still is the one writer.
     """
-    storage = table.storage
-    write_markers(storage, instant, [Marker(status.stat.path, _marker_kind(table, status)) for status in statuses])
-    _ensure_partitions(storage, instant, statuses)
+    announce_files(table, instant, statuses)
+    publish_announced(table, instant, statuses)
+
+
+def announce_files(
+    table: HoodieTable, instant: str, statuses: Sequence[WriteStatus], check: Callable[[], None] = lambda: None
+) -> None:
+    """The first half of step 4: markers, and metafiles of new partitions. ``check`` tells that this still is the one writer;
+    nothing has a name yet when it raises.
+    """
+    markers = [Marker(status.stat.path, _marker_kind(table, status)) for status in statuses]
+    at_once(table.storage, check, lambda: write_markers(table.storage, instant, markers))
+    _ensure_partitions(table.storage, instant, statuses)
+
+
+def publish_announced(
+    table: HoodieTable, instant: str, statuses: Sequence[WriteStatus], *, is_alone: bool = False
+) -> None:
+    """The second half of step 4. ``is_alone``: no other process can be writing this very instant, as it can a plan's, so a
+    name that has the instant in it is free.
+    """
+    pairs = [(staged_path(instant, status.stat.path), status.stat.path) for status in statuses]
     try:
-        storage.publish([(staged_path(instant, status.stat.path), status.stat.path) for status in statuses])
+        table.storage.publish(pairs, are_free=is_alone and all(instant in s.stat.file_name for s in statuses))
     except FileNotFoundError:
         raise InstantConflictError(_gone(table, instant)) from None
     except FileExistsError as error:
@@ -115,35 +147,51 @@ def _ensure_partitions(storage: Storage, instant: str, statuses: Sequence[WriteS
             list(threads.map(partial(ensure_partition, storage, instant=instant), new))
 
 
+def stage(table: HoodieTable, instant: str, action: str, metadata: CommitMetadata) -> None:
+    """Step 5."""
+    replaces = COMPLETED_ACTION.get(action, action) == REPLACE_COMMIT
+    content = metadata.to_bytes(table.config.version, replaces=replaces)
+    table.storage.replace(_staged_path(instant, action), content)
+
+
+def forget_staged(table: HoodieTable, instant: str, action: str) -> None:
+    """Undo :func:`stage`."""
+    table.storage.delete(_staged_path(instant, action))
+
+
 def complete(
     table: HoodieTable,
     instant: str,
     action: str,
     metadata: CommitMetadata,
-    guard: Callable[[], None] | None = None,
+    guard: Callable[[], Timeline | None] | None = None,
     clock_ms: Callable[[], int] = lambda: 0,
     after: str | None = None,
+    *,
+    is_staged: bool = False,
+    and_then: Callable[[], None] = lambda: None,
 ) -> Instant:
     """Steps 5-7; the completed instant. ``guard`` is called before publishing, with no work in between; what it raises
-    stops the commit. ``clock_ms`` tells the time of completion, from version 8 on; a clock that is behind the timeline, or
-    behind ``after``, gives the next free millisecond.
+    stops the commit; the timeline that it returns is one it has just looked at. ``clock_ms`` tells the time of completion,
+    from version 8 on; a clock that is behind the timeline, or behind ``after``, gives the next free millisecond.
+    ``is_staged``: :func:`stage` was called. ``and_then`` is called once the instant is completed, beside step 7.
 
     InstantConflictError when the instant is completed already or was rolled back by someone else. One that does not know
     this protocol (Hudi) may have done so before the data files were published: they are taken away then.
     """
     storage, folder = table.storage, table.config.timeline_folder
     staged = _staged_path(instant, action)
-    replaces = COMPLETED_ACTION.get(action, action) == REPLACE_COMMIT
-    storage.replace(staged, metadata.to_bytes(table.config.version, replaces=replaces))
+    if not is_staged:
+        stage(table, instant, action, metadata)
     pending = Instant(instant, action, State.INFLIGHT)
     published = False
     try:
-        rel = f"{folder}/{pending.file_name()}"
-        _, is_pending = at_once(storage, guard or (lambda: None), lambda: storage.exists(rel))
-        completed = completed_instant(table, pending, clock_ms(), after)
-        if not is_pending:
+        looked = guard() if guard is not None else None
+        timeline = looked if looked is not None else table.timeline()
+        completed = completed_instant(table, pending, clock_ms(), after, timeline)
+        if pending not in timeline.instants:
             raise FileNotFoundError(instant)
-        storage.publish([(staged, f"{folder}/{completed.file_name()}")])
+        storage.publish([(staged, f"{folder}/{completed.file_name()}")], are_free=looked is not None)
         published = True
     except FileExistsError:
         raise InstantConflictError(
@@ -155,21 +203,41 @@ def complete(
     finally:
         if not published:
             storage.delete(staged)
-    at_once(storage, lambda: storage.delete(staged), lambda: delete_markers(storage, instant))
+    paths = [stat.path for stat in metadata.all_stats()]
+    at_once(storage, and_then, lambda: _tidy(storage, instant, staged, paths))
     return completed
 
 
-def completed_instant(table: HoodieTable, pending: Instant, at_ms: int, after: str | None = None) -> Instant:
+def _tidy(storage: Storage, instant: str, staged: str, paths: Sequence[str]) -> None:
+    """Step 7. Where published files stay, they are named at once; the look at the folder finds those of late tasks only."""
+    known = [staged]
+    if storage.publishes_by_copy:
+        known += [*marker_files(instant), *(staged_path(instant, path) for path in paths)]
+        remove, folder = partial(storage.delete_many, known), marker_folder(instant)
+        _, found = at_once(storage, remove, lambda: list(storage.walk_files(folder)))
+        storage.delete_many(sorted(set(found) - set(known)))
+        return
+    at_once(storage, lambda: storage.delete(staged), lambda: delete_markers(storage, instant))
+
+
+def completed_instant(
+    table: HoodieTable, pending: Instant, at_ms: int, after: str | None = None, timeline: Timeline | None = None
+) -> Instant:
     """What a pending action will be when it is completed now; FileExistsError when it is already.
 
     From version 8 on the name of the file tells when, so that the name alone keeps nobody from completing it twice.
+    ``timeline``: one that the caller has just looked at.
     """
-    if not table.config.has_completion_times:
-        return Instant(pending.time, pending.action, State.COMPLETED)
-    timeline = table.timeline()
+    completed = Instant(pending.time, pending.action, State.COMPLETED)
+    if timeline is None:
+        if not table.config.has_completion_times:
+            return completed
+        timeline = table.timeline()
     action = COMPLETED_ACTION.get(pending.action, pending.action)
     if any(i.is_completed and (i.time, i.action) == (pending.time, action) for i in timeline.instants):
         raise FileExistsError(pending.time)
+    if not table.config.has_completion_times:
+        return completed
     newest = max(timeline.newest or "", pending.time, after or "")
     at = next_instant(at_ms, newest, table.config.timezone_utc)
     return Instant(pending.time, pending.action, State.COMPLETED, at)

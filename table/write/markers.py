@@ -16,7 +16,7 @@ from tagstream.table.timeline.write_status import FileKind
 
 TEMP_FOLDER = f"{META_FOLDER}/.temp"
 _SUFFIX = re.compile(r"^(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)$")
-_TYPE_FILE = "MARKERS.type"
+_TYPE_FILE, _OWN_FILE = "MARKERS.type", "MARKERS0"
 _SERVER_FILE = re.compile(r"^MARKERS\d+$")
 
 
@@ -43,6 +43,11 @@ def marker_folder(instant: str) -> str:
     return f"{TEMP_FOLDER}/{instant}"
 
 
+def marker_files(instant: str) -> list[str]:
+    """The files in which this project writes the markers of an instant."""
+    return [f"{marker_folder(instant)}/{name}" for name in (_TYPE_FILE, _OWN_FILE)]
+
+
 def begin_markers(storage: Storage, instant: str) -> None:
     """Say that an instant has markers, none so far; call it before the instant is inflight."""
     storage.replace(f"{marker_folder(instant)}/{_TYPE_FILE}", b"TIMELINE_SERVER_BASED")
@@ -51,7 +56,7 @@ def begin_markers(storage: Storage, instant: str) -> None:
 def write_markers(storage: Storage, instant: str, markers: Iterable[Marker]) -> None:
     """Announce all data files of an instant, before the first of them is published."""
     lines = sorted(f"{marker.path}.marker.{marker.kind.value}\n" for marker in markers)
-    storage.replace(f"{marker_folder(instant)}/MARKERS0", "".join(lines).encode())
+    storage.replace(f"{marker_folder(instant)}/{_OWN_FILE}", "".join(lines).encode())
 
 
 def has_markers(storage: Storage, instant: str) -> bool:

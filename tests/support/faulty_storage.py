@@ -177,9 +177,10 @@ class FaultyStorage:
         self._born(rel)
         self._call("put", rel, lambda: self.inner.put(rel, local))
 
-    def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
         if not self.faults.copies:
-            self._call("publish", pairs[0][1] if pairs else "", lambda: self.inner.publish(pairs), FileExistsError())
+            name = pairs[0][1] if pairs else ""
+            self._call("publish", name, lambda: self.inner.publish(pairs, are_free=are_free), FileExistsError())
             return
         for staged, final in pairs:
             self._call("publish", final, lambda s=staged, f=final: self._copy(s, f), FileExistsError(final))  # type: ignore[misc]

@@ -26,10 +26,10 @@ class Stepping:
 
         return step
 
-    def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
         for staged, final in pairs:
             self._before("publish", staged, final)
-            self._storage.publish([(staged, final)])
+            self._storage.publish([(staged, final)], are_free=are_free)
 
     def delete_many(self, rels: Iterable[str]) -> None:
         for rel in rels:

@@ -186,13 +186,16 @@ class Bucket:
         with told(self.where(key)):
             out.finish()
 
-    def copy_new(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Copy objects inside the store, to keys that are free; several at a time, and all are tried."""
+    def copy_new(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
+        """Copy objects inside the store, to keys that are free; several at a time, and all are tried.
+
+        ``are_free``: the caller has made sure of that, and where copies overwrite nobody looks.
+        """
 
         def copy(pair: tuple[str, str]) -> None:
             staged, final = pair
             if self.place.scheme == S3:  # its copies overwrite, whatever they are asked (MinIO, versitygw)
-                if self.head(final) is not None:
+                if not are_free and self.head(final) is not None:
                     raise taken(self.where(final))
                 with told(self.where(staged)):
                     obs.copy(self._clients.store, staged, final)

@@ -91,10 +91,10 @@ def test_a_writer_that_was_rolled_back_cannot_publish(
     else:
         publish = PosixStorage.publish
 
-        def late(self: PosixStorage, pairs: Sequence[tuple[str, str]]) -> None:
+        def late(self: PosixStorage, pairs: Sequence[tuple[str, str]], *, are_free: bool) -> None:
             monkeypatch.undo()
             roll_back()
-            publish(self, pairs)
+            publish(self, pairs, are_free=are_free)
 
         monkeypatch.setattr(PosixStorage, "publish", late)
     with pytest.raises(InstantConflictError, match="rolled back"):
