@@ -16,6 +16,10 @@ from tests.support.stored import copy_down, reaching
 from tests.support.tcp_proxy import TcpProxy
 
 LOCAL, S3, HDFS = "local", "s3", "hdfs"
+# A NameNode that closes a file once its DataNodes have told the writer that they have the last block. Else one of them must
+# have told the NameNode, too, and a client that asks a moment too early asks again half a second later.
+HDFS_COMMITTED = "hdfs-committed"
+_COMMITTED = {"dfs.namenode.file.close.num-committed-allowed": "1"}
 _COPIES = 16  # at once
 
 
@@ -63,8 +67,9 @@ def place(kind: str, delay_ms: float, folder: Path) -> Iterator[Place]:
             proxy = stack.enter_context(HttpProxy(s3.port, delay_ms))
             url = f"s3a://{s3.bucket}/bench"
             yield Place(kind, delay_ms, url, s3.settings(proxy.url), s3.settings(), url, proxy)
-        elif kind == HDFS:
-            hdfs = stack.enter_context(HdfsServer(folder / "server"))
+        elif kind in (HDFS, HDFS_COMMITTED):
+            name_node = _COMMITTED if kind == HDFS_COMMITTED else {}
+            hdfs = stack.enter_context(HdfsServer(folder / "server", name_node=name_node))
             far = stack.enter_context(TcpProxy(hdfs.port, delay_ms)).port if delay_ms else hdfs.port
             url = f"hdfs://127.0.0.1:{far}/bench"
             yield Place(kind, delay_ms, url, hdfs.settings(), hdfs.settings(), f"{hdfs.url}/bench")

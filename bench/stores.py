@@ -25,7 +25,7 @@ from rich.table import Table
 from bench.base_tables import base_of
 from bench.inputs.lines import append_lines
 from bench.inputs.workload import Workload, make_workload
-from bench.store_places import HDFS, LOCAL, S3, Place, place
+from bench.store_places import HDFS, HDFS_COMMITTED, LOCAL, S3, Place, place
 from bench.writers.case import TABLE_TYPES, WARM_UP, WITH_SERVICES, Case, Writer, batch_lines, read_events
 from bench.writers.run import order_of, run_writer
 from bench.writers.verdict import judge
@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--records", type=int, nargs="+", default=[400_000, SMALL], help="default: %(default)s")
     parser.add_argument("--batches", type=int, default=7, help="the first two are warm-up (default: %(default)s)")
     parser.add_argument("--table-types", nargs="+", choices=TABLE_TYPES, default=["MERGE_ON_READ"])
-    parser.add_argument("--stores", nargs="*", choices=(S3, HDFS), default=[S3, HDFS])
+    parser.add_argument("--stores", nargs="*", choices=(S3, HDFS, HDFS_COMMITTED), default=[S3, HDFS])
     parser.add_argument("--delays", type=float, nargs="+", default=[0, 20], help="ms (default: %(default)s)")
     parser.add_argument("--checkpoint-here", action="store_true", help="checkpoints on this disk, tables on the stores")
     parser.add_argument("--services", action="store_true", help="compaction every five commits, cleaning, archiving")

@@ -61,6 +61,7 @@ from tagstream.streaming.write.written import unpack_rows
 from tagstream.table.services.sweep import sweep_copies
 from tagstream.table.storage.at_once import at_once
 from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
 from tagstream.table.write.markers import begin_markers
@@ -105,6 +106,7 @@ class BatchSink:
         self._running = threading.Event()
         self._last_batch: int | None = None
         self._epoch: Epoch | None = None
+        self._timeline: Timeline | None = None  # after the last commit
         self.begun = 0
         self.committed = 0
         self.failure: Exception | None = None
@@ -170,7 +172,7 @@ class BatchSink:
         job.crash.reach("commit_log", batch_id - 1)  # Spark logs a batch before it begins the next
         if job.stop.requested:
             raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
-        started = time.monotonic()
+        started, self._timeline = time.monotonic(), None
         job.step("checking the timeline", batch_id)
         epoch, found = self._guard.before_batch(
             lambda: read_epoch(job.root.files, batch_id, files=job.decode.files, rows=self._of_rows, before=self._epoch)
@@ -187,7 +189,7 @@ class BatchSink:
             job.late_copies = False
         if self._services is not None:
             begun = time.monotonic()
-            self._services.after_batch(batch_id, self._guard.committed)
+            self._services.after_batch(batch_id, self._guard.committed, self._timeline)
             report = replace(report, phases={**report.phases, "services": time.monotonic() - begun})
         if outcome.counts["twice"]:
             LOG.warning(
@@ -256,18 +258,25 @@ class BatchSink:
             kept_at = job.metadata.commit(
                 instant, outcome.statuses, written, job.clock_ms, lambda step: crash.reach(step, batch)
             )
-        protocol.complete(
+        looked: list[Timeline] = []
+
+        def last_look() -> Timeline:
+            looked.append(self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys))
+            return looked[-1]
+
+        completed = protocol.complete(
             job.table,
             instant,
             job.action,
             metadata,
-            guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
+            guard=last_look,
             clock_ms=job.clock_ms,
             after=kept_at,
             is_staged=True,
             and_then=lambda: job.lease.beat(None),
         )
         crash.reach("completed", batch)
+        self._timeline = looked[-1].with_completed(completed)
         self._guard.committed(instant)
         job.committed(outcome.deltas)
         self.committed += 1

@@ -41,11 +41,11 @@ class TableServices:
         self._timeline: Timeline | None = None
         self.failed: dict[str, str] = {}
 
-    def after_batch(self, batch_id: int, on_commit: Callable[[str], None]) -> None:
-        """All that is due, on the thread of the batches."""
+    def after_batch(self, batch_id: int, on_commit: Callable[[str], None], timeline: Timeline | None = None) -> None:
+        """All that is due, on the thread of the batches. ``timeline``: as the batch's commit has left it."""
         job = self._job
         job.step("table services", batch_id)
-        self._timeline = None
+        self._timeline = timeline
         if self._look().pending_writes:
             return  # another writer is at work: the metadata table has one writer at a time, and slices may be in use
         with self._attempt("compaction") as done:

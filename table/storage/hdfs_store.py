@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
-from hdfs_native import Client, FileStatus, WriteOptions
+from hdfs_native import Client, FileReader, FileStatus, WriteOptions
 
 from tagstream.table.storage.hdfs.clients import client, until_done
-from tagstream.table.storage.hdfs.errors import is_no_folder, told
+from tagstream.table.storage.hdfs.errors import NOT_COMPLETE, is_no_folder, told
 from tagstream.table.storage.hdfs.place import Options, options_of, parse
 from tagstream.table.storage.names import joined
 from tagstream.table.storage.numbered import read_numbered, swap_numbered
@@ -29,6 +29,7 @@ from tagstream.table.storage.storage import FileEntry, Register
 R = TypeVar("R")
 T = TypeVar("T")
 _TEMP_PREFIX = ".tagstream_tmp_"
+_CHUNK = 512  # the size of a block is a multiple of it
 _WHOLE = 4 << 20  # a file of so many bytes is read at once
 _IN_MEMORY = 16 << 20  # of a file that is being written
 _PIECE = 4 << 20
@@ -105,13 +106,13 @@ class HdfsStorage:
 
     def read(self, rel: str) -> bytes:
         """The whole content of a small file."""
-        return self._do(rel, lambda c, path: c.read(path).read())
+        return self._do(rel, lambda c, path: _opened(c, path).read())
 
     def read_range(self, rel: str, offset: int, length: int) -> bytes:
         """At most ``length`` bytes from ``offset``."""
 
         def read(c: Client, path: str) -> bytes:
-            file = c.read(path)
+            file = _opened(c, path)
             length_ = max(0, min(length, len(file) - offset))
             return file.read_range(offset, length_) if length_ else b""
 
@@ -119,7 +120,7 @@ class HdfsStorage:
 
     def open_input(self, rel: str) -> pa.NativeFile:
         """The file: in memory when it is small, else read by ranges."""
-        file = self._do(rel, lambda c, path: c.read(path))
+        file = self._do(rel, _opened)
         size = len(file)
 
         def get(offset: int, length: int) -> bytes:
@@ -133,7 +134,7 @@ class HdfsStorage:
         """Copy a file to a local path."""
 
         def fetch(c: Client, path: str) -> None:
-            file = c.read(path)
+            file = _opened(c, path)
             with open(local, "wb") as out:
                 for piece in file.read_range_stream(0, len(file)) if len(file) else ():
                     out.write(piece)
@@ -282,6 +283,19 @@ def _is_there(c: Client, path: str) -> bool:
         c.get_file_info(path)
         return True
     return False
+
+
+def _opened(c: Client, path: str) -> FileReader:
+    """A file to be read, whole.
+
+    With ``dfs.namenode.file.close.num-committed-allowed`` a NameNode closes a file when its last block is not complete yet,
+    which hdfs-native 0.14.7 leaves out without a word: the file then seems to end with the block before, or to be empty. A
+    moment later it is there.
+    """
+    file = c.read(path)
+    if len(file) % _CHUNK == 0 and (size := c.get_file_info(path).length) != len(file):
+        raise RuntimeError(f"{NOT_COMPLETE} ({len(file):,} of {size:,} bytes)")
+    return file
 
 
 def _entry(status: FileStatus) -> FileEntry:

@@ -14,8 +14,10 @@ from tagstream.table.timeline.avro_timeline import MAGIC
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import (
     CLUSTERING,
+    COMMIT,
     COMPACTION,
     COMPLETED_ACTION,
+    DELTA_COMMIT,
     ORDER,
     REPLACE_COMMIT,
     ROLLBACK,
@@ -71,6 +73,16 @@ class Timeline:
         )
         _SEEN[:] = [*others, _Look(storage, folder, stamp, names, timeline, replaced)][-_TABLES_SEEN:]
         return timeline
+
+    def with_completed(self, completed: Instant) -> Timeline | None:
+        """What a look would find after a pending commit of this one was completed, and nothing else.
+
+        None when that takes more than the name, as for a replace commit.
+        """
+        if completed.action not in (COMMIT, DELTA_COMMIT):
+            return None
+        made = (completed.time, completed.action)
+        return replace(self, instants=tuple(completed if (i.time, i.action) == made else i for i in self.instants))
 
     def __reduce__(self) -> tuple[Callable[[bytes], Timeline], tuple[bytes]]:
         return _unpacked, (_pack(self),)

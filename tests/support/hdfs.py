@@ -10,6 +10,7 @@ import json
 import shutil
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,9 +35,12 @@ DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
 
 class HdfsServer:
-    """One cluster with its folder. As a context manager: started, and killed at the end."""
+    """One cluster with its folder. As a context manager: started, and killed at the end.
 
-    def __init__(self, folder: Path, data_nodes: int = 2) -> None:
+    ``name_node``: settings of the NameNode that differ from Hadoop's own.
+    """
+
+    def __init__(self, folder: Path, data_nodes: int = 2, name_node: Mapping[str, str] | None = None) -> None:
         self.folder = folder.resolve()
         self.data_nodes = data_nodes
         self.port, self._http, *self._data_ports = free_ports(2 + 3 * data_nodes)
@@ -46,7 +50,7 @@ class HdfsServer:
         for web in ("hdfs", "datanode", "static"):  # pages that the jars lack
             (conf / "webapps" / web).mkdir(parents=True)
         (conf / "core-site.xml").write_text(_site({"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{self.folder}/tmp"}))
-        (conf / "hdfs-site.xml").write_text(_site(self._settings()))
+        (conf / "hdfs-site.xml").write_text(_site(self._settings() | dict(name_node or {})))
         (conf / "log4j.properties").write_text(LOGGING)
 
     @property

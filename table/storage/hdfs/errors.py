@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from tagstream.table.errors import InvalidPartitionPathError, StoreError
 
 _RPC = re.compile(r'RPCError\("(?P<kind>[\w.$]+)", "(?P<text>(?:[^"\\]|\\.)*)')
+NOT_COMPLETE = "the last block is not complete yet"
 # The NameNode is there and can't do it now: after a start, while it becomes the active one, before DataNodes have reported.
 _PASSES = re.compile(
     r"SafeModeException|StandbyException|RetriableException|NotReplicatedYetException|could only be (?:written|replicated)|"
-    r"Connection re|Broken pipe|Failed to complete file|timed out|early eof|No available|DataTransferError|refused"
+    r"Connection re|Broken pipe|Failed to complete file|timed out|early eof|No available|DataTransferError|refused|"
+    + NOT_COMPLETE
 )
 _NO_NAME = re.compile(r"InvalidPathException|PathComponentTooLong|FSLimitException")
 _NOT_ALLOWED = re.compile(r"AccessControlException|AuthorizationException")
