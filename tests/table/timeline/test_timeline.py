@@ -169,3 +169,14 @@ def test_a_timeline_travels_packed() -> None:
     assert found.is_valid(times[3]) and not found.is_valid(times[-1])
     assert pickle.loads(packed) is found  # noqa: S301
     assert pickle.loads(pickle.dumps(Timeline(".hoodie", ()))) == Timeline(".hoodie", ())  # noqa: S301
+
+
+@pytest.mark.parametrize("done", [None, "20260101000002000"])
+@pytest.mark.parametrize("action", ["commit", "deltacommit"])
+def test_a_look_is_what_a_look_after_the_commit_would_be(action: str, done: str | None, tmp_path: Path) -> None:
+    other = [f"{T.format(n)}.{action}{state}" for n in (1, 3) for state in (".requested", "")]
+    pending = Instant(T.format(2), action, State.INFLIGHT)
+    before = load(tmp_path, *other, f"{T.format(2)}.{action}.requested", pending.file_name())
+    completed = Instant(T.format(2), action, State.COMPLETED, done)
+    assert before.with_completed(completed) == load(tmp_path, completed.file_name())
+    assert before.with_completed(Instant(T.format(2), "replacecommit", State.COMPLETED, done)) is None

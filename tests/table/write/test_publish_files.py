@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tagstream.table.write import commit
 from tagstream.table.write.data_file import staged_path
+from tests.support.faulty_storage import Faults, FaultyStorage
 from tests.table.writer import CrashError, Writer, row
 
 T = "20270101000000000"
@@ -43,9 +45,13 @@ def test_nothing_is_in_a_partition_before(table_type: str, tmp_path: Path) -> No
     assert data_files(writer) == []
 
 
-def test_what_the_statuses_name_and_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copies", [False, True])
+def test_what_the_statuses_name_and_nothing_else(copies: bool, tmp_path: Path) -> None:
     """Two attempts have staged their files; one of them answered. A new partition gets its metafile."""
     writer = Writer.create(tmp_path, COPY_ON_WRITE)
+    if copies:  # as an object store publishes: the staged files stay, until they are taken away
+        storage = FaultyStorage(writer.table.storage, Faults(str(tmp_path / "faults"), copies=True))
+        writer.table = replace(writer.table, storage=storage)
     begin(writer)
     stage(writer, f"p0/f_0-1-1_{T}.parquet")
     status = stage(writer, f"p0/f_0-1-2_{T}.parquet")

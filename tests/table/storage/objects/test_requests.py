@@ -121,6 +121,7 @@ def test_what_a_call_costs(storage: ObjectStorage, proxy: HttpProxy, tmp_path: P
     assert of(lambda: [*storage.walk_files("")]) == {"LIST": 1}
     assert of(lambda: storage.open_input("t/a").close()) == {"GET": 1}
     assert of(lambda: storage.publish([("t/a", "x"), ("t/b", "y")])) == {"HEAD": 2, "COPY": 2}
+    assert of(lambda: storage.publish([("t/a", "x"), ("t/b", "y")], are_free=True)) == {"COPY": 2}
     many = ["t/a", "t/b", *(f"t/{n}" for n in range(1500))]
     assert of(lambda: storage.delete_many([*many, "t/a"])) == {"DELETE_MANY": 2}
     assert of(lambda: storage.delete_tree("t")) == {"LIST": 1}
