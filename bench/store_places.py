@@ -68,8 +68,8 @@ def place(kind: str, delay_ms: float, folder: Path) -> Iterator[Place]:
             url = f"s3a://{s3.bucket}/bench"
             yield Place(kind, delay_ms, url, s3.settings(proxy.url), s3.settings(), url, proxy)
         elif kind in (HDFS, HDFS_COMMITTED):
-            name_node = _COMMITTED if kind == HDFS_COMMITTED else {}
-            hdfs = stack.enter_context(HdfsServer(folder / "server", name_node=name_node))
+            site = _COMMITTED if kind == HDFS_COMMITTED else {}
+            hdfs = stack.enter_context(HdfsServer(folder / "server", site=site))
             far = stack.enter_context(TcpProxy(hdfs.port, delay_ms)).port if delay_ms else hdfs.port
             url = f"hdfs://127.0.0.1:{far}/bench"
             yield Place(kind, delay_ms, url, hdfs.settings(), hdfs.settings(), f"{hdfs.url}/bench")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,12 @@ CHUNK = 80
 MIX = Mix(keys=300, partitions=6)
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
 TOLD = ("credentials have run out", "ExpiredToken")
-FULL = ("a disk is full", "XMinioStorageFull", "No space left")
+FULL = ("a disk is full", "XMinioStorageFull", "could only be written to 0", "No space left")
+# A DataNode takes no block where a gigabyte would not be left, and keeps room for a whole block of each file.
+SMALL_DISK = {
+    "dfs.blocksize": "4194304",
+    "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space": "0",
+}
 
 
 def events(files: int) -> list[list[Event]]:
@@ -109,27 +115,31 @@ def expired_after(requests: int) -> Callable[[Request], str]:
 
 
 @pytest.mark.parametrize("table_type", TYPES)
-def test_the_disk_of_a_server_of_s3_is_full(table_type: str, new_drill: NewDrill, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["s3", "hdfs"])
+def test_the_disks_of_a_server_are_full(store: str, table_type: str, new_drill: NewDrill, tmp_path: Path) -> None:
     """At the first write, and some files later; with room again a start goes on."""
-    left = (0, 64 << 10, 256 << 10)
-    with (
-        SmallDisk(tmp_path / "server" / "data", 300) as disk,
-        S3Server(tmp_path / "server") as server,
-        new_drill("S3: the server's disk is full", table_type, len(left)) as drill,
-    ):
-        url = f"s3a://{server.bucket}/t"
+    at, disks = tmp_path / "server", ["data"] if store == "s3" else ["data1", "data2"]
+    left = (0, 64 << 10, 256 << 10) if store == "s3" else (0, 20 << 20, 40 << 20)
+    with ExitStack() as stack:
+        mounted = [stack.enter_context(SmallDisk(at / name, 300)) for name in disks]
+        server: S3Server | HdfsServer = S3Server(at) if store == "s3" else HdfsServer(at, site=SMALL_DISK)
+        stack.enter_context(server)
+        url = f"s3a://{server.bucket}/t" if isinstance(server, S3Server) else f"{server.url}/t"
+        drill = stack.enter_context(new_drill(f"{store}: the server's disks are full", table_type, len(left)))
         job = StoreJob.at(server, url, tmp_path / "job", table_type, events(1 + len(left)))
         job.write_input(0, 1)
         job.finish()
         for number, room in enumerate(left, start=1):
             job.write_input(number, number + 1)
-            disk.fill(room)
+            for disk in mounted:
+                disk.fill(room)
             with job.start() as process:
                 drill.injected += 1
                 if (code := process.wait(DEADLINE_S)) != 0:
                     message = error_line(process, code)
                     assert any(text in message for text in FULL), message
-            disk.make_room()
+            for disk in mounted:
+                disk.make_room()
             drill.compare(job)
             job.finish()
             assert job.all_taken()

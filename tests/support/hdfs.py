@@ -37,10 +37,10 @@ DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 class HdfsServer:
     """One cluster with its folder. As a context manager: started, and killed at the end.
 
-    ``name_node``: settings of the NameNode that differ from Hadoop's own.
+    ``site``: settings of its own ``hdfs-site.xml`` that differ from Hadoop's.
     """
 
-    def __init__(self, folder: Path, data_nodes: int = 2, name_node: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, data_nodes: int = 2, site: Mapping[str, str] | None = None) -> None:
         self.folder = folder.resolve()
         self.data_nodes = data_nodes
         self.port, self._http, *self._data_ports = free_ports(2 + 3 * data_nodes)
@@ -50,7 +50,7 @@ class HdfsServer:
         for web in ("hdfs", "datanode", "static"):  # pages that the jars lack
             (conf / "webapps" / web).mkdir(parents=True)
         (conf / "core-site.xml").write_text(_site({"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{self.folder}/tmp"}))
-        (conf / "hdfs-site.xml").write_text(_site(self._settings() | dict(name_node or {})))
+        (conf / "hdfs-site.xml").write_text(_site(self._settings() | dict(site or {})))
         (conf / "log4j.properties").write_text(LOGGING)
 
     @property

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.hdfs
 def test_a_file_is_read_whole_as_soon_as_it_is_written(tmp_path: Path) -> None:
     """hdfs-native 0.14.7 gives some of them as empty, without an error."""
     early = {"dfs.namenode.file.close.num-committed-allowed": "1"}
-    with HdfsServer(tmp_path / "server", name_node=early) as server:
+    with HdfsServer(tmp_path / "server", site=early) as server:
         storage = open_storage(f"{server.url}/files")
 
         def write_and_read(number: int) -> bool:
