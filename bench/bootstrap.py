@@ -20,7 +20,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ from tagstream.state.layout import StateLayout
 from tagstream.streaming.job.session import start_session
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
-from tagstream.table.store_settings import VARIABLE
 from tests.support.stored import reaching
 
 WARM_UP = 1  # runs
@@ -92,12 +92,26 @@ def compared(lines: Sequence[dict[str, Any]]) -> list[str]:
     return rows + [f"| {name} | {s:.2f} | {keys / s:,.0f} | {first / s:.0%} |" for name, s in medians.items()]
 
 
-def measure(where: Place, keys: int, folder: Path, args: argparse.Namespace, spark: SparkSession | None) -> list[Any]:
+@contextmanager
+def session(folder: Path, args: argparse.Namespace) -> Iterator[SparkSession | None]:
+    """Spark with its workers started, for the stores that this process reaches now; one JVM stays for all sessions."""
+    if not args.cores:
+        yield None
+        return
+    conf = {"spark.master": f"local[{args.cores}]", "spark.local.dir": str(folder / "spark")}
+    conf |= dict(pair.split("=", 1) for pair in args.conf)
+    spark = start_session("bench", jars=[], conf=conf, env=os.environ)
+    try:
+        spark.sparkContext.parallelize(range(args.cores), args.cores).map(str).collect()
+        yield spark
+    finally:
+        spark.stop()
+
+
+def measure(where: Place, keys: int, folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Load ``--runs`` times what lies in a place; the figures of each."""
     lines = []
-    with reaching(where.settings):
-        if spark is not None:  # the workers' stores
-            spark.sparkContext.environment[VARIABLE] = os.environ[VARIABLE]
+    with reaching(where.settings), session(folder, args) as spark:
         for run in range(1, args.runs + 1):
             if where.proxy is not None:
                 where.proxy.reset()
@@ -128,13 +142,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="further settings of Spark")
     args = parser.parse_args(argv)
     folder = Path(args.folder or tempfile.mkdtemp(prefix="bench-bootstrap-")).absolute()
-    spark = None
     try:
-        if args.cores:
-            conf = {"spark.master": f"local[{args.cores}]", "spark.local.dir": str(folder / "spark")}
-            conf |= dict(pair.split("=", 1) for pair in args.conf)
-            spark = start_session("bench", jars=[], conf=conf, env=os.environ)
-            spark.sparkContext.parallelize(range(args.cores), args.cores).map(str).collect()  # workers are started
         print(
             f"{args.cores or 'no'} Spark cores of {os.cpu_count()} ({platform.machine()}), {args.groups} key groups\n"
         )
@@ -149,11 +157,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             for kind, delay in places:
                 with place(kind, delay, folder / str(keys), counted=delay > 0) as where:
                     where.copy_up(table, "table")
-                    lines += measure(where, keys, folder, args, spark)
+                    lines += measure(where, keys, folder, args)
             print("", *compared(lines), "", sep="\n", flush=True)
     finally:
-        if spark is not None:
-            spark.stop()
         if args.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
 

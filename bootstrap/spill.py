@@ -32,6 +32,8 @@ from tagstream.table.storage.storage import Storage
 
 CHUNK_ROWS = 500_000
 _PIECES_AT_ONCE = 8  # of a load on a store
+# A fifth to a half of the bytes, for 60-130 ns a row: less than the bytes cost on their way to a store and back.
+_PACKED = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
 _DONE = ".json"
 _counter = itertools.count()
 
@@ -179,11 +181,12 @@ class SpillWriter:
         groups = np.concatenate([g for _, g in self._parts])
         order = np.argsort(groups, kind="stable")
         rows, groups = rows.take(pa.array(order)).combine_chunks(), groups[order]
+        options = _PACKED if self.spills.is_remote else None
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         ends = np.append(starts[1:], len(groups))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):  # one step a key group
             sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, rows.schema) as stream:
+            with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
                 stream.write_table(rows.slice(start, end - start))
             data = memoryview(sink.getvalue())
             piece = Piece(int(groups[start]), self._size, len(data), zlib.crc32(data), end - start)
