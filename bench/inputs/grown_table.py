@@ -1,7 +1,7 @@
 """A table of many small file groups and a timeline of many instants, with batches that touch the same few of them.
 
-Each base file is real, by this project's own writer. The instants before the last one are commits of one file group each. The
-base files that they wrote were replaced by the last one and removed by a cleaner: what is left of them is on the timeline.
+Each base file is real, by this project's own writer. The instants before the last one are commits of one file group each.
+The base files that they wrote were replaced by the last one and removed by a cleaner: what is left is on the timeline.
 The numbers of a group's keys do not depend on how many groups there are, so batches are the same for tables of all sizes.
 
 A folder holds ``table``, and of a workload ``batches``, ``event.avsc`` and ``expected.parquet``.
