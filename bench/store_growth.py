@@ -40,7 +40,7 @@ def tables_of(groups: Sequence[int], instants: Sequence[int]) -> list[tuple[int,
 
 def grown_lines(lines: Sequence[dict[str, Any]], grown: Grown) -> list[dict[str, Any]]:
     """The lines of a case's batches after the warm-up, each with its own size and its table's."""
-    more = {"kind": "store-growth", "groups": grown.groups, "instants": grown.instants, "version": grown.version}
+    more = {"kind": "store-growth", "file_groups": grown.groups, "instants": grown.instants, "version": grown.version}
     with_sizes = [line | more | {"records": size} for line, size in zip(lines, grown.sizes, strict=True)]
     return with_sizes[WARM_UP:]
 
@@ -50,8 +50,8 @@ def as_table(lines: Sequence[dict[str, Any]], who: str) -> Table:
     first = lines[0]
     title = f"requests of a batch: {who}; {first['table_type']}, version {first['version']}, S3, mean"
     table = Table("records", "file groups", "instants", *KINDS, "all", "data files", "s (median)", title=title)
-    for size, groups, instants in dict.fromkeys((x["records"], x["groups"], x["instants"]) for x in lines):
-        mine = [x for x in lines if (x["records"], x["groups"], x["instants"]) == (size, groups, instants)]
+    for size, groups, instants in dict.fromkeys((x["records"], x["file_groups"], x["instants"]) for x in lines):
+        mine = [x for x in lines if (x["records"], x["file_groups"], x["instants"]) == (size, groups, instants)]
         counts = [statistics.mean(line[who].get(kind, 0) for line in mine) for kind in KINDS]
         total = statistics.mean(sum(line[who].values()) for line in mine)
         files = statistics.mean(line["files"] for line in mine)
