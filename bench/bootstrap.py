@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 from bench.inputs.lines import append_lines
 from bench.inputs.loaded_table import make_table
 from bench.process_costs import Watch
-from bench.store_places import HDFS, LOCAL, S3, Place, place
+from bench.store_places import HDFS, HDFS_COMMITTED, LOCAL, S3, Place, place
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.state.key_group import balanced_labels
@@ -135,7 +135,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows-per-file", type=int, default=100_000)
     parser.add_argument("--groups", type=int, default=8)
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--stores", nargs="*", choices=(S3, HDFS), default=[], help="after the local disk")
+    parser.add_argument(
+        "--stores", nargs="*", choices=(S3, HDFS, HDFS_COMMITTED), default=[], help="after the local disk"
+    )
     parser.add_argument("--delays", type=float, nargs="+", default=[0], help="of the stores, ms (default: %(default)s)")
     parser.add_argument("--folder", default=None, help="where to make tables and indexes; kept if given")
     parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
