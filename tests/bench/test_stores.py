@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,11 @@ def test_files_go_to_a_place_and_come_back(tmp_path: Path) -> None:
     assert (tmp_path / "back" / "b" / "file").read_text() == "x"
     assert not (tmp_path / "place" / "local").exists()
     assert Place(HDFS, 20, "hdfs://h/x", {"dfs.replication": "2"}).options() == {"spark.hadoop.dfs.replication": "2"}
+
+
+def test_sigterm_ends_a_place_as_an_exception(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, place(LOCAL, 0, tmp_path):
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
