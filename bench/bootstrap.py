@@ -5,161 +5,53 @@ Makes a table of `k0000001`... with a bigint ordering column (not timed), then l
 complete, with every file of the index synced. Python's workers and the JVM are there when the first run begins; it is the
 one in which the JVM compiles. Printed as a Markdown table: time, keys a second, processor seconds by process, bytes of the
 first snapshots a key, and the greatest resident memory that a Python worker, the JVM and this process ever had.
+
+`--stores s3 hdfs --delays 0 20`: then the same table on these, the index beside it, from servers on this machine, with so
+many ms more for each request (on HDFS: for each call to the NameNode); and the medians beside that of the local disk. The
+processor seconds of the servers are told apart; those of a proxy, which is there where a delay is, are the driver's.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
+import statistics
 import tempfile
-import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from bench.inputs.lines import append_lines
+from bench.inputs.loaded_table import make_table
+from bench.process_costs import Watch
+from bench.store_places import HDFS, HDFS_COMMITTED, LOCAL, S3, Place, place
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.state.key_group import balanced_labels
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.job.session import start_session
-from tagstream.table.file_group.bloom import SIMPLE, BloomParams
-from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
-from tagstream.table.schema.schema import arrow_to_avro
-from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.write import commit
-from tagstream.table.write.file_writer import write_file_group
-from tagstream.table.write.write_context import WriteContext, WriterOptions
+from tagstream.table.storage.opening import open_storage
+from tests.support.stored import reaching
 
-_START_MS = 1_767_225_600_000
-_SCHEMA = pa.schema([
-    ("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("name", pa.string()), ("amount", pa.float64()),
-])  # fmt: skip
-_SMALL_BLOOM = BloomParams(SIMPLE, 1_000, 0.1)  # nothing reads the filters here, and full ones take most of the time
+WARM_UP = 1  # runs
 
 
-@dataclass
-class Cost:
-    """Processor seconds and the greatest resident bytes of one kind of process."""
-
-    cpu: float = 0.0
-    peak: int = 0
-
-
-@dataclass
-class Watch:
-    """Processor time and memory of this process, the JVM and the Python workers while the ``with`` block lasts."""
-
-    costs: dict[str, Cost] = field(default_factory=dict)
-
-    def __enter__(self) -> Watch:
-        self._stop = threading.Event()
-        self._first: dict[int, float] = {}
-        self._last: dict[int, tuple[str, float]] = {}
-        self._look(begun_before=True)
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._look()
-        for pid, (kind, seconds) in self._last.items():
-            self._cost(kind).cpu += seconds - self._first[pid]
-
-    @property
-    def cpu(self) -> float:
-        """Processor seconds of all."""
-        return sum(cost.cpu for cost in self.costs.values())
-
-    def peak(self, kind: str) -> float:
-        """MiB."""
-        return self._cost(kind).peak / (1 << 20)
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.5):
-            self._look()
-
-    def _look(self, *, begun_before: bool = False) -> None:
-        me = psutil.Process()
-        for process in [me, *me.children(recursive=True)]:
-            try:
-                name = "driver" if process.pid == me.pid else "worker" if process.name().startswith("python") else "JVM"
-                times = process.cpu_times()
-                self._first.setdefault(process.pid, times.user + times.system if begun_before else 0.0)
-                self._last[process.pid] = (name, times.user + times.system)
-                self._cost(name).peak = max(self._cost(name).peak, _greatest_rss(process.pid))
-            except (psutil.Error, OSError):
-                continue
-
-    def _cost(self, kind: str) -> Cost:
-        return self.costs.setdefault(kind, Cost())
-
-
-def _greatest_rss(pid: int) -> int:
-    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
-        return next((int(line.split()[1]) << 10 for line in f if line.startswith("VmHWM:")), 0)
-
-
-def make_table(folder: str, keys: int, partitions: int, per_file: int) -> HoodieTable:
-    """A table of one commit: `keys` rows in files of `per_file`, spread over the partitions."""
-    avro = json.dumps(arrow_to_avro(_SCHEMA, "bench"))
-    config = TableConfig(
-        name="bench",
-        table_type=COPY_ON_WRITE,
-        record_key_fields=("id",),
-        partition_fields=("city",),
-        ordering_fields=("ts",),
-        create_schema=avro,
-    )
-    table = HoodieTable.create(os.path.join(folder, "table"), config, _START_MS)
-    timeline, instant = table.timeline(), instant_from_ms(_START_MS + 1000, True)
-    commit.request(table, instant, "commit")
-    commit.inflight(table, instant, "commit")
-    statuses = []
-    none = pa.table({"_hoodie_record_key": pa.array([], pa.string()), "_ordering": pa.array([], pa.int64())})
-    options = WriterOptions(bloom=_SMALL_BLOOM)
-    for n, start in enumerate(range(0, keys, per_file)):
-        numbers = pa.array(range(start, min(start + per_file, keys)), pa.int64())
-        text = pc.cast(numbers, pa.string())
-        city = f"city={n % partitions:03d}"
-        ids = pc.binary_join_element_wise("k", pc.utf8_lpad(text, 7, "0"), "")
-        rows = pa.table({
-            "id": ids,
-            "city": pa.repeat(city, len(numbers)),
-            "ts": pc.add(numbers, _START_MS * 1000),
-            "name": pc.binary_join_element_wise("name of ", text, ""),
-            "amount": pc.divide(pc.cast(numbers, pa.float64()), 7.0),
-            "_is_insert": pa.repeat(True, len(numbers)),
-            "_hoodie_record_key": ids,
-        })  # fmt: skip
-        ctx = WriteContext(instant, "commit", n, f"{n}-1-1", _SCHEMA, avro, None, timeline, options)
-        statuses += write_file_group(table, ctx, city, new_file_id("bench", n), None, rows, none)
-    commit.publish_files(table, instant, statuses)
-    commit.complete(table, instant, "commit", CommitMetadata.build(statuses, {}, avro))
-    return table
-
-
-def load(folder: str, table: HoodieTable, groups: int, cores: int, spark: SparkSession | None) -> BootstrapReport:
-    """One load into an empty folder."""
-    for name in ("index", "local"):
-        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+def load(url: str, local: Path, groups: int, cores: int, spark: SparkSession | None) -> BootstrapReport:
+    """One load of the table of a place into an empty folder beside it."""
+    index = open_storage(f"{url}/index")
+    index.delete_tree("loaded")
+    shutil.rmtree(local, ignore_errors=True)
     return bootstrap_index(
-        table,
-        StateLayout(PosixStorage(os.path.join(folder, "index")), os.path.join(folder, "local")),
+        HoodieTable.open(f"{url}/table"),
+        StateLayout(index.below("loaded"), str(local)),
         balanced_labels(groups, max(1, cores)),
         1,
         clock_ms=lambda: time.time_ns() // 1_000_000,
@@ -168,66 +60,108 @@ def load(folder: str, table: HoodieTable, groups: int, cores: int, spark: SparkS
     )
 
 
-def line(run: int, report: BootstrapReport, watch: Watch) -> str:
+def line(run: int, where: str, report: BootstrapReport, watch: Watch) -> str:
     """A row of the table."""
     assert (report.live, report.rows, report.mismatched, report.twice) == (report.rows, report.expected_rows, [], 0)
     parts = ", ".join(f"{name} {cost.cpu:.1f}" for name, cost in sorted(watch.costs.items()))
     memory = " / ".join(f"{watch.peak(name):,.0f}" for name in ("worker", "JVM", "driver"))
     return (
-        f"| {report.live:,} | {run} | {report.seconds:.2f} s | {report.keys_per_second:,.0f} | {watch.cpu:.1f} ({parts}) | "
-        f"{report.live / watch.cpu:,.0f} | {report.bytes_per_key:.1f} | {memory} |"
+        f"| {report.live:,} | {where} | {run} | {report.seconds:.2f} s | {report.keys_per_second:,.0f} | {watch.cpu:.1f} "
+        f"({parts}) | {report.live / watch.cpu:,.0f} | {report.bytes_per_key:.1f} | {memory} |"
     )
 
 
-def figures(run: int, report: BootstrapReport, watch: Watch) -> dict[str, Any]:
+def figures(run: int, where: str, report: BootstrapReport, watch: Watch) -> dict[str, Any]:
     """The same as a JSON line."""
     found = {"seconds": report.seconds, "keys_per_second": report.keys_per_second, "cpu_seconds": watch.cpu}
     found |= {"bytes_per_key": report.bytes_per_key}
     found |= {f"peak_mib_{name}": watch.peak(name) for name in ("worker", "JVM", "driver")}
     rounded = {name: round(value, 3) for name, value in found.items()}
-    return {"kind": "bootstrap", "run": run, "keys": report.live, **rounded}
+    return {"kind": "bootstrap", "run": run, "place": where, "keys": report.live, **rounded}
 
 
-def main() -> None:
+def compared(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Rows of a Markdown table: the places beside the first of them, by their medians after the warm-up."""
+    places = dict.fromkeys(line["place"] for line in lines)
+    medians = {}
+    for name in places:
+        seconds = [line["seconds"] for line in lines if line["place"] == name]
+        medians[name] = statistics.median(seconds[WARM_UP:] or seconds)
+    first, keys = next(iter(medians.values())), lines[0]["keys"]
+    rows = [f"| {keys:,} keys | s (median) | keys/s | of {next(iter(medians))} |", "|---|---|---|---|"]
+    return rows + [f"| {name} | {s:.2f} | {keys / s:,.0f} | {first / s:.0%} |" for name, s in medians.items()]
+
+
+@contextmanager
+def session(folder: Path, args: argparse.Namespace) -> Iterator[SparkSession | None]:
+    """Spark with its workers started, for the stores that this process reaches now; one JVM stays for all sessions."""
+    if not args.cores:
+        yield None
+        return
+    conf = {"spark.master": f"local[{args.cores}]", "spark.local.dir": str(folder / "spark")}
+    conf |= dict(pair.split("=", 1) for pair in args.conf)
+    spark = start_session("bench", jars=[], conf=conf, env=os.environ)
+    try:
+        spark.sparkContext.parallelize(range(args.cores), args.cores).map(str).collect()
+        yield spark
+    finally:
+        spark.stop()
+
+
+def measure(where: Place, keys: int, folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Load ``--runs`` times what lies in a place; the figures of each."""
+    lines = []
+    with reaching(where.settings), session(folder, args) as spark:
+        for run in range(1, args.runs + 1):
+            if where.proxy is not None:
+                where.proxy.reset()
+            with Watch(spark) as watch:
+                report = load(where.url, folder / "state", args.groups, args.cores, spark)
+            print(line(run, where.name, report, watch), flush=True)
+            lines.append(figures(run, where.name, report, watch))
+            if where.proxy is not None:
+                lines[-1]["requests"] = dict(where.proxy.counts)
+    assert lines[-1]["keys"] == keys
+    append_lines(args.json, lines)
+    return lines
+
+
+def main(argv: Sequence[str] | None = None) -> None:
     """Make the tables, load them, print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=10)
     parser.add_argument("--rows-per-file", type=int, default=100_000)
     parser.add_argument("--groups", type=int, default=8)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument(
+        "--stores", nargs="*", choices=(S3, HDFS, HDFS_COMMITTED), default=[], help="after the local disk"
+    )
+    parser.add_argument("--delays", type=float, nargs="+", default=[0], help="of the stores, ms (default: %(default)s)")
     parser.add_argument("--folder", default=None, help="where to make tables and indexes; kept if given")
     parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="further settings of Spark")
-    args = parser.parse_args()
-    folder = args.folder or tempfile.mkdtemp(prefix="bench-bootstrap-")
-    spark = None
+    args = parser.parse_args(argv)
+    folder = Path(args.folder or tempfile.mkdtemp(prefix="bench-bootstrap-")).absolute()
     try:
-        if args.cores:
-            conf = {"spark.master": f"local[{args.cores}]", "spark.local.dir": os.path.join(folder, "spark")}
-            conf |= dict(pair.split("=", 1) for pair in args.conf)
-            spark = start_session("bench", jars=[], conf=conf, env=os.environ)
-            spark.sparkContext.parallelize(range(args.cores), args.cores).map(str).collect()  # workers are started
-        print(f"{args.cores or 'no'} Spark cores of {os.cpu_count()} ({platform.machine()}), {args.groups} key groups")
         print(
-            "\n| keys | run | time | keys/s | CPU s | keys per CPU s | bytes a key | peak MiB: worker / JVM / driver |"
+            f"{args.cores or 'no'} Spark cores of {os.cpu_count()} ({platform.machine()}), {args.groups} key groups\n"
         )
-        print("|---|---|---|---|---|---|---|---|")
+        columns = "keys | place | run | time | keys/s | CPU s | keys per CPU s | bytes a key"
+        print(f"| {columns} | peak MiB: worker / JVM / driver |\n|---|---|---|---|---|---|---|---|---|")
+        places = [(LOCAL, 0.0), *((store, delay) for store in args.stores for delay in args.delays)]
         for keys in args.keys:
-            place = os.path.join(folder, str(keys))
-            made = os.path.join(place, "table", ".hoodie")
-            table = HoodieTable.open(os.path.dirname(made)) if os.path.exists(made) else None
-            if table is None:
-                table = make_table(place, keys, args.partitions, args.rows_per_file)
-            for run in range(1, args.runs + 1):
-                with Watch() as watch:
-                    report = load(place, table, args.groups, args.cores, spark)
-                print(line(run, report, watch), flush=True)
-                append_lines(args.json, [figures(run, report, watch)])
+            table = folder / str(keys) / "table"
+            if not (table / ".hoodie").exists():
+                make_table(str(table), keys, args.partitions, args.rows_per_file)
+            lines = []
+            for kind, delay in places:
+                with place(kind, delay, folder / str(keys), counted=delay > 0) as where:
+                    where.copy_up(table, "table")
+                    lines += measure(where, keys, folder, args)
+            print("", *compared(lines), "", sep="\n", flush=True)
     finally:
-        if spark is not None:
-            spark.stop()
         if args.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 from tagstream.table.storage.opening import open_storage
 from tests.support.hdfs import HdfsServer
@@ -59,14 +62,22 @@ class Place:
 
 
 @contextmanager
-def place(kind: str, delay_ms: float, folder: Path) -> Iterator[Place]:
-    """A place of a kind while the block runs. On HDFS the NameNode is far; data goes to the DataNodes directly."""
+def place(kind: str, delay_ms: float, folder: Path, *, counted: bool = True) -> Iterator[Place]:
+    """A place of a kind while the block runs. On HDFS the NameNode is far; data goes to the DataNodes directly.
+
+    ``counted``: S3's requests are, by the proxy. Without it there is none where there is no delay either. SIGTERM ends the
+    block as Ctrl-C does, so that no server is left behind.
+    """
     with ExitStack() as stack:
+        before = signal.signal(signal.SIGTERM, _end)
+        stack.callback(signal.signal, signal.SIGTERM, before)
         if kind == S3:
+            stack.callback(shutil.rmtree, folder / "server", ignore_errors=True)
             s3 = stack.enter_context(S3Server(folder / "server"))
-            proxy = stack.enter_context(HttpProxy(s3.port, delay_ms))
             url = f"s3a://{s3.bucket}/bench"
-            yield Place(kind, delay_ms, url, s3.settings(proxy.url), s3.settings(), url, proxy)
+            proxy = stack.enter_context(HttpProxy(s3.port, delay_ms)) if counted or delay_ms else None
+            settings = s3.settings(None if proxy is None else proxy.url)
+            yield Place(kind, delay_ms, url, settings, s3.settings(), url, proxy)
         elif kind in (HDFS, HDFS_COMMITTED):
             site = _COMMITTED if kind == HDFS_COMMITTED else {}
             hdfs = stack.enter_context(HdfsServer(folder / "server", site=site))
@@ -75,3 +86,9 @@ def place(kind: str, delay_ms: float, folder: Path) -> Iterator[Place]:
             yield Place(kind, delay_ms, url, hdfs.settings(), hdfs.settings(), f"{hdfs.url}/bench")
         else:
             yield Place(kind, 0, str(folder / "local"), near_url=str(folder / "local"))
+            shutil.rmtree(folder / "local", ignore_errors=True)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise SystemExit(128 + number)

@@ -5,6 +5,9 @@ request, by a proxy. In each place the same files: `--batches` of `--records` re
 many of ten records. Printed: records/s and seconds of a batch beside the local disk's; of S3 the requests of a batch by
 kind, this project's own and those of Spark's checkpoint, beside the most that the design allows: three for each data file,
 two for each key group that changed, and twenty. The tables are read by hudi-rs (from a copy); exit code 1 when one is wrong.
+
+`--peers hudi-spark:GLOBAL_SIMPLE`: after this writer Hudi's own on Spark, in each place on the same server with the same
+files, its options those of `bench.compare`; and how many times its seconds this writer's are.
 """
 
 from __future__ import annotations
@@ -25,14 +28,26 @@ from rich.table import Table
 from bench.base_tables import base_of
 from bench.inputs.lines import append_lines
 from bench.inputs.workload import Workload, make_workload
+from bench.peers import home
 from bench.store_places import HDFS, HDFS_COMMITTED, LOCAL, S3, Place, place
-from bench.writers.case import TABLE_TYPES, WARM_UP, WITH_SERVICES, Case, Writer, batch_lines, read_events
+from bench.writers.case import (
+    HUDI_SPARK,
+    TABLE_TYPES,
+    TAGSTREAM,
+    WARM_UP,
+    WITH_SERVICES,
+    Case,
+    Writer,
+    batch_lines,
+    read_events,
+)
 from bench.writers.run import order_of, run_writer
 from bench.writers.verdict import judge
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.support.http_proxy import Logged
 
 SMALL = 10  # records of a batch whose cost is that of the batch itself
+Cases = dict[tuple[str, str], list[dict[str, Any]]]  # lines by place and writer
 KINDS = ("LIST", "HEAD", "GET", "PUT", "PUT_IF", "COPY", "DELETE_MANY", "DELETE")
 
 
@@ -40,27 +55,37 @@ def measure(case: Case, where: Place, timeout_s: float, *, checkpoint_here: bool
     """Run a case in a place; a line for each batch. ``checkpoint_here``: that lies on this disk all the same."""
     shutil.rmtree(case.place, ignore_errors=True)
     case.place.mkdir(parents=True)
-    where.copy_up(case.base, "table")
-    order = order_of(case) | {"table": f"{where.url}/table"}
-    if not checkpoint_here:
-        order["checkpoint"] = f"{where.url}/checkpoint"
-    order["options"] |= where.options()
+    name = f"{case.writer.name}-{case.writer.called}".lower()
+    where.copy_up(case.base, f"{name}/table")
+    order = order_there(case, where, f"{where.url}/{name}")
+    if checkpoint_here:
+        order.pop("checkpoint", None)
     if where.proxy is not None:
         where.proxy.reset()
     run_writer(case, order, timeout_s)
     events = read_events(case.events)
     log = [] if where.proxy is None else list(where.proxy.log)
-    where.copy_down("table", case.table)
-    right = judge(case, timeout_s).right
-    files = files_of_batches(case.table)
+    where.copy_down(f"{name}/table", case.table)
+    verdict = judge(case, timeout_s)
+    files = files_of_batches(case)
     moments = [e["at"] for e in events if e["event"] in ("ready", "batch")]
     lines = []
     for line, (begin, end), made in zip(batch_lines(case, events), pairwise(moments), files, strict=True):
         asked = requests_of([r for r in log if begin <= r.at < end])
         most = 3 * made + 2 * asked["groups"] + 20  # requests that a batch may make by the design
-        more = {"kind": "store", "place": where.name, "right": right, "files": made, "checkpoint_here": checkpoint_here}
+        more: dict[str, Any] = {"kind": "store", "place": where.name, "right": verdict.right, "checked_by": verdict.by}
+        more |= {"wrong": verdict.why, "files": made, "checkpoint_here": checkpoint_here}
         lines.append(line | more | asked | {"most": most})
     return lines
+
+
+def order_there(case: Case, where: Place, folder: str) -> dict[str, Any]:
+    """A case's order where table and checkpoint lie in a folder of a place."""
+    order = order_of(case) | {"table": f"{folder}/table", "checkpoint": f"{folder}/checkpoint"}
+    if case.writer.name == HUDI_SPARK:
+        jars = home.s3a_jars() if where.kind == S3 else []
+        return order | {"hadoop": dict(where.settings), "jars": list(map(str, jars))}
+    return order | {"options": order["options"] | where.options()}
 
 
 def requests_of(log: Sequence[Logged]) -> dict[str, Any]:
@@ -71,40 +96,51 @@ def requests_of(log: Sequence[Logged]) -> dict[str, Any]:
     return {"ours": dict(ours), "spark": dict(Counter(r.kind for r in log if not r.ours)), "groups": len(groups)}
 
 
-def files_of_batches(table: Path) -> list[int]:
+def files_of_batches(case: Case) -> list[int]:
     """Data files that each commit of the stream names, in their order."""
-    opened = HoodieTable.open(str(table))
+    opened = HoodieTable.open(str(case.table))
     timeline = opened.timeline()
     found = [timeline.metadata(opened.storage, i) for i in timeline.completed_writes]
-    return [len(list(each.all_stats())) for each in found if "tagstream.commit" in each.extra]
+    if case.writer.name == TAGSTREAM:
+        found = [each for each in found if "tagstream.commit" in each.extra]  # those of services are not of the stream
+    return [len(list(each.all_stats())) for each in found[-case.workload.batches :]]
 
 
-def speed_table(cases: dict[str, list[dict[str, Any]]]) -> Table:
-    """Places side by side; the first is what the others are compared with."""
+def speed_table(cases: Cases) -> Table:
+    """Places side by side, in each the peers beside this writer; ``of local`` is of the same writer's there."""
     first = next(iter(cases.values()))[0]
     title = f"{first['table_type']}, {first['keys']:,} keys, batches of {first['records']:,} records"
-    table = Table("", "s a batch (median)", "records/s", "of local", "more than local (s)", "right", title=title)
+    columns = ("s a batch (median)", "records/s", "of local", "more than local (s)", "this writer is faster", "right")
+    table = Table("", "writer", *columns, title=title)
     seconds = {name: statistics.median(line["seconds"] for line in warm(lines)) for name, lines in cases.items()}
-    local = next(iter(seconds.values()))
-    for name, each in seconds.items():
-        right = "yes" if cases[name][0]["right"] else "NO"
-        table.add_row(
-            name, f"{each:.2f}", f"{first['records'] / each:,.0f}", f"{local / each:.0%}", f"{each - local:+.2f}", right
-        )
+    for (place_name, writer), each in seconds.items():
+        lines = cases[place_name, writer]
+        local = seconds[first["place"], writer]
+        ours = seconds[place_name, _writer_of(first)]
+        times = "" if writer == _writer_of(first) else f"{each / ours:.1f} times"
+        right = {True: "yes", False: "NO", None: "NOBODY COULD READ IT"}[lines[0]["right"]]
+        speed = (f"{each:.2f}", f"{first['records'] / each:,.0f}", f"{local / each:.0%}", f"{each - local:+.2f}")
+        table.add_row(place_name, writer, *speed, times, right)
     return table
 
 
-def request_table(cases: dict[str, list[dict[str, Any]]]) -> Table:
+def request_table(cases: Cases) -> Table:
     """Requests of a batch: the mean of the warm ones, since services come every few batches."""
     table = Table("requests of a batch", *KINDS, "all", "at most", "files", "key groups", title="S3, mean")
-    for name, lines in cases.items():
-        for who in ("ours", "spark"):
+    for (place_name, writer), lines in cases.items():
+        is_ours = lines[0]["writer"] == TAGSTREAM
+        for who in ("ours", "spark") if is_ours else ("spark",):  # all of a peer's come from Hadoop's client
             counts = [statistics.mean(line[who].get(kind, 0) for line in warm(lines)) for kind in KINDS]
             total = statistics.mean(sum(line[who].values()) for line in warm(lines))
             sizes = [statistics.mean(line[name] for line in warm(lines)) for name in ("most", "files", "groups")]
             shown = [f"{value:.0f}" for value in sizes] if who == "ours" else ["", "", ""]
-            table.add_row(f"{name}: {who}", *(f"{count:.0f}" for count in counts), f"{total:.0f}", *shown)
+            name = f"{place_name}: {who if is_ours else writer}"
+            table.add_row(name, *(f"{count:.0f}" for count in counts), f"{total:.0f}", *shown)
     return table
+
+
+def _writer_of(line: dict[str, Any]) -> str:
+    return f"{line['writer']}:{line['index']}"
 
 
 def warm(lines: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
@@ -124,34 +160,50 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--delays", type=float, nargs="+", default=[0, 20], help="ms (default: %(default)s)")
     parser.add_argument("--checkpoint-here", action="store_true", help="checkpoints on this disk, tables on the stores")
     parser.add_argument("--services", action="store_true", help="compaction every five commits, cleaning, archiving")
-    parser.add_argument("--conf", nargs="*", default=[], metavar="KEY=VALUE", help="options of the job")
+    parser.add_argument(
+        "--peers",
+        nargs="*",
+        type=Writer.parse,
+        default=[],
+        metavar="WRITER",
+        help=f"{HUDI_SPARK}:INDEX, after this writer",
+    )
+    parser.add_argument("--conf", nargs="*", default=[], metavar="KEY=VALUE", help="options of this writer's job")
     parser.add_argument("--case-timeout", type=float, default=1800.0, metavar="S")
     args = parser.parse_args(argv)
     out = args.out.absolute()
     console = Console(width=150 if not sys.stdout.isatty() else None)
-    writer = Writer.parse("tagstream:STATE" + WITH_SERVICES * args.services)
+    if any(peer.name != HUDI_SPARK for peer in args.peers):
+        parser.error(f"peers on stores are {HUDI_SPARK}'s alone")
+    writers = [Writer.parse("tagstream:STATE" + WITH_SERVICES * args.services), *args.peers]
     places = [(LOCAL, 0.0), *((store, delay) for store in args.stores for delay in args.delays)]
+    conf = dict(text.split("=", 1) for text in args.conf)
     wrong = 0
     for records in args.records:
         workload = Workload("mixed", args.keys, records, args.batches)
         folder = make_workload(workload, out / "cache")
         for table_type in args.table_types:
             cache, limit = out / "cache" / "tables", args.case_timeout
-            base = base_of(writer, workload, folder, table_type, codec="zstd", cache=cache, timeout_s=limit)
-            cases: dict[str, list[dict[str, Any]]] = {}
+            bases = [
+                base_of(each, workload, folder, table_type, codec="zstd", cache=cache, timeout_s=limit)
+                for each in writers
+            ]
+            cases: Cases = {}
             for kind, delay in places:
                 at = out / "cases" / f"store-{kind}-{delay:g}-{records}-{table_type}".lower()
                 shutil.rmtree(at, ignore_errors=True)
-                conf = dict(text.split("=", 1) for text in args.conf)
-                case = Case(1, workload, folder, table_type, writer, base, at / "case", conf=conf)
                 with place(kind, delay, at) as where:
-                    cases[where.name] = measure(case, where, limit, checkpoint_here=args.checkpoint_here)
-                    append_lines(out / "results.jsonl", cases[where.name])
-                wrong += not cases[where.name][0]["right"]
+                    for writer, base in zip(writers, bases, strict=True):
+                        own = conf if writer.name == TAGSTREAM else {}
+                        case = Case(1, workload, folder, table_type, writer, base, at / "case", conf=own)
+                        lines = measure(case, where, limit, checkpoint_here=args.checkpoint_here)
+                        cases[where.name, str(writer)] = lines
+                        append_lines(out / "results.jsonl", lines)
+                        wrong += not lines[0]["right"]
                 shutil.rmtree(at, ignore_errors=True)
             console.print(speed_table(cases))
             if S3 in args.stores:
-                console.print(request_table({name: lines for name, lines in cases.items() if name.startswith(S3)}))
+                console.print(request_table({name: lines for name, lines in cases.items() if name[0].startswith(S3)}))
     return 1 if wrong else 0
 
 

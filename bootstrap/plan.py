@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from hashlib import blake2b
 
 from tagstream.bootstrap.errors import BootstrapError
@@ -15,9 +16,14 @@ from tagstream.bootstrap.missing import missing_files
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.at_once import at_once
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 _FEW = 32  # to look for each in a commit file's bytes takes a tenth of parsing it
+_AT_ONCE = 128  # commits whose content is in memory
 _PLAIN = re.compile(r"[0-9A-Za-z-]+")
 _TASK_BYTES = 64 << 20
 _OPEN_BYTES = 128 << 10  # reading a slice costs at least as much as so many bytes
@@ -126,16 +132,19 @@ def plan_bootstrap(
     if view.as_of is None:
         return BootstrapPlan(table, timeline, None, (), tuple(left_out), partition_regex=partition_regex)
     listed: dict[FileGroupId, FileSlice] = {}
+    chosen: list[str] = []
     for partition in view.partitions() if only is None else sorted({partition for partition, _ in only}):
         if wanted.fullmatch(partition) is None:
             left_out.append(
                 LeftOut(f"partition {partition!r}", f"index.partition.regex={partition_regex} leaves it out")
             )
             continue
-        for found in view.latest_merged_slices(partition):
-            if only is not None and (partition, found.file_id) not in only:
-                continue
-            listed[found.partition_path, found.file_id] = found
+        chosen.append(partition)
+    view.look_up(chosen)
+    for slices_there in at_once(table.storage, *(partial(view.latest_merged_slices, path) for path in chosen)):
+        for found in slices_there:
+            if only is None or (found.partition_path, found.file_id) in only:
+                listed[found.partition_path, found.file_id] = found
     since = "" if only is None else _first_instant(table, timeline, listed, only, wanted)
     stats = _stats_by_file(table, timeline, since, only)
     slices: list[PlannedSlice] = []
@@ -211,13 +220,10 @@ def _stats_by_file(
     none = _FileStat(0, 0, 0)
     ids = {file_id for _, file_id in only or ()}
     few = 0 < len(ids) <= _FEW and all(map(_PLAIN.fullmatch, ids))
-    for instant in timeline.completed_writes:
-        if timeline.completion_time(instant.time) < since:
-            continue
-        if few:  # most commits do not name them, and need not be parsed
-            metadata = timeline.metadata_with(table.storage, instant, ids)
-        else:
-            metadata = timeline.metadata(table.storage, instant)
+    writes = [i for i in timeline.completed_writes if timeline.completion_time(i.time) >= since]
+    # Most commits do not name the few, and need not be parsed.
+    of = partial(timeline.metadata_with, texts=ids) if few else timeline.metadata
+    for metadata in _read_each(table.storage, of, writes):
         for stat in [] if metadata is None else metadata.all_stats():
             if only is not None and (stat.partition_path, stat.file_id) not in only:
                 continue
@@ -225,6 +231,14 @@ def _stats_by_file(
             found[stat.path] = _FileStat(rows, before.all_writes + rows, before.all_deletes + stat.num_deletes)
     found.pop("", None)  # a stat without a file
     return found
+
+
+def _read_each(
+    storage: Storage, of: Callable[[Storage, Instant], CommitMetadata | None], instants: Sequence[Instant]
+) -> Iterator[CommitMetadata | None]:
+    """The content of each, some of them read at once."""
+    for start in range(0, len(instants), _AT_ONCE):
+        yield from at_once(storage, *(partial(of, storage, i) for i in instants[start : start + _AT_ONCE]))
 
 
 def check_labels(labels: Sequence[int]) -> None:

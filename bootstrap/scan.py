@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,24 +49,34 @@ def scan_slice(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys
     A delete without an ordering value takes the greatest that the slice knows of the key, from its base file or an
     earlier log record: a late event is then still known for late.
     """
-    try:
+    with _missing_named(reader):
         if file_slice.log_files:
             yield from _merged(reader, file_slice)
         else:
             for batch in reader.base_batches(file_slice, reader.columns):
                 yield SliceKeys(_keys(batch, file_slice), _ordering(reader, batch), False, batch.num_rows)
+
+
+def damaged_blocks(reader: SliceReader, file_slice: FileSlice) -> int:
+    """Blocks of the slice's logs that are cut or overwritten. Readers pass over them: a writer that died leaves such.
+
+    CorruptFileError names a log that is missing.
+    """
+    storage = reader.table.storage
+    blocks = (block for rel in file_slice.log_paths for block in scan_log_file(storage, rel))
+    with _missing_named(reader):
+        return sum(block.type is BlockType.CORRUPT for block in blocks)
+
+
+@contextmanager
+def _missing_named(reader: SliceReader) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as e:
         raise CorruptFileError(
             f"{e.filename} is part of the table as of {reader.as_of} and is missing; restore it, or plan again if a "
             "cleaner removed it just now"
         ) from e
-
-
-def damaged_blocks(reader: SliceReader, file_slice: FileSlice) -> int:
-    """Blocks of the slice's logs that are cut or overwritten. Readers pass over them: a writer that died leaves such."""
-    storage = reader.table.storage
-    blocks = (block for rel in file_slice.log_paths for block in scan_log_file(storage, rel))
-    return sum(block.type is BlockType.CORRUPT for block in blocks)
 
 
 def _merged(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys]:

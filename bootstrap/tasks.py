@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.bootstrap.ahead import ahead
 from tagstream.bootstrap.errors import BootstrapError
 from tagstream.bootstrap.key_crc import crc_of_keys
 from tagstream.bootstrap.plan import BootstrapPlan
@@ -29,6 +32,7 @@ from tagstream.state.ordering import ordering_codes
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.table.errors import CorruptFileError, TagstreamError
+from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.storage.create import create
 from tagstream.table.storage.opening import unsynced
@@ -37,6 +41,7 @@ from tagstream.table.storage.storage import Storage
 CorruptPolicy = Literal["fail", "skip"]
 RUN_ROWS = 2_000_000  # 250 bytes each while they are sorted
 _SAMPLE = 10_000
+_SLICES_AT_ONCE = 4  # of a task on a store: each file is three reads, one after another
 TWICE_SUFFIX = ".twice.jsonl"
 SCAN = "scan"
 
@@ -101,19 +106,34 @@ def scan_task(spec: BootstrapSpec, task: int) -> ScanDone:
         return done
     assert spec.reader is not None
     writer = SpillWriter(spec.spills, task, spec.layout.ordering, spec.first_batch)
+    numbers = spec.tasks[task]
+    sources = [partial(_read, spec.reader, spec.plan.slices[number].file_slice) for number in numbers]
     try:
-        return writer.close([_scan(spec, spec.reader, number, writer) for number in spec.tasks[task]])
+        with closing(ahead(sources, _SLICES_AT_ONCE if spec.plan.table.storage.is_remote else 1)) as slices:
+            found = [_scan(spec, number, read, writer) for number, read in zip(numbers, slices, strict=True)]
+        return writer.close(found)
     except BaseException as e:
         writer.abandon(e)
         raise
 
 
-def _scan(spec: BootstrapSpec, reader: SliceReader, number: int, writer: SpillWriter) -> SliceDone:
+def _read(reader: SliceReader, file_slice: FileSlice) -> Iterator[tuple[int, SliceKeys | None]]:
+    """The slice's damaged blocks, then its keys."""
+    yield damaged_blocks(reader, file_slice), None
+    for batch in scan_slice(reader, file_slice):
+        yield 0, batch
+
+
+def _scan(
+    spec: BootstrapSpec, number: int, read: Iterator[tuple[int, SliceKeys | None]], writer: SpillWriter
+) -> SliceDone:
     file_slice = spec.plan.slices[number].file_slice
     rows = live = deleted = damaged = 0
     try:
-        damaged = damaged_blocks(reader, file_slice)
-        for batch in scan_slice(reader, file_slice):
+        for blocks, batch in read:
+            damaged += blocks
+            if batch is None:
+                continue
             rows += batch.read
             live += 0 if batch.deleted else len(batch.keys)
             deleted += len(batch.keys) if batch.deleted else 0

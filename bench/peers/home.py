@@ -61,6 +61,11 @@ def bundle(version: str) -> Path:
     return jar
 
 
+def s3a_jars() -> list[Path]:
+    """What Hudi's Spark needs to read and write ``s3a://``, fetched the first time."""
+    return fetch_jars(PROJECT / "conf" / "poms" / "hudi-s3a.xml", home() / "jars")
+
+
 def flink_class_path(peer: FlinkPeer) -> list[Path]:
     """Folders and jars that run our program on Flink: itself, Flink, the peer. Made the first time."""
     own = fetch_jars(PROJECT / "conf" / "poms" / f"{peer.pom}.xml", home() / "jars")

@@ -1,7 +1,8 @@
 """Real Hudi on Spark as a program of the peers' Python: one order, a JSON file that is its only argument.
 
 It stands alone (standard library and pyspark only), as the peers' environment has nothing of this project. What happens
-is appended to the order's ``events`` file, a JSON object a line. Orders (``do``):
+is appended to the order's ``events`` file, a JSON object a line. Where the table or the checkpoint lies on a store, the
+order's ``jars`` are what Hadoop needs for it, and its ``hadoop`` the settings. Orders (``do``):
 
 - ``load``: the rows of a Parquet file become a new table, by one bulk_insert
 - ``stream``: every file of a folder is a batch of Structured Streaming into the table
@@ -26,11 +27,12 @@ def session(order: dict[str, Any]) -> Any:
     from pyspark.sql import SparkSession
 
     scratch = order["work"]
+    jars = [*order.get("jars", []), order["bundle"]]
     conf = {
         "spark.master": "local[2]",
         "spark.driver.memory": "4g",
         "spark.jars": order["bundle"],
-        "spark.driver.extraClassPath": order["bundle"],
+        "spark.driver.extraClassPath": ":".join(jars),
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
@@ -50,6 +52,7 @@ def session(order: dict[str, Any]) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
+    conf |= {f"spark.hadoop.{name}": value for name, value in order.get("hadoop", {}).items()}
     builder = SparkSession.builder.appName("hudi-peer")
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -103,7 +106,9 @@ def stream(spark: Any, order: dict[str, Any]) -> None:
     writer = writer.option("hoodie.datasource.write.operation", order["operation"]).option("path", order["table"])
     # A batch that fails is tried again and then ends the query: by default it would be passed over in silence.
     writer = writer.option("hoodie.datasource.write.streaming.ignore.failed.batch", "false")
-    writer = writer.option("checkpointLocation", f"{order['work']}/checkpoint").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", order.get("checkpoint", f"{order['work']}/checkpoint")).trigger(
+        availableNow=True
+    )
     query = writer.start()
     tell(order, event="ready", bootstrap_seconds=None)
     told = 0

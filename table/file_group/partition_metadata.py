@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 
+from tagstream.table.storage.at_once import at_once
 from tagstream.table.storage.storage import META_FOLDER, Storage
 
 PARTITION_METAFILE = ".hoodie_partition_metadata"
@@ -35,12 +37,14 @@ def list_partitions(storage: Storage) -> list[str]:
     """The partition paths of the table, sorted: every folder below the base path with a metafile."""
     found: list[str] = []
     folders = [""]
-    while folders:
-        folder = folders.pop()
-        entries = storage.list(folder)
-        if any(not e.is_dir and e.name in METAFILE_NAMES for e in entries):
-            found.append(folder)
-        folders.extend(join(folder, e.name) for e in entries if e.is_dir and e.name != META_FOLDER)
+    while folders:  # level by level
+        listed = at_once(storage, *(partial(storage.list, folder) for folder in folders))
+        below: list[str] = []
+        for folder, entries in zip(folders, listed, strict=True):
+            if any(not e.is_dir and e.name in METAFILE_NAMES for e in entries):
+                found.append(folder)
+            below.extend(join(folder, e.name) for e in entries if e.is_dir and e.name != META_FOLDER)
+        folders = below
     return sorted(found)
 
 

@@ -10,14 +10,12 @@ import pyarrow.compute as pc
 import pytest
 
 from bench.peers import home as peers
-from tagstream.streaming.source.connector import fetch_jars
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.drills.store_job import StoreJob
 from tests.drills.stream_job import chunks_of
 from tests.interop.hudi_spark import HudiSpark
 from tests.support import events as ev
 from tests.support.compare import compare
-from tests.support.paths import ROOT
 from tests.support.table_version import using
 
 pytestmark = [pytest.mark.hudi_jar, pytest.mark.s3, pytest.mark.stores, pytest.mark.spark]
@@ -47,7 +45,7 @@ def hudi_there(
     """A running Hudi that reaches the store."""
     peers.set_up()
     settings: Mapping[str, str] = request.getfixturevalue(f"{store}_server").settings()
-    jars = fetch_jars(ROOT / "conf" / "poms" / "hudi-s3a.xml", peers.home() / "jars") if store == "s3" else []
+    jars = peers.s3a_jars() if store == "s3" else []
     with HudiSpark(RELEASE, tmp_path_factory.mktemp("hudi-there"), list(jars), settings) as running:
         yield running
 

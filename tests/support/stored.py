@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
@@ -13,6 +14,8 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import Storage
 from tagstream.table.store_settings import VARIABLE, keep_settings
+
+_COPIES = 16  # at once
 
 
 @contextmanager
@@ -26,9 +29,13 @@ def reaching(settings: Mapping[str, str]) -> Iterator[None]:
 def copy_down(storage: Storage, target: Path) -> Path:
     """All files of a storage, in a new local folder, which is returned."""
     shutil.rmtree(target, ignore_errors=True)
-    for rel in storage.walk_files(""):
+
+    def fetch(rel: str) -> None:
         (target / rel).parent.mkdir(parents=True, exist_ok=True)
         storage.fetch(rel, str(target / rel))
+
+    with ThreadPoolExecutor(_COPIES) as pool:
+        list(pool.map(fetch, storage.walk_files("")))
     return target
 
 
