@@ -27,6 +27,12 @@ def executors(session: int) -> list[int]:
     return [pid for pid in _with(EXECUTOR, session) if _name(pid) == "java"]
 
 
+def executor_host(executor: int) -> str:
+    """The host that Spark knows an executor by."""
+    words = Path(f"/proc/{executor}/cmdline").read_bytes().decode().split("\0")
+    return words[words.index("--hostname") + 1]
+
+
 def _with(text: bytes, session: int) -> list[int]:
     found = []
     for pid in session_members(session):
