@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +15,11 @@ from tests.support.cluster import Cluster
 from tests.support.environment import NAME
 from tests.support.machine import SPARK_HOME
 from tests.support.process import Process
+from tests.support.spark_processes import driver
 
 # In the folder where a task runs: Spark unpacks the archive there.
 PYTHON = "./environment/bin/python"
+KEY_GROUPS = 8
 
 
 @dataclass
@@ -30,11 +34,11 @@ class Submitted:
         self._files = 0
         self.job.conf |= {
             **self.cluster.conf(),
+            "spark.driver.memory": "512m",
             # Two state partitions a core, of two key groups each.
             "spark.sql.shuffle.partitions": "4",
-            "index.key.groups": "8",
+            "index.key.groups": str(KEY_GROUPS),
         }
-        self.job.conf |= {"spark.driver.memory": "512m"}
 
     def start(self, *more: str) -> Process:
         """The driver, here; as the documentation says."""
@@ -62,6 +66,12 @@ class Submitted:
     def taken(self, process: Process) -> None:
         """Wait until everything that is there is committed."""
         process.wait_for(self.job.all_taken, DEADLINE_S, "the batch")
+
+    def end(self, process: Process) -> None:
+        """Ask the job itself to end; ``spark-submit``, asked by a signal, would stop Spark first."""
+        os.kill(driver(process.pid), signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0, process.output()[-4000:]
+        assert "INFO TaskSetManager" not in process.output(), "Spark's own lines are kept to warnings"
 
     def labels(self, worker: int) -> set[str]:
         """The key groups that have a local store on a worker's machine."""

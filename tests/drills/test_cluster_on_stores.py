@@ -7,18 +7,20 @@ the driver's or of another worker's. ``spark-submit`` brings the project (``--py
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
+from getpass import getuser
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from hdfs_native import Client
 
 from tests.drills.cluster_faults import kill_executor
 from tests.drills.conftest import NewDrill, NewStoreJob
 from tests.drills.report import Drill
 from tests.drills.store_job import StoreJob
-from tests.drills.stream_job import DEADLINE_S, chunks_of
-from tests.drills.submitted import Submitted
+from tests.drills.stream_job import DEADLINE_S, chunks_of, error_line
+from tests.drills.submitted import KEY_GROUPS, Submitted
 from tests.support.cluster import Cluster
 from tests.support.dist import build
 from tests.support.environment import build_environment
@@ -30,8 +32,8 @@ from tests.support.spark_processes import executor_host
 pytestmark = [pytest.mark.drill, pytest.mark.s3, pytest.mark.stores]
 PER_BATCH = 120
 CHUNKS = chunks_of(list(generate(16 * PER_BATCH, Mix(keys=400), seed=51)), PER_BATCH)
+USER = "lake"
 CONTINUOUS = ("--continuous", "--min-sync-interval-seconds", "0")
-KEY_GROUPS = {str(label) for label in range(8)}
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +56,18 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     [(store, kind) for store in ("s3", "hdfs") for kind in ("MERGE_ON_READ", "COPY_ON_WRITE")],
 )
 def test_executors_hosts_and_the_driver_are_lost(
-    store: str, table_type: str, cluster: Cluster, shipped: Path, new_drill: NewDrill, new_store_job: NewStoreJob
+    store: str,
+    table_type: str,
+    cluster: Cluster,
+    shipped: Path,
+    new_drill: NewDrill,
+    new_store_job: NewStoreJob,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """On a copy-on-write table the driver's environment alone has the keys, or the user, for the store."""
     job = new_store_job(store, table_type, CHUNKS, source_too=True)
+    if table_type == "COPY_ON_WRITE":
+        keys_of_the_environment(job, monkeypatch)
     run = Submitted(cluster, job, shipped)
     with new_drill(f"executors, hosts and driver lost, no shared folder, {store}", table_type, 6) as drill:
         with run.start(*CONTINUOUS) as process:
@@ -67,12 +78,13 @@ def test_executors_hosts_and_the_driver_are_lost(
                 run.begin_batch(process)
                 kill_executor(cluster, process, worker)
                 gone_on(run, process, drill)
-            assert run.labels(0) | run.labels(1) == KEY_GROUPS
+            groups = run.labels(0) | run.labels(1)
+            assert len(groups) == KEY_GROUPS
 
             run.begin_batch(process)
             cluster.lose(0)
             gone_on(run, process, drill)
-            assert run.labels(1) == KEY_GROUPS, "each key group's index was restored on the host that is left"
+            assert run.labels(1) == groups, "each key group's index was restored on the host that is left"
 
             cluster.join()
             process.wait_for(lambda: bool(cluster.executors(2)), DEADLINE_S, "an executor on the new host")
@@ -80,7 +92,7 @@ def test_executors_hosts_and_the_driver_are_lost(
             run.begin_batch(process)
             cluster.lose(1)
             gone_on(run, process, drill)
-            assert run.labels(2) == KEY_GROUPS, "the new host has them all"
+            assert run.labels(2) == groups, "the new host has them all"
 
             run.begin_batch(process)
             process.kill()
@@ -92,13 +104,30 @@ def test_executors_hosts_and_the_driver_are_lost(
             run.begin_batch(process)
             cluster.lose(2)
             gone_on(run, process, drill)
-            assert run.labels(3) == KEY_GROUPS
+            assert run.labels(3) == groups
             run.batches(process, 1)
-            process.send(signal.SIGTERM)
-            assert process.wait(DEADLINE_S) == 0, process.output()[-4000:]
+            run.end(process)
         assert job.all_taken()
         drill.compare(job)
         assert job.unnamed_files() == []
+    if store == "hdfs":
+        expected = USER if table_type == "COPY_ON_WRITE" else getuser()
+        assert owners(job.table_url) | owners(f"{job.url}/checkpoint") == {expected}
+
+
+def keys_of_the_environment(job: StoreJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave keys and user to the environment of the driver, which is this process's; no host of the cluster has them."""
+    monkeypatch.setenv("HADOOP_USER_NAME", USER)
+    for name, variable in (("access", "AWS_ACCESS_KEY_ID"), ("secret", "AWS_SECRET_ACCESS_KEY")):
+        if value := job.settings.pop(f"fs.s3a.{name}.key", None):
+            monkeypatch.setenv(variable, value)
+
+
+def owners(url: str) -> set[str]:
+    """Who made the files of a folder on HDFS: tasks in Python and in Java, and the driver."""
+    parts = urlsplit(url)
+    there = Client(f"{parts.scheme}://{parts.netloc}").list_status(parts.path, recursive=True)
+    return {each.owner for each in there if not each.isdir}
 
 
 def gone_on(run: Submitted, process: Process, drill: Drill) -> None:
@@ -119,5 +148,21 @@ def share_nothing(cluster: Cluster, job: StoreJob) -> None:
             assert not machine.sees(path), f"{machine.root.name} has {path}"
         mark = machine.at("/tmp/mark")
         mark.touch()
-        assert [other.sees("/tmp/mark") for other in cluster.machines] == [other is machine for other in cluster.machines]
+        assert [other.sees("/tmp/mark") for other in cluster.machines] == [
+            other is machine for other in cluster.machines
+        ]
         mark.unlink()
+
+
+@pytest.mark.parametrize("what", ["table", "checkpoint", "source"])
+def test_a_folder_of_the_driver_is_missed(
+    what: str, cluster: Cluster, shipped: Path, new_store_job: NewStoreJob, tmp_path: Path
+) -> None:
+    """What the hosts do not share does not work here: the other drills would fail if they relied on it."""
+    job = new_store_job("hdfs", "MERGE_ON_READ", CHUNKS, source_too=what != "source")
+    run = Submitted(cluster, job, shipped)
+    flag = {"table": "--target-base-path", "checkpoint": "--checkpoint-dir", "source": ""}[what]
+    job.write_input(0, 1)
+    with run.start(*([flag, str(tmp_path / "mine")] if flag else [])) as process:
+        said = error_line(process, process.wait(DEADLINE_S))
+    assert str(tmp_path) in said
