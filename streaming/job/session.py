@@ -66,7 +66,7 @@ def start_session(
     submitted = under_spark_submit(env) or SparkContext._active_spark_context is not None  # noqa: SLF001
     prepare_environment(env, given_settings(conf, env))
     if submitted:
-        _on_class_path(jars)
+        add_to_class_path(jars)
     log4j = PACKAGE / "conf" / "log4j2.properties"
     quiet_python()
     builder = SparkSession.builder.appName(app_name)
@@ -133,14 +133,16 @@ def start_session(
     return spark
 
 
-def _on_class_path(jars: Iterable[str]) -> None:
-    """Let the JVM's own class loader know the jars; where it takes none, SQL's ADD JAR is all there is.
+def add_to_class_path(jars: Iterable[str]) -> None:
+    """Let Hadoop's class loader in the running JVM know the jars; where it takes none, SQL's ADD JAR is all there is.
 
-    Hadoop looks for its file systems there and nowhere else, and ADD JAR has a loader of its own.
+    Hadoop looks for its file systems there and nowhere else, and ADD JAR has a loader of its own. Before there is a context
+    that loader is the thread's.
     """
     SparkContext._ensure_initialized()  # noqa: SLF001 (the JVM is there, whoever started it)
-    java = SparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001
-    loader = java.lang.Thread.currentThread().getContextClassLoader()
+    context, java = SparkContext._active_spark_context, SparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001
+    knows = context._jsc.hadoopConfiguration() if context else java.lang.Thread.currentThread()  # noqa: SLF001
+    loader = knows.getClassLoader() if context else knows.getContextClassLoader()
     for jar in jars:
         with suppress(Py4JError):
             loader.addURL(java.io.File(jar).toURI().toURL())

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from hdfs_native import Client
 
+from tagstream.table.storage.opening import open_storage
 from tests.drills.cluster_faults import kill_executor
 from tests.drills.conftest import NewDrill, NewStoreJob
 from tests.drills.report import Drill
@@ -25,9 +26,14 @@ from tests.support.cluster import Cluster
 from tests.support.dist import build
 from tests.support.environment import build_environment
 from tests.support.events import Mix, generate
+from tests.support.hudi_rs import read_table
 from tests.support.paths import ROOT
 from tests.support.process import Process
 from tests.support.spark_processes import executor_host
+from tests.support.stored import copy_down
+from tests.test_readme import blocks, clone, run
+
+__all__ = ["clone"]  # the fixture
 
 pytestmark = [pytest.mark.drill, pytest.mark.s3, pytest.mark.stores]
 PER_BATCH = 120
@@ -68,45 +74,45 @@ def test_executors_hosts_and_the_driver_are_lost(
     job = new_store_job(store, table_type, CHUNKS, source_too=True)
     if table_type == "COPY_ON_WRITE":
         keys_of_the_environment(job, monkeypatch)
-    run = Submitted(cluster, job, shipped)
+    submitted = Submitted(cluster, job, shipped)
     with new_drill(f"executors, hosts and driver lost, no shared folder, {store}", table_type, 6) as drill:
-        with run.start(*CONTINUOUS) as process:
-            run.batches(process, 2)
+        with submitted.start(*CONTINUOUS) as process:
+            submitted.batches(process, 2)
             share_nothing(cluster, job)
             drill.compare(job)
             for worker in (0, 1):
-                run.begin_batch(process)
+                submitted.begin_batch(process)
                 kill_executor(cluster, process, worker)
-                gone_on(run, process, drill)
-            groups = run.labels(0) | run.labels(1)
+                gone_on(submitted, process, drill)
+            groups = submitted.labels(0) | submitted.labels(1)
             assert len(groups) == KEY_GROUPS
 
-            run.begin_batch(process)
+            submitted.begin_batch(process)
             cluster.lose(0)
-            gone_on(run, process, drill)
-            assert run.labels(1) == groups, "each key group's index was restored on the host that is left"
+            gone_on(submitted, process, drill)
+            assert submitted.labels(1) == groups, "each key group's index was restored on the host that is left"
 
             cluster.join()
             process.wait_for(lambda: bool(cluster.executors(2)), DEADLINE_S, "an executor on the new host")
-            run.batches(process, 1)
-            run.begin_batch(process)
+            submitted.batches(process, 1)
+            submitted.begin_batch(process)
             cluster.lose(1)
-            gone_on(run, process, drill)
-            assert run.labels(2) == groups, "the new host has them all"
+            gone_on(submitted, process, drill)
+            assert submitted.labels(2) == groups, "the new host has them all"
 
-            run.begin_batch(process)
+            submitted.begin_batch(process)
             process.kill()
             drill.injected += 1
         drill.compare(job)
         cluster.join()
-        with run.start(*CONTINUOUS) as process:
-            run.batches(process, 1)
-            run.begin_batch(process)
+        with submitted.start(*CONTINUOUS) as process:
+            submitted.batches(process, 1)
+            submitted.begin_batch(process)
             cluster.lose(2)
-            gone_on(run, process, drill)
-            assert run.labels(3) == groups
-            run.batches(process, 1)
-            run.end(process)
+            gone_on(submitted, process, drill)
+            assert submitted.labels(3) == groups
+            submitted.batches(process, 1)
+            submitted.end(process)
         assert job.all_taken()
         drill.compare(job)
         assert job.unnamed_files() == []
@@ -130,11 +136,11 @@ def owners(url: str) -> set[str]:
     return {each.owner for each in there if not each.isdir}
 
 
-def gone_on(run: Submitted, process: Process, drill: Drill) -> None:
+def gone_on(submitted: Submitted, process: Process, drill: Drill) -> None:
     """After a fault: the batch that it fell in is committed, and the table is right."""
     drill.injected += 1
-    run.taken(process)
-    drill.compare(run.job)
+    submitted.taken(process)
+    drill.compare(submitted.job)
 
 
 def share_nothing(cluster: Cluster, job: StoreJob) -> None:
@@ -154,15 +160,31 @@ def share_nothing(cluster: Cluster, job: StoreJob) -> None:
         mark.unlink()
 
 
+def test_the_command_of_the_page(
+    cluster: Cluster, shipped: Path, hdfs_folder: str, clone: Path, tmp_path: Path
+) -> None:
+    """As printed, but for the addresses of master and store."""
+    run(blocks()[1].split(".venv/bin/python run_stream.py")[0], clone, "source")
+    there = open_storage(f"{hdfs_folder}/orders-in")
+    for path in sorted((clone / "out" / "orders-in").iterdir()):
+        there.put(path.name, str(path))
+    (clone / "dist").symlink_to(shipped)
+    command = blocks("docs/operations.md")[-1].replace("spark://127.0.0.1:7077", cluster.master)
+    said = run(command.replace("hdfs://namenode:8020/lake", hdfs_folder), clone, "cluster")
+    assert "end of run: batches 1, records 6" in said
+    rows = read_table(copy_down(open_storage(f"{hdfs_folder}/orders"), tmp_path / "copy"), meta_columns=False)
+    assert sorted(rows["id"].to_pylist()) == ["o-1", "o-3"]
+
+
 @pytest.mark.parametrize("what", ["table", "checkpoint", "source"])
 def test_a_folder_of_the_driver_is_missed(
     what: str, cluster: Cluster, shipped: Path, new_store_job: NewStoreJob, tmp_path: Path
 ) -> None:
     """What the hosts do not share does not work here: the other drills would fail if they relied on it."""
     job = new_store_job("hdfs", "MERGE_ON_READ", CHUNKS, source_too=what != "source")
-    run = Submitted(cluster, job, shipped)
+    submitted = Submitted(cluster, job, shipped)
     flag = {"table": "--target-base-path", "checkpoint": "--checkpoint-dir", "source": ""}[what]
     job.write_input(0, 1)
-    with run.start(*([flag, str(tmp_path / "mine")] if flag else [])) as process:
+    with submitted.start(*([flag, str(tmp_path / "mine")] if flag else [])) as process:
         said = error_line(process, process.wait(DEADLINE_S))
     assert str(tmp_path) in said

@@ -86,7 +86,7 @@ class Cluster:
         host = f"127.0.0.{len(self.workers) + (2 if self._apart else 1)}"
         if self._apart:
             self.machines.append(Machine(self.folder / "machines" / host))
-        size = ["--cores", "1", "--memory", "768m", *([] if self._apart else ["--work-dir", self._own("work", host)])]
+        size = ["--cores", "1", "--memory", "1g", *([] if self._apart else ["--work-dir", self._own("work", host)])]
         worker = self._start(host, host, "Worker", self.master, "--host", host, "--webui-port", "0", *size)
         worker.wait_for(lambda: "Successfully registered with master" in worker.output(), START_SECONDS, "the worker")
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.job.session import little_java
+from tagstream.streaming.job.session import add_to_class_path, little_java
 from tagstream.streaming.options.cli import load_options
 
 PATHS = ["--target-base-path", "/t", "--target-table", "t", "--checkpoint-dir", "/c"]
@@ -44,3 +46,17 @@ def test_workers_of_a_session_are_spoken_to_without_tcp(spark: SparkSession) -> 
     (row,) = spark.range(1, numPartitions=1).mapInArrow(family, "unix string").collect()
     assert row.unix.lower() == "true"
     assert spark.conf.get("spark.shuffle.compress") == "false"
+
+
+def test_hadoop_finds_what_is_in_a_jar_that_a_running_jvm_is_given(spark: SparkSession, tmp_path: Path) -> None:
+    """As a checkpoint on S3 needs it under spark-submit; ADD JAR alone leaves Hadoop without."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    given = {}
+    for name in ("by-sql", "by-us"):
+        given[name] = tmp_path / f"{name}.jar"
+        with zipfile.ZipFile(given[name], "w") as jar:
+            jar.writestr(f"{name}.txt", "")
+    spark.sql(f"ADD JAR '{given['by-sql']}'")
+    add_to_class_path([str(given["by-us"])])
+    assert hadoop.getResource("by-us.txt") is not None
+    assert hadoop.getResource("by-sql.txt") is None
