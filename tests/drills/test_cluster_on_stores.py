@@ -57,6 +57,13 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def unharmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster that tests share which break nothing of it."""
+    with Cluster(tmp_path_factory.mktemp("unharmed") / "cluster", apart=True) as cluster:
+        yield cluster
+
+
 @pytest.mark.parametrize(
     ("store", "table_type"),
     [(store, kind) for store in ("s3", "hdfs") for kind in ("MERGE_ON_READ", "COPY_ON_WRITE")],
@@ -161,7 +168,7 @@ def share_nothing(cluster: Cluster, job: StoreJob) -> None:
 
 
 def test_the_command_of_the_page(
-    cluster: Cluster, shipped: Path, hdfs_folder: str, clone: Path, tmp_path: Path
+    unharmed: Cluster, shipped: Path, hdfs_folder: str, clone: Path, tmp_path: Path
 ) -> None:
     """As printed, but for the addresses of master and store."""
     run(blocks()[1].split(".venv/bin/python run_stream.py")[0], clone, "source")
@@ -169,7 +176,7 @@ def test_the_command_of_the_page(
     for path in sorted((clone / "out" / "orders-in").iterdir()):
         there.put(path.name, str(path))
     (clone / "dist").symlink_to(shipped)
-    command = blocks("docs/operations.md")[-1].replace("spark://127.0.0.1:7077", cluster.master)
+    command = blocks("docs/operations.md")[-1].replace("spark://127.0.0.1:7077", unharmed.master)
     said = run(command.replace("hdfs://namenode:8020/lake", hdfs_folder), clone, "cluster")
     assert "end of run: batches 1, records 6" in said
     rows = read_table(copy_down(open_storage(f"{hdfs_folder}/orders"), tmp_path / "copy"), meta_columns=False)
@@ -178,11 +185,11 @@ def test_the_command_of_the_page(
 
 @pytest.mark.parametrize("what", ["table", "checkpoint", "source"])
 def test_a_folder_of_the_driver_is_missed(
-    what: str, cluster: Cluster, shipped: Path, new_store_job: NewStoreJob, tmp_path: Path
+    what: str, unharmed: Cluster, shipped: Path, new_store_job: NewStoreJob, tmp_path: Path
 ) -> None:
     """What the hosts do not share does not work here: the other drills would fail if they relied on it."""
     job = new_store_job("hdfs", "MERGE_ON_READ", CHUNKS, source_too=what != "source")
-    submitted = Submitted(cluster, job, shipped)
+    submitted = Submitted(unharmed, job, shipped)
     flag = {"table": "--target-base-path", "checkpoint": "--checkpoint-dir", "source": ""}[what]
     job.write_input(0, 1)
     with submitted.start(*([flag, str(tmp_path / "mine")] if flag else [])) as process:
