@@ -154,17 +154,15 @@ def share_nothing(cluster: Cluster, job: StoreJob) -> None:
     """The executors are on two hosts to Spark; no host has a folder of the driver's, of the store's or of the other."""
     executors = [cluster.executors(worker)[0] for worker in range(len(cluster.machines))]
     assert sorted(map(executor_host, executors)) == ["127.0.0.2", "127.0.0.3"]
-    for machine in cluster.machines:
-        assert machine.sees("/opt/spark/jars")
+    roots = [Path("/proc", str(executor), "root") for executor in executors]  # what the executor itself sees as /
+    for machine, root in zip(cluster.machines, roots, strict=True):
+        assert (root / "opt/spark/jars").is_dir()
         for path in (ROOT, job.folder / "in", cluster.folder):
             assert path.exists()
-            assert not machine.sees(path), f"{machine.root.name} has {path}"
-        mark = machine.at("/tmp/mark")
-        mark.touch()
-        assert [other.sees("/tmp/mark") for other in cluster.machines] == [
-            other is machine for other in cluster.machines
-        ]
-        mark.unlink()
+            assert not (root / str(path).lstrip("/")).exists(), f"{machine.root.name} has {path}"
+        machine.at("/tmp/mark").touch()
+        assert [(other / "tmp/mark").exists() for other in roots] == [other is root for other in roots]
+        machine.at("/tmp/mark").unlink()
 
 
 def test_the_command_of_the_page(

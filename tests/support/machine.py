@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,11 +72,6 @@ class Machine:
             "SPARK_LOCAL_DIRS": f"{_DATA}/local",
             "SPARK_WORKER_DIR": f"{_DATA}/work",
         }
-
-    def sees(self, path: str | Path) -> bool:
-        """Whether a program on the machine finds a file or a folder there, other than one of the machine's own."""
-        command = self.command(["test", "-e", path])
-        return subprocess.run(command, env=self.environment(), check=False).returncode == 0
 
     def lose(self) -> None:
         """Its disk is gone. When nothing runs on it any more."""
