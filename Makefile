@@ -19,7 +19,7 @@ TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test versions check rooms dist bench drills drills-matrix interop clean
+.PHONY: help install run run-kafka test versions check rooms dist environment bench drills drills-matrix interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -61,6 +61,9 @@ rooms: install  ## the rooms of the sources and what imports what; fails on a ci
 
 dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-files, run_stream.py
 	@$(PY) -m tests.support.dist --out dist
+
+environment: install  ## dist/environment.tar.gz: the packages that the project needs, for spark-submit --archives
+	@$(PY) -m tests.support.environment --out dist
 
 bench: install  ## this writer beside Hudi on Spark and Flink, Paimon, delta-rs: an hour or more, ARGS=--quick 2 minutes (sets up .peers/)
 	@$(PY) -m bench.compare --limits $(ARGS)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.support import events as ev
 from tests.support.cluster import bare_python
 from tests.support.compare import compare
 from tests.support.dist import build
+from tests.support.environment import build_environment
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.paths import ROOT
@@ -62,6 +64,18 @@ def run(command: list[str | Path], folder: Path, **env: str) -> str:
 def test_the_same_sources_make_the_same_bytes(dist: tuple[Path, Path], tmp_path: Path) -> None:
     wheel, zipped = build(tmp_path)
     assert wheel.read_bytes() == dist[0].read_bytes() == zipped.read_bytes()
+
+
+def test_the_environment_runs_where_it_is_unpacked_and_has_neither_this_project_nor_spark(tmp_path: Path) -> None:
+    with tarfile.open(build_environment(tmp_path)) as packed:
+        packed.extractall(tmp_path / "there")
+    program = "import importlib.util as u; print([n for n in {} if u.find_spec(n) is None])"
+    asked = ("fastavro", "hdfs_native", "obstore", "pandas", "pyarrow", "pyspark", "rocksdict", "tagstream")
+    python = tmp_path / "there" / "bin" / "python"
+    assert run([python, "-c", program.format(asked)], tmp_path / "elsewhere").strip() == "['pyspark', 'tagstream']"
+    assert run([python, "-c", "import numpy, obstore, pyarrow, rocksdict; print(1)"], tmp_path / "elsewhere").endswith(
+        "1\n"
+    )
 
 
 def test_only_the_package_is_installed(dist: tuple[Path, Path]) -> None:

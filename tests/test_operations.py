@@ -21,7 +21,7 @@ PAGE = "docs/operations.md"
 @pytest.mark.spark
 def test_a_cluster_runs_what_make_dist_made(clone: Path) -> None:
     _, write, *_ = blocks()
-    submit, start = blocks(PAGE)
+    submit, start, _ = blocks(PAGE)
     run(write.split(".venv/bin/python run_stream.py")[0], clone, "source")
     build(clone / "dist")
     port, master_page, worker_page = map(str, free_ports(3))

@@ -14,7 +14,6 @@ from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.frame.running import LogLines, Run
 from tagstream.streaming.job.job import open_table, stream
-from tagstream.streaming.job.session import PROJECT
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.source.decode.plain_json import DELETED
@@ -22,6 +21,7 @@ from tagstream.streaming.source.decode.typed.typed_schema import rows_avro
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
 from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
+from tagstream.streaming.start.workers import PROJECT
 from tagstream.streaming.status.watch import Watch
 from tagstream.table.config import FROM_CONF, FROM_FLAG, Entry
 from tagstream.table.errors import ConfigError

@@ -138,6 +138,11 @@ _KNOWN = (
         "source folder {root} does not exist; correct hoodie.streamer.source.dfs.root",
     ),
     (
+        r"FileNotFoundException: File (file:\S+/tagstream/source/\S+) does not exist",
+        "a host of Spark's sees no {0}: the checkpoint must lie where all hosts see it, under the same path or on a store "
+        "(S3, HDFS, ...)",
+    ),
+    (
         r"Multiple streaming queries are concurrently using",
         "another job uses checkpoint {checkpoint} (end it first), or a file was taken out of its logs by hand without the "
         ".crc file beside it (remove that too)",

@@ -23,7 +23,9 @@ def quiet_python() -> None:
 
 
 def quiet_jvm(log4j: Path) -> None:
-    """Give a JVM that runs on Spark's default log4j settings those of ``log4j``; a user's own settings stay.
+    """Give a JVM that runs on Spark's default log4j settings those of ``log4j``, a file or one in a zip on Python's path.
+
+    A user's own settings stay.
 
     Called when the context is there: while it is made, Spark puts its own settings back.
     """
@@ -37,6 +39,13 @@ def quiet_jvm(log4j: Path) -> None:
         context = log4j2.LogManager.getContext(loader, False)
         used = context.getConfiguration().getConfigurationSource().getLocation()
         if used is None or used.endswith(_SPARKS_DEFAULTS):
-            context.setConfigLocation(jvm.java.net.URI(log4j.absolute().as_uri()))
+            context.setConfigLocation(jvm.java.net.URI(url_of(log4j)))
     except (Py4JError, TypeError) as e:  # another log library is behind Spark: its lines stay as they are
         LOG.debug("Spark's log settings stay as they are: %s", e)
+
+
+def url_of(path: Path) -> str:
+    """As Java reads it: ``file:``, or ``jar:`` where one of the path's folders is a zip."""
+    path = path.absolute()
+    packed = next((folder for folder in path.parents if folder.is_file()), None)
+    return path.as_uri() if packed is None else f"jar:{packed.as_uri()}!/{path.relative_to(packed).as_posix()}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-import tagstream
 from tagstream.streaming.errors import EnvironmentProblemError
 from tagstream.streaming.job.checkpoint_files import QUICK_CHECKPOINT_FILES
 from tagstream.streaming.job.quiet import quiet_jvm, quiet_python
@@ -24,12 +23,9 @@ from tagstream.streaming.source.connector import brings_connector, connector_jar
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
 from tagstream.streaming.start.preflight import SparkNeeds
 from tagstream.streaming.start.store_jars import needs_s3a, s3a_jars, store_conf
-from tagstream.table.store_settings import VARIABLE as STORE_SETTINGS
+from tagstream.streaming.start.workers import PACKAGE, prepare_environment, worker_environment
 from tagstream.table.store_settings import keep_settings, kept_settings, store_settings
 
-# The folder that holds the package, in a checkout as in site-packages: what a worker needs on its path.
-PACKAGE = Path(tagstream.__file__).parent
-PROJECT = PACKAGE.parent
 # Python workers keep the memory of a batch for the next one, up to 256 MiB: given back to the system between two batches,
 # each of its pages would be cleared and mapped again.
 _WORKER_MEMORY = {
@@ -46,25 +42,6 @@ _HADOOP = "spark.hadoop."
 _SOCKET_FOLDER = "/tmp"
 _LITTLE_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DEFAULT_MASTER = "local[*,4]"  # the second number is how often a failed task is tried in local mode
-
-
-def prepare_environment(env: MutableMapping[str, str], conf: Mapping[str, str]) -> None:
-    """Make Spark's Python workers use this interpreter and find these packages.
-
-    Without PYSPARK_PYTHON Spark starts ``python3`` of the PATH, which need not hold pyarrow. ``spark.pyspark.*`` in ``conf``
-    say the same, but Spark asks for them before the job starts. A relative path is one from where the job was started;
-    workers run elsewhere. One that is not there is left as it is: it may be in an archive that Spark brings to them.
-    """
-    python = conf.get("spark.pyspark.python")
-    driver = conf.get("spark.pyspark.driver.python")
-    for name, given in (("PYSPARK_PYTHON", python), ("PYSPARK_DRIVER_PYTHON", driver or python)):
-        program = env.get(name) or given or sys.executable
-        if "/" in program and os.path.exists(program):
-            program = os.path.abspath(program)
-        env[name] = program
-    paths = [p for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
-    if str(PROJECT) not in paths:
-        env["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *paths])
 
 
 def under_spark_submit(env: Mapping[str, str]) -> bool:
@@ -87,7 +64,9 @@ def start_session(
     Under spark-submit the JVM exists already: its master, memory and jars stay; ``jars`` are added if they are missing.
     """
     submitted = under_spark_submit(env) or SparkContext._active_spark_context is not None  # noqa: SLF001
-    prepare_environment(env, conf)
+    prepare_environment(env, given_settings(conf, env))
+    if submitted:
+        add_to_class_path(jars)
     log4j = PACKAGE / "conf" / "log4j2.properties"
     quiet_python()
     builder = SparkSession.builder.appName(app_name)
@@ -143,9 +122,8 @@ def start_session(
         ) from e
     for key, value in keys.items():
         spark.sparkContext._jsc.hadoopConfiguration().set(key.removeprefix(_HADOOP), value)  # noqa: SLF001
-    if STORE_SETTINGS in env:  # the workers' stores are those of the driver; in no file and on no page
-        spark.sparkContext.environment[STORE_SETTINGS] = env[STORE_SETTINGS]
-    if under_spark_submit(env) and log4j.exists():
+    spark.sparkContext.environment.update(worker_environment(env))
+    if under_spark_submit(env):
         quiet_jvm(log4j)
     if submitted and jars:
         have = spark.sparkContext.getConf().get("spark.jars", "") or ""
@@ -153,6 +131,21 @@ def start_session(
             if Path(jar).name not in have:
                 spark.sql(f"ADD JAR '{jar}'")
     return spark
+
+
+def add_to_class_path(jars: Iterable[str]) -> None:
+    """Let Hadoop's class loader in the running JVM know the jars; where it takes none, SQL's ADD JAR is all there is.
+
+    Hadoop looks for its file systems there and nowhere else, and ADD JAR has a loader of its own. Before there is a context
+    that loader is the thread's.
+    """
+    SparkContext._ensure_initialized()  # noqa: SLF001 (the JVM is there, whoever started it)
+    context, java = SparkContext._active_spark_context, SparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001
+    knows = context._jsc.hadoopConfiguration() if context else java.lang.Thread.currentThread()  # noqa: SLF001
+    loader = knows.getClassLoader() if context else knows.getContextClassLoader()
+    for jar in jars:
+        with suppress(Py4JError):
+            loader.addURL(java.io.File(jar).toURI().toURL())
 
 
 def _worker_sockets() -> dict[str, str]:

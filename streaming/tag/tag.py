@@ -23,6 +23,7 @@ from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import FLAG_DELETE, OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
 from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.tag.completed import completed, images_of, lacking, refused
@@ -36,7 +37,7 @@ from tagstream.streaming.tag.located import (
 from tagstream.table import chunks
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.storage.storage import Storage
-from tagstream.table.write.pending import is_inflight
+from tagstream.table.write.pending import check_seen, is_inflight
 from tagstream.table.write.write_profile import WriteProfile
 
 STATE_SCHEMA = "pointer binary"
@@ -71,6 +72,7 @@ class TagSpec:
         if profile.mode == "process" and not is_inflight(
             self.storage, self.timeline_folder, profile.instant, self.action
         ):
+            check_seen(self.storage)
             raise InstantConflictError(
                 f"instant {profile.instant} of {self.storage.root} was rolled back by another process while batch "
                 f"{profile.batch_id} was tagged: its state was not handed on; only one writer may work on the table"
@@ -94,12 +96,21 @@ class ProfilePlace(Protocol):
 
 
 def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
-    """The pinned profile; read once a process, which serves several key groups of a batch: a profile never changes."""
+    """The pinned profile; read once a process, which serves several key groups of a batch: a profile never changes.
+
+    CheckpointError where it is not to be seen.
+    """
     where = spec.profiles.where(profile_name(batch_id, spec.run))
     key = (where, spec.run_owner)
     profile = _newest.get(key)
     if profile is None:
-        profile = WriteProfile.from_json(spec.profiles.read(profile_name(batch_id, spec.run)).decode(), where)
+        try:
+            profile = WriteProfile.from_json(spec.profiles.read(profile_name(batch_id, spec.run)).decode(), where)
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"a task sees no write profile {where}: the checkpoint must lie where all of Spark's hosts see it, under "
+                "the same path or on a store (S3, HDFS, ...)"
+            ) from None
         _newest.clear()
         _newest[key] = profile
     return profile

@@ -109,8 +109,10 @@ def _newest_stats(table: HoodieTable, timeline: Timeline) -> dict[str, WriteStat
 
 def _stale_markers(storage: Storage, timeline: Timeline) -> list[str]:
     pending = {instant.time for instant in timeline.pending}
-    folders = (e.name for e in storage.list(TEMP_FOLDER) if e.is_dir)
-    return [f"markers of {name} are left, which is no pending instant" for name in folders if name not in pending]
+    names = [e.name for e in storage.list(TEMP_FOLDER) if e.is_dir and e.name not in pending]
+    # MinIO goes on listing the folder of a put that was broken off, with nothing in it.
+    left = [name for name in names if next(iter(storage.walk_files(f"{TEMP_FOLDER}/{name}")), None) is not None]
+    return [f"markers of {name} are left, which is no pending instant" for name in left]
 
 
 def _invisible_folders(storage: Storage, partitions: set[str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.write.markers import marker_folder
-from tagstream.table.write.pending import is_inflight
+from tagstream.table.write.pending import check_seen, is_inflight
 from tagstream.table.write.write_context import WriteContext
 
 _SUFFIX = ".staged"
@@ -20,6 +20,7 @@ _SUFFIX = ".staged"
 def begin_data_file(table: HoodieTable, ctx: WriteContext, partition_path: str, name: str) -> str:
     """The name under which the file is to be staged; InstantConflictError when its instant was rolled back."""
     if not is_inflight(table.storage, table.config.timeline_folder, ctx.instant, ctx.action):
+        check_seen(table.storage)
         raise InstantConflictError(
             f"instant {ctx.instant} of {table.base_path} was rolled back before {name} was written: it is the work of an "
             "attempt that came too late, and nothing of it is published"

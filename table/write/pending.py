@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tagstream.table.storage.storage import Storage
+from tagstream.table.errors import TableNotFoundError
+from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.instant import Instant, State
 
 # A task that stands still meanwhile finds its answer too old when it goes on: this clock does not stand still with it.
@@ -31,3 +32,15 @@ def is_inflight(
             _yes.pop(old, None)  # another thread of the task may have been first
         _yes[key] = now
     return found
+
+
+def check_seen(storage: Storage) -> None:
+    """TableNotFoundError for a task that sees no table at all: its host does not share the folder that the driver has.
+
+    Asked where an instant is not pending: else that would look like another writer's work, and be tried again for ever.
+    """
+    if not storage.exists(META_FOLDER):
+        raise TableNotFoundError(
+            f"a task on another host than the driver's sees no table at {storage.root}: table, checkpoint and source must "
+            "lie where all of Spark's hosts see them, under the same path or on a store (S3, HDFS, ...)"
+        )

@@ -15,13 +15,13 @@ import pytest
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
+from tests.drills.cluster_faults import kill_executors
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.drills.stream_job import DEADLINE_S, PROJECT, error_line
 from tests.support.cluster import Cluster, bare_python
 from tests.support.dist import build
 from tests.support.events import Mix, generate
-from tests.support.process import Process, process_state, wait_for
 from tests.support.table_version import timeline_of
 
 PER_BATCH = 1000
@@ -47,19 +47,6 @@ def on(cluster: Cluster, job: KafkaJob, **more: str) -> KafkaJob:
 def sound(job: KafkaJob) -> None:
     """No file of the table that no commit names, so one a file group and batch whatever was tried twice."""
     assert validate(HoodieTable.open(str(job.table))) == []
-
-
-def kill_executors(cluster: Cluster, job: KafkaJob, process: Process, kills: int, rng: random.Random) -> Iterator[int]:
-    """Kill executors in turn, one after each commit; yields the process id of each."""
-    for number in range(kills):
-        before = job.batches()
-        process.wait_for(lambda b=before: job.batches() > b, DEADLINE_S, "a commit")
-        worker = number % len(cluster.workers)
-        process.wait_for(lambda w=worker: bool(cluster.executors(w)), DEADLINE_S, "an executor")
-        victim = rng.choice(cluster.executors(worker))
-        os.kill(victim, signal.SIGKILL)
-        wait_for(lambda v=victim: process_state(v) in ("", "Z"), 30, "the executor's end")
-        yield victim
 
 
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])

@@ -1,34 +1,38 @@
-"""A standalone Spark cluster on loopback: a master, and workers on 127.0.0.1, 127.0.0.2, ..., each a host to Spark."""
+"""A standalone Spark cluster on loopback: a master, and workers on 127.0.0.1, 127.0.0.2, ..., each a host to Spark.
+
+Or with workers on machines of their own, which share no folder with one another nor with the driver.
+"""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from types import TracebackType
 
-import pyspark
-
 from tagstream.streaming.source.connector import PROJECT
 from tests.support.class_archive import QUICK
+from tests.support.environment import bare_environment
 from tests.support.kafka_broker import free_ports
+from tests.support.machine import SPARK, SPARK_HOME, Machine
 from tests.support.process import Process
 from tests.support.spark_processes import executors, python_processes
 
 START_SECONDS = 120.0
-_SPARK_HOME = Path(pyspark.__file__).parent
 
 
 class Cluster:
     """A master and ``workers`` of one core each. As a context manager: started, and killed at the end.
 
-    ``installed``: this project is on the executors' path; else a job must ship it.
+    ``installed``: this project is on the executors' path; else a job must ship it. ``apart``: each worker is on a machine
+    of its own, none of them on the master's host.
     """
 
-    def __init__(self, folder: Path, *, workers: int = 2, installed: bool = True) -> None:
+    def __init__(self, folder: Path, *, workers: int = 2, installed: bool = True, apart: bool = False) -> None:
         self.folder = folder
+        self.machines: list[Machine] = []
         self._count = workers
-        self._installed = installed
+        self._installed = installed and not apart
+        self._apart = apart
         self._port, self._web = free_ports(2)
         self._processes: list[Process] = []
 
@@ -67,13 +71,8 @@ class Cluster:
         try:
             at = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._web)]
             self._start("master", "127.0.0.1", "Master", *at)
-            for n in range(1, self._count + 1):
-                host = f"127.0.0.{n}"
-                size = ["--cores", "1", "--memory", "768m", "--work-dir", str(self.folder / "work" / host)]
-                worker = self._start(host, host, "Worker", self.master, "--host", host, "--webui-port", "0", *size)
-                worker.wait_for(
-                    lambda w=worker: "Successfully registered with master" in w.output(), START_SECONDS, "the worker"
-                )
+            for _ in range(self._count):
+                self.join()
         except BaseException:
             self._end()
             raise
@@ -82,22 +81,42 @@ class Cluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end()
 
+    def join(self) -> None:
+        """One more worker, on a host that was not there before."""
+        host = f"127.0.0.{len(self.workers) + (2 if self._apart else 1)}"
+        if self._apart:
+            self.machines.append(Machine(self.folder / "machines" / host))
+        size = ["--cores", "1", "--memory", "1g", *([] if self._apart else ["--work-dir", self._own("work", host)])]
+        worker = self._start(host, host, "Worker", self.master, "--host", host, "--webui-port", "0", *size)
+        worker.wait_for(lambda: "Successfully registered with master" in worker.output(), START_SECONDS, "the worker")
+
+    def lose(self, worker: int) -> None:
+        """A machine is gone: every process on it, and its disk."""
+        self.workers[worker].kill()
+        self.machines[worker].lose()
+
     def _start(self, name: str, host: str, what: str, *arguments: str) -> Process:
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONPATH", "PYSPARK_", "SPARK_"))}
-        env |= {
-            "SPARK_HOME": str(_SPARK_HOME),
-            "SPARK_LOCAL_IP": host,
-            "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": QUICK,
-            "SPARK_LOCAL_DIRS": str(self.folder / "local" / host),
-        }
-        if self._installed:
-            env["PYTHONPATH"] = str(PROJECT)
-        (self.folder / "local" / host).mkdir(parents=True, exist_ok=True)
-        command = [_SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{what.lower()}.{what}", *arguments]
+        command: list[str | Path] = ["bin/spark-class", f"org.apache.spark.deploy.{what.lower()}.{what}", *arguments]
+        env = {"SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK}
+        if what == "Worker" and self._apart:
+            machine = self.machines[-1]
+            command = machine.command([f"{SPARK}/{command[0]}", *command[1:]])
+            env |= machine.environment()
+        else:
+            command[0] = SPARK_HOME / command[0]
+            ours = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONPATH", "PYSPARK_", "SPARK_"))}
+            env |= ours | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_DIRS": self._own("local", host)}
+            if self._installed:
+                env["PYTHONPATH"] = str(PROJECT)
         process = Process(command, self.folder / f"{name}.log", cwd=self.folder, env=env)
         self._processes.append(process)
         return process
+
+    def _own(self, kind: str, host: str) -> str:
+        """A folder of a host."""
+        folder = self.folder / kind / host
+        folder.mkdir(parents=True, exist_ok=True)
+        return str(folder)
 
     def _end(self) -> None:
         for process in reversed(self._processes):
@@ -106,12 +125,7 @@ class Cluster:
 
 def bare_python(folder: Path) -> Path:
     """An interpreter with the dependencies of this project and without the project itself."""
-    done = Process([sys.executable, "-m", "venv", "--without-pip", folder], folder.with_suffix(".log"))
-    with done:
-        assert done.wait(60) == 0, done.output()
+    packages = bare_environment(folder)
     # A .pth file adds the folder, and not what other .pth files (an editable install) would add.
-    site = Path(pyspark.__file__).parents[1]
-    (folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "dependencies.pth").write_text(
-        f"{site}\n"
-    )
+    (packages / "dependencies.pth").write_text(f"{SPARK_HOME.parent}\n")
     return folder / "bin" / "python"

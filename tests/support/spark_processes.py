@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.support.process import session_members
 
 PYTHON = b"pyspark.worker"  # the argument of every daemon, whose forks have its command line
+PROGRAM = b"run_stream.py"
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
@@ -25,6 +26,18 @@ def python_processes(session: int) -> list[int]:
 def executors(session: int) -> list[int]:
     """Executor JVMs in the session of a standalone worker."""
     return [pid for pid in _with(EXECUTOR, session) if _name(pid) == "java"]
+
+
+def executor_host(executor: int) -> str:
+    """The host that Spark knows an executor by."""
+    words = Path(f"/proc/{executor}/cmdline").read_bytes().decode().split("\0")
+    return words[words.index("--hostname") + 1]
+
+
+def driver(session: int) -> int:
+    """The Python process of a job that ``spark-submit`` has started in a session."""
+    (found,) = (pid for pid in _with(PROGRAM, session) if _name(pid) != "java")
+    return found
 
 
 def _with(text: bytes, session: int) -> list[int]:

@@ -76,7 +76,9 @@ def split_lines(spec: FilesSpec, split: Split) -> Iterator[pa.RecordBatch]:
     except FileNotFoundError:
         what = f"source file {where} is gone: it was listed, and its lines are not in the table yet"
         if spec.changed != "ignore" and split.path not in spec.redone:
-            raise SourceError(f"{what}; put it back, or go on without them with {CHANGED_KEY}=ignore") from None
+            raise SourceError(
+                f"{what}; put it back, or go on without them with {CHANGED_KEY}=ignore; on a cluster each host must see it"
+            ) from None
         _tell(what)
     except DAMAGED as e:
         if split.codec is None:

@@ -53,6 +53,14 @@ def test_a_program_that_hosts_lack_is_named(options: Options) -> None:
     )
 
 
+def test_a_checkpoint_that_hosts_do_not_see_is_named(options: Options) -> None:
+    plan = "file:/c/tagstream/source/plans/plan-1.jsonl"
+    text = f"Job aborted.\nCaused by: java.io.FileNotFoundException: File {plan} does not exist\n\tat x.y"
+    assert explain(PySparkRuntimeError(text), options).line.startswith(
+        f"a host of Spark's sees no {plan}: the checkpoint "
+    )
+
+
 def test_what_nobody_knows_is_shown_whole_and_its_cause_last(options: Options, tmp_path: Path) -> None:
     text = "Query failed\nCaused by: a.b.CError: deep reason, password=hunter2\n\tat x.y"
     error = PySparkRuntimeError(text)

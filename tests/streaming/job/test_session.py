@@ -1,9 +1,9 @@
-"""The Python that Spark's workers run."""
+"""The session that a job makes."""
 
 from __future__ import annotations
 
 import os
-import sys
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,41 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.job.session import little_java, prepare_environment
+from tagstream.streaming.job.session import add_to_class_path, little_java
 from tagstream.streaming.options.cli import load_options
-
-WORKERS, DRIVER = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
-
-
-def test_a_relative_path_is_made_absolute_and_one_in_an_archive_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").symlink_to(sys.executable)
-    env = {WORKERS: "bin/python", DRIVER: "./bin/python"}
-    prepare_environment(env, {})
-    assert (env[WORKERS], env[DRIVER]) == (str(tmp_path / "bin" / "python"),) * 2
-    env = {WORKERS: "./environment/bin/python", DRIVER: "python3"}
-    prepare_environment(env, {})
-    assert (env[WORKERS], env[DRIVER]) == ("./environment/bin/python", "python3")
-
-
-def test_sparks_own_settings_count_where_the_environment_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "py").touch()
-    env: dict[str, str] = {}
-    prepare_environment(env, {"spark.pyspark.python": "./py"})
-    assert (env[WORKERS], env[DRIVER]) == (os.path.abspath("py"),) * 2
-    env = {WORKERS: "/usr/bin/python3"}
-    prepare_environment(env, {"spark.pyspark.python": "./py", "spark.pyspark.driver.python": "python3"})
-    assert (env[WORKERS], env[DRIVER]) == ("/usr/bin/python3", "python3")
-    env = {}
-    prepare_environment(env, {})
-    assert env[WORKERS] == sys.executable
-
 
 PATHS = ["--target-base-path", "/t", "--target-table", "t", "--checkpoint-dir", "/c"]
 
@@ -79,3 +46,17 @@ def test_workers_of_a_session_are_spoken_to_without_tcp(spark: SparkSession) -> 
     (row,) = spark.range(1, numPartitions=1).mapInArrow(family, "unix string").collect()
     assert row.unix.lower() == "true"
     assert spark.conf.get("spark.shuffle.compress") == "false"
+
+
+def test_hadoop_finds_what_is_in_a_jar_that_a_running_jvm_is_given(spark: SparkSession, tmp_path: Path) -> None:
+    """As a checkpoint on S3 needs it under spark-submit; ADD JAR alone leaves Hadoop without."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    given = {}
+    for name in ("by-sql", "by-us"):
+        given[name] = tmp_path / f"{name}.jar"
+        with zipfile.ZipFile(given[name], "w") as jar:
+            jar.writestr(f"{name}.txt", "")
+    spark.sql(f"ADD JAR '{given['by-sql']}'")
+    add_to_class_path([str(given["by-us"])])
+    assert hadoop.getResource("by-us.txt") is not None
+    assert hadoop.getResource("by-sql.txt") is None

@@ -9,8 +9,9 @@ import pytest
 
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.tag.tag import TagSpec
-from tagstream.table.errors import InstantConflictError
+from tagstream.streaming.errors import CheckpointError
+from tagstream.streaming.tag.tag import TagSpec, read_profile
+from tagstream.table.errors import InstantConflictError, TableNotFoundError
 from tagstream.table.services.rollback import rollback
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.write import commit
@@ -42,3 +43,23 @@ def test_only_a_pending_instants_state_is_handed_on(tmp_path: Path, table_type: 
     with pytest.raises(InstantConflictError, match=f"instant {instant} of .* was rolled back by another process"):
         spec.check_pending(profile)
     spec.check_pending(replace(profile, mode="replay"))  # of a commit: its instant is completed
+
+
+def test_a_host_that_does_not_share_the_drivers_folders_says_so(tmp_path: Path) -> None:
+    """And is not taken for one whose batch another writer has rolled back, which would be tried again for ever."""
+    nowhere = PosixStorage(str(tmp_path / "nowhere"))
+    spec = TagSpec(
+        layout=StateLayout(nowhere, str(tmp_path / "local")),
+        profiles=nowhere,
+        run=1,
+        run_owner="",
+        crash=CrashPlan(),
+        lanes=1,
+        storage=nowhere,
+        timeline_folder=".hoodie",
+        action="deltacommit",
+    )
+    with pytest.raises(TableNotFoundError, match=f"sees no table at {nowhere.root}: .* where all of Spark's hosts"):
+        spec.check_pending(make_profile(0))
+    with pytest.raises(CheckpointError, match=f"sees no write profile {nowhere.root}/.* where all of Spark's hosts"):
+        read_profile(spec, 0)

@@ -85,4 +85,5 @@ def test_a_partition_without_its_metafile(writer: Writer) -> None:
 def test_markers_of_a_settled_instant(writer: Writer) -> None:
     storage: Storage = writer.table.storage
     storage.replace(".hoodie/.temp/20200101000000000/p0/x.parquet.marker.CREATE", b"")
+    Path(writer.table.base_path, ".hoodie", ".temp", "20190101000000000", "p0").mkdir(parents=True)  # holds nothing
     assert validate(writer.table) == ["markers of 20200101000000000 are left, which is no pending instant"]
