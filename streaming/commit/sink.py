@@ -64,7 +64,6 @@ from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
-from tagstream.table.write.markers import begin_markers
 
 LOG = logging.getLogger("tagstream")
 DAY_MS = 86_400_000
@@ -304,7 +303,7 @@ class BatchSink:
             protocol.inflight(job.table, instant, job.action, job.begun_by(batch), has_markers=True)
 
         at_once(storage, pin, job.lease.check)
-        at_once(storage, request, lambda: begin_markers(storage, instant))
+        at_once(storage, request, lambda: protocol.begin_files(job.table, instant))
         at_once(storage, inflight, lambda: job.lease.beat(instant))
         crash.reach("inflight", batch)
 

@@ -61,6 +61,14 @@ def request(table: HoodieTable, instant: str, action: str) -> None:
     _create(table, Instant(instant, action, State.REQUESTED), content)
 
 
+def begin_files(table: HoodieTable, instant: str) -> None:
+    """The marker folder, which is there before step 2. InstantConflictError when it is removed in that very moment."""
+    try:
+        begin_markers(table.storage, instant)
+    except FileNotFoundError:  # on HDFS a file that is being written can be taken away
+        raise InstantConflictError(_gone(table, instant)) from None
+
+
 def inflight(
     table: HoodieTable,
     instant: str,
@@ -71,12 +79,12 @@ def inflight(
 ) -> None:
     """Step 2. ``metadata`` is what is known of the work before it is done; readers do not look at it.
 
-    ``has_markers``: the caller has called :func:`begin_markers`.
+    ``has_markers``: the caller has called :func:`begin_files`.
     """
     metadata = metadata or CommitMetadata()
     metadata = replace(metadata, extra={**metadata.extra, _FILES_KEY: _STAGED})
     if not has_markers:
-        begin_markers(table.storage, instant)
+        begin_files(table, instant)
     content = metadata.to_bytes(table.config.version)
     _create(table, Instant(instant, action, State.INFLIGHT), content)
 
