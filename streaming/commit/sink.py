@@ -22,25 +22,24 @@ stateful operator (Spark needs that state version) with the deltas the commit wa
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, cast
 
 from pyspark.sql import DataFrame
 
-from tagstream.state.durable.manifest import BatchManifest
-from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
+from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import Epoch, newest_batch, read_epoch, streamer_checkpoint
+from tagstream.streaming.batch.epoch import Epoch, newest_batch, read_epoch
 from tagstream.streaming.batch.old_plans import forget_old_plans
+from tagstream.streaming.commit.outcome import Outcome
 from tagstream.streaming.commit.partition_depth import settle_depth
-from tagstream.streaming.commit.pull import located_rows, replaced_groups
+from tagstream.streaming.commit.pull import located_rows
+from tagstream.streaming.commit.steps import begin, publish
 from tagstream.streaming.commit.timeline_guard import TimelineGuard
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.metadata.batch_keys import deleted_rows, without_moves
@@ -50,35 +49,17 @@ from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.write.left_images import forget_left
 from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
 from tagstream.streaming.write.write import (
-    INDEX_STATUS,
-    QUARANTINE_STATUS,
     RESULT_SCHEMA,
-    TAG_STATUS,
-    WRITE_STATUS,
     make_write_function,
 )
 from tagstream.streaming.write.written import unpack_rows
 from tagstream.table.services.sweep import sweep_copies
-from tagstream.table.storage.at_once import at_once
-from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
 
 LOG = logging.getLogger("tagstream")
 DAY_MS = 86_400_000
 LEFT_DAYS = 7  # how far apart a topic's partitions may be read
-
-
-@dataclass
-class Outcome:
-    """What the tasks of a batch sent back."""
-
-    statuses: list[WriteStatus] = field(default_factory=list)
-    deltas: dict[int, str] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    groups: dict[int, dict[str, int]] = field(default_factory=dict)
-    written: list[str] = field(default_factory=list)
 
 
 class BatchSink:
@@ -230,7 +211,7 @@ class BatchSink:
             job.metadata.maintain(job.clock_ms, job.options.metadata.max_delta_commits, execute)
         job.step("beginning the instant", batch)
         job.instant = instant = self._guard.next_instant()
-        self._begin(epoch, instant)
+        begin(job, epoch, instant)
         job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
         if self.committed == 0:  # what an earlier attempt found bad need not be so any more
             forget_batch(job.quarantine, batch)
@@ -248,7 +229,8 @@ class BatchSink:
         if self._services is not None:
             self._services.give_way(batch, outcome.statuses)
         protocol.announce_files(job.table, instant, outcome.statuses, check=job.lease.check)
-        metadata = self._publish(epoch, instant, outcome)
+        # Runs that died have left manifests of the batch that they died in, which is the first one of this run.
+        metadata = publish(job, epoch, instant, outcome, follows=self._guard.follows, after_others=self.committed == 0)
         adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
         kept_at = None
         if job.metadata is not None:
@@ -287,71 +269,6 @@ class BatchSink:
         phases = dict(zip(("check", "prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
         return outcome, self._report(epoch, outcome, instant, phases)
 
-    def _begin(self, epoch: Epoch, instant: str) -> None:
-        """Up to the step ``inflight``; what does not need the step before it is done beside it."""
-        job, crash, batch, storage = self._job, self._job.crash, epoch.batch_id, self._job.table.storage
-
-        def pin() -> None:
-            job.pin_profile(epoch, instant)
-            crash.reach("profile_pinned", batch)
-
-        def request() -> None:
-            protocol.request(job.table, instant, job.action)
-            crash.reach("requested", batch)
-
-        def inflight() -> None:
-            protocol.inflight(job.table, instant, job.action, job.begun_by(batch), has_markers=True)
-
-        at_once(storage, pin, job.lease.check)
-        at_once(storage, request, lambda: protocol.begin_files(job.table, instant))
-        at_once(storage, inflight, lambda: job.lease.beat(instant))
-        crash.reach("inflight", batch)
-
-    def _publish(self, epoch: Epoch, instant: str, outcome: Outcome) -> CommitMetadata:
-        """Give the data files their names, and beside that write the manifest and stage the commit, which is returned.
-
-        What is written of a commit that comes to nothing is never looked at: the manifest is named by the commit only.
-        """
-        job, crash, batch = self._job, self._job.crash, epoch.batch_id
-
-        def publish() -> None:
-            protocol.publish_announced(job.table, instant, outcome.statuses, is_alone=True)
-            crash.reach("files_published", batch)
-
-        def stage() -> CommitMetadata:
-            manifest = BatchManifest(
-                epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
-            )
-            # Runs that died have left manifests of the batch that they died in, which is the first one of this run.
-            name = manifest.write(job.manifests, after_others=self.committed == 0)
-            crash.reach("manifest_durable", batch)
-            record = CommitRecord(
-                stream_id=job.meta.stream_id,
-                query_id=epoch.query_id,
-                batch_id=batch,
-                start_offsets=epoch.start_offsets,
-                end_offsets=epoch.end_offsets,
-                manifest=name,
-                follows=self._guard.follows,
-            )
-            checkpoint = None if self._of_rows else streamer_checkpoint(epoch, files=job.decode.files)
-            metadata = CommitMetadata.build(
-                outcome.statuses,
-                extra_metadata(record, checkpoint),
-                job.avro_json,
-                job.options.op,
-                replaced_groups(job, outcome.statuses),
-            )
-            protocol.stage(job.table, instant, job.action, metadata)
-            return metadata
-
-        try:
-            _, metadata = at_once(job.table.storage, publish, stage)
-        except Exception:
-            protocol.forget_staged(job.table, instant, job.action)
-            raise
-        return cast(CommitMetadata, metadata)
-
     def _replay(self, rows: DataFrame, epoch: Epoch, found: tuple[str, CommitRecord]) -> tuple[Outcome, BatchReport]:
         """The table has this batch: give Spark its state version, adopt the commit's deltas, write nothing.
 
@@ -385,28 +302,7 @@ class BatchSink:
         job = self._job
         write = make_write_function(job.write_spec(epoch.batch_id, instant, replay=replay))
         result = rows.repartitionById(job.meta.shuffle_partitions, "lane").mapInArrow(write, RESULT_SCHEMA).collect()
-        outcome = Outcome()
-        for kind, payload in result:
-            if kind == WRITE_STATUS:
-                outcome.statuses.append(WriteStatus.from_json(payload))
-            elif kind == TAG_STATUS:
-                self._add_group(outcome, json.loads(payload), replay=replay)
-            elif kind == QUARANTINE_STATUS:
-                outcome.counts["quarantined"] += json.loads(payload)["records"]
-            elif kind == INDEX_STATUS:
-                outcome.written.append(payload)
-        outcome.statuses.sort(key=lambda s: s.stat.path)
-        return outcome
-
-    @staticmethod
-    def _add_group(outcome: Outcome, tagged: dict[str, Any], *, replay: bool) -> None:
-        label, stats = int(tagged["group"]), tagged["stats"]
-        if tagged["delta"] is not None:
-            outcome.deltas[label] = tagged["delta"]
-        size = {k: stats.pop(k) for k in ("live_keys", "tombstones", "bytes")}
-        if stats["records"] and not replay:  # else the store was not opened
-            outcome.groups[label] = size
-        outcome.counts.update(stats)
+        return Outcome.of(result, replay=replay)
 
     def _check_bad_records(self, outcome: Outcome, epoch: Epoch, instant: str) -> None:
         job = self._job

@@ -36,8 +36,9 @@ from tagstream.table.timeline.avro_timeline import (
 from tagstream.table.timeline.heartbeat import delete_heartbeat
 from tagstream.table.timeline.instant import COMPACTION, COMPLETED_ACTION, LOG_COMPACTION, ROLLBACK, Instant, State
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.write.commit import completed_instant, unstage
+from tagstream.table.write.commit import completed_instant
 from tagstream.table.write.markers import delete_markers
+from tagstream.table.write.staged import unstage
 
 # In the header of a plan of ours that takes back a completed write (``services.restore``).
 OF_COMPLETED = "tagstream.rollback.of.completed"

@@ -19,8 +19,8 @@ from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import FileKind
-from tagstream.table.write.commit import staged_instant
 from tagstream.table.write.markers import TEMP_FOLDER, Marker, delete_markers, list_markers
+from tagstream.table.write.staged import staged_instant
 
 _ROLLBACKS = 20  # the newest: a copy that is under way lasts seconds
 

@@ -17,7 +17,6 @@ that before anything else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -34,20 +33,12 @@ from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import COMPLETED_ACTION, REPLACE_COMMIT, Instant, State
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import FileKind, WriteStatus
-from tagstream.table.write.data_file import is_staged, staged_path
-from tagstream.table.write.markers import (
-    TEMP_FOLDER,
-    Marker,
-    begin_markers,
-    delete_markers,
-    marker_files,
-    marker_folder,
-    write_markers,
-)
+from tagstream.table.write.data_file import staged_path
+from tagstream.table.write.markers import Marker, begin_markers, write_markers
+from tagstream.table.write.staged import stage, staged_commit_path, tidy
 
 # What the inflight file of a write says of its files, in its extra metadata.
 _FILES_KEY, _STAGED = "tagstream.data.files", "staged"
-_STAGED_COMMIT = re.compile(r"\.(?P<instant>[0-9]+)\.[a-z]+\.staged")
 _THREADS = 16
 
 # Extra metadata of an inflight file of this project: what began it, so that a later run knows it for its own leftover.
@@ -155,18 +146,6 @@ def _ensure_partitions(storage: Storage, instant: str, statuses: Sequence[WriteS
             list(threads.map(partial(ensure_partition, storage, instant=instant), new))
 
 
-def stage(table: HoodieTable, instant: str, action: str, metadata: CommitMetadata) -> None:
-    """Step 5."""
-    replaces = COMPLETED_ACTION.get(action, action) == REPLACE_COMMIT
-    content = metadata.to_bytes(table.config.version, replaces=replaces)
-    table.storage.replace(_staged_path(instant, action), content)
-
-
-def forget_staged(table: HoodieTable, instant: str, action: str) -> None:
-    """Undo :func:`stage`."""
-    table.storage.delete(_staged_path(instant, action))
-
-
 def complete(
     table: HoodieTable,
     instant: str,
@@ -182,13 +161,13 @@ def complete(
     """Steps 5-7; the completed instant. ``guard`` is called before publishing, with no work in between; what it raises
     stops the commit; the timeline that it returns is one it has just looked at. ``clock_ms`` tells the time of completion,
     from version 8 on; a clock that is behind the timeline, or behind ``after``, gives the next free millisecond.
-    ``is_staged``: :func:`stage` was called. ``and_then`` is called once the instant is completed, beside step 7.
+    ``is_staged``: ``staged.stage`` was called. ``and_then`` is called once the instant is completed, beside step 7.
 
     InstantConflictError when the instant is completed already or was rolled back by someone else. One that does not know
     this protocol (Hudi) may have done so before the data files were published: they are taken away then.
     """
     storage, folder = table.storage, table.config.timeline_folder
-    staged = _staged_path(instant, action)
+    staged = staged_commit_path(instant, action)
     if not is_staged:
         stage(table, instant, action, metadata)
     pending = Instant(instant, action, State.INFLIGHT)
@@ -212,20 +191,8 @@ def complete(
         if not published:
             storage.delete(staged)
     paths = [stat.path for stat in metadata.all_stats()]
-    at_once(storage, and_then, lambda: _tidy(storage, instant, staged, paths))
+    at_once(storage, and_then, lambda: tidy(storage, instant, action, paths))
     return completed
-
-
-def _tidy(storage: Storage, instant: str, staged: str, paths: Sequence[str]) -> None:
-    """Step 7. Where published files stay, they are named at once; the look at the folder finds those of late tasks only."""
-    known = [staged]
-    if storage.publishes_by_copy:
-        known += [*marker_files(instant), *(staged_path(instant, path) for path in paths)]
-        remove, folder = partial(storage.delete_many, known), marker_folder(instant)
-        _, found = at_once(storage, remove, lambda: list(storage.walk_files(folder)))
-        storage.delete_many(sorted(set(found) - set(known)))
-        return
-    at_once(storage, lambda: storage.delete(staged), lambda: delete_markers(storage, instant))
 
 
 def completed_instant(
@@ -251,13 +218,6 @@ def completed_instant(
     return Instant(pending.time, pending.action, State.COMPLETED, at)
 
 
-def unstage(table: HoodieTable, instant: str, action: str) -> None:
-    """Take away what an unfinished write has staged, its commit and its files: neither can be published any more."""
-    storage = table.storage
-    storage.delete(_staged_path(instant, action))
-    storage.delete_many([rel for rel in storage.walk_files(marker_folder(instant)) if is_staged(rel)])
-
-
 def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
     rel = f"{table.config.timeline_folder}/{instant.file_name()}"
     try:
@@ -267,16 +227,6 @@ def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
             f"{table.storage.where(rel)} exists already: another writer took instant {instant.time}; roll it back or "
             "take a later instant"
         ) from None
-
-
-def _staged_path(instant: str, action: str) -> str:
-    return f"{TEMP_FOLDER}/.{instant}.{action}.staged"
-
-
-def staged_instant(name: str) -> str | None:
-    """The instant whose commit is staged in a file of ``TEMP_FOLDER``; None where the name is of something else."""
-    found = _STAGED_COMMIT.fullmatch(name)
-    return None if found is None else found["instant"]
 
 
 def _gone(table: HoodieTable, instant: str) -> str:

@@ -12,8 +12,8 @@ from tagstream.table.services.clustering.groups import pending_action, read_clus
 from tagstream.table.services.rollback import RollbackResult, roll_back_clustering
 from tagstream.table.services.rollback_plan import RollbackRequest
 from tagstream.table.timeline.instant import Instant, State
-from tagstream.table.write.commit import unstage
 from tagstream.table.write.markers import delete_markers
+from tagstream.table.write.staged import unstage
 
 
 def rollback_clustering(

@@ -33,8 +33,9 @@ from tagstream.table.timeline.heartbeat import is_alive
 from tagstream.table.timeline.instant import COMPACTION, Instant, State
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.timeline.write_status import WriteStatus
-from tagstream.table.write.commit import complete, publish_files, unstage
+from tagstream.table.write.commit import complete, publish_files
 from tagstream.table.write.markers import begin_markers, delete_markers
+from tagstream.table.write.staged import unstage
 from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 COMPACT = "COMPACT"

@@ -26,8 +26,9 @@ from tagstream.table.timeline.avro_timeline import SYNC_MARKER, read_record, wri
 from tagstream.table.timeline.instant import COMPLETED_ACTION, RESTORE, Instant, State
 from tagstream.table.timeline.savepoints import savepoints
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.write.commit import completed_instant, unstage
+from tagstream.table.write.commit import completed_instant
 from tagstream.table.write.markers import delete_markers
+from tagstream.table.write.staged import unstage
 
 _PLAN_VERSION = 2
 

@@ -134,16 +134,16 @@ def test_another_writer_commits_while_a_batch_is_written(
     foreign = [ev.Event("mid-batch", "p-mid", 1, name="mid", amount=3.0)]
     from tagstream.streaming.commit import sink as module
 
-    real = module.protocol.publish_files
+    real = module.protocol.announce_files
     done: list[str] = []
 
-    def publish_files(*args: object) -> None:
+    def announce_files(*args: object, **more: object) -> None:
         if not done:
             done.append("begun")  # the other writer comes this way, too
             between.writer.upsert(foreign)
-        real(*args)  # type: ignore[arg-type]
+        real(*args, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module.protocol, "publish_files", publish_files)
+    monkeypatch.setattr(module.protocol, "announce_files", announce_files)
     reports = between.go_on(foreign)
     assert len(done) == 1
     assert len({r.batch_id for r in reports}) == len(reports)

@@ -40,11 +40,11 @@ class TwoRuns:
         assert len(self.case.run()) == 1
         ev.write_files(self.events[100:200], self.case.source, 100, first=1)
 
-        def die(*_: object) -> list[str]:
+        def die(*_: object, **__: object) -> list[str]:
             raise Died
 
         with monkeypatch.context() as patch:
-            patch.setattr(sink.protocol, "publish_files", die)
+            patch.setattr(sink.protocol, "announce_files", die)
             with pytest.raises(Died):
                 self.case.run()
         self.versions = sorted((self.case.checkpoint / "state" / "0").glob("[0-9]*/2.*"))
