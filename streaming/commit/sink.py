@@ -15,6 +15,9 @@ The steps of a batch; each is also a crash point of ``streaming.crash``:
 10. ``completed``        the completed instant was created exclusively: the batch is committed
 11. ``commit_log``       Spark's own commit log has the batch
 
+On a store far away what does not need the step before it is done beside it (``streaming.commit.steps``): 7 and 8 come in
+any order.
+
 A crash before 10 leaves a pending instant: the next run rolls it back and does the batch again with a new profile. A
 crash after 10 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through* the
 stateful operator (Spark needs that state version) with the deltas the commit was made with, and writes nothing.
