@@ -45,9 +45,11 @@ LOCAL: dict[str, tuple[str, str]] = {
     "streaming/start/java.py": ("shutil", "Java, on the PATH"),
     "streaming/start/schema_match.py": ("Path.read_text", "the schema file"),
     "streaming/job/schema_changes.py": ("os.stat", "whether the schema file has changed"),
+    "streaming/job/quiet.py": ("Path.is_file", "log4j2's configuration, beside the program or in its zip"),
+    "streaming/start/workers.py": ("os.path.exists", "the workers' Python"),
     "streaming/job/session.py": (
-        "Path.exists os.access os.path.exists",
-        "log4j2's configuration, the workers' Python, the folder of their sockets",
+        "Path.exists os.access",
+        "log4j2's configuration, the folder of the workers' sockets",
     ),
     "streaming/source/connector.py": (
         "Path.is_dir Path.is_file Path.mkdir Path.read_bytes Path.write_bytes shutil tempfile",

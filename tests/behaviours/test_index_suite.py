@@ -132,11 +132,11 @@ def test_a_failed_commit_is_rolled_back_and_done_again(
         expected.apply(one.events)
     calls = []
 
-    def failing(*arguments: Any, **named: Any) -> None:
+    def failing(*arguments: Any, **named: Any) -> Any:
         calls.append(arguments)
         if len(calls) == 2:
             raise OSError("the disk is full")
-        complete(*arguments, **named)
+        return complete(*arguments, **named)
 
     monkeypatch.setattr(sink.protocol, "complete", failing)
     with pytest.raises(OSError, match="disk is full"):
