@@ -30,6 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from bench.inputs.one_commit import NewFile, one_commit_table
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.index.base import HoodieIndex
 from tagstream.index.family.bloom import BloomIndex, GlobalBloomIndex
@@ -50,20 +51,15 @@ from tagstream.table.file_group.bloom import DYNAMIC_V0, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.write import commit
-from tagstream.table.write.file_writer import write_file_group
-from tagstream.table.write.write_context import WriteContext, WriterOptions
+from tagstream.table.write.write_context import WriterOptions
 from tagstream.table.write.write_profile import WriteProfile
 
 _START_MS = 1_767_225_600_000
 _PARTITIONS, _GROUPS, _LANES = 10, 8, 2
 _BLOCK = 1 << 14
 _SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("name", pa.string())])
-_NONE = pa.table({"_hoodie_record_key": pa.array([], pa.string()), "_ordering": pa.array([], pa.int64())})
 _VALUE = b"x" * 190  # bytes of a record that is carried along
 
 
@@ -97,38 +93,16 @@ def city(number: int) -> str:
 
 def make_table(folder: Path, keys: int, layout: str, hashing: BucketHash, per_file: int) -> HoodieTable:
     """A table of one commit. `layout`: ``ordered`` (files follow the keys), ``random`` or ``bucket``."""
-    avro = json.dumps(arrow_to_avro(_SCHEMA, "bench"))
-    config = TableConfig(
-        name="bench",
-        table_type=COPY_ON_WRITE,
-        record_key_fields=("id",),
-        partition_fields=("city",),
-        ordering_fields=("ts",),
-        create_schema=avro,
+    return one_commit_table(
+        folder / "table",
+        "bench",
+        json.dumps(arrow_to_avro(_SCHEMA, "bench")),
+        "city",
+        _files(keys, layout, hashing, per_file),
+        WriterOptions(codec="zstd", bloom=BloomParams(DYNAMIC_V0, 100_000, 1e-9, 200_000)),
+        created_ms=_START_MS,
+        committed_ms=_START_MS + 1000,
     )
-    table = HoodieTable.create(str(folder / "table"), config, _START_MS)
-    timeline, instant = table.timeline(), instant_from_ms(_START_MS + 1000, True)
-    commit.request(table, instant, "commit")
-    commit.inflight(table, instant, "commit")
-    options = WriterOptions(codec="zstd", bloom=BloomParams(DYNAMIC_V0, 100_000, 1e-9, 200_000))
-    statuses = []
-    for n, (partition, file_id, numbers) in enumerate(_files(keys, layout, hashing, per_file)):
-        ids = key_names(numbers)
-        rows = pa.table(
-            {
-                "id": ids,
-                "city": pa.repeat(city(partition), len(numbers)),
-                "ts": pa.array(numbers, pa.int64()),
-                "name": pc.binary_join_element_wise("name of ", ids, ""),
-                "_is_insert": pa.repeat(True, len(numbers)),
-                "_hoodie_record_key": ids,
-            }
-        )
-        ctx = WriteContext(instant, "commit", n, f"{n}-1-1", _SCHEMA, avro, None, timeline, options)
-        statuses += write_file_group(table, ctx, city(partition), file_id, None, rows, _NONE)
-    commit.publish_files(table, instant, statuses)
-    commit.complete(table, instant, "commit", CommitMetadata.build(statuses, {}, avro))
-    return table
 
 
 def partition_of(numbers: np.ndarray) -> np.ndarray:
@@ -136,7 +110,19 @@ def partition_of(numbers: np.ndarray) -> np.ndarray:
     return (numbers * 2_654_435_761 % 2**32 >> 8) % _PARTITIONS
 
 
-def _files(keys: int, layout: str, hashing: BucketHash, per_file: int) -> Iterator[tuple[int, str, np.ndarray]]:
+def _files(keys: int, layout: str, hashing: BucketHash, per_file: int) -> Iterator[NewFile]:
+    for partition, file_id, numbers in _keys_of_files(keys, layout, hashing, per_file):
+        ids = key_names(numbers)
+        rows = {
+            "id": ids,
+            "city": pa.repeat(city(partition), len(numbers)),
+            "ts": pa.array(numbers, pa.int64()),
+            "name": pc.binary_join_element_wise("name of ", ids, ""),
+        }
+        yield city(partition), file_id, pa.table(rows)
+
+
+def _keys_of_files(keys: int, layout: str, hashing: BucketHash, per_file: int) -> Iterator[tuple[int, str, np.ndarray]]:
     numbers = np.arange(keys)
     where = partition_of(numbers)
     shuffled = np.random.default_rng(5).permutation(keys) if layout == "random" else numbers

@@ -11,14 +11,10 @@ import pyarrow as pa
 
 from bench.inputs.event_rows import avro_schema, event_rows, json_lines, keys_of, partitions_of
 from bench.inputs.kafka_feed import keyed_lines
-from tagstream.table.file_group.names import instant_from_ms, new_file_id
+from bench.inputs.one_commit import one_commit_table
+from tagstream.table.file_group.names import new_file_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import TableConfig
-from tagstream.table.schema.schema import avro_to_arrow
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.write import commit
-from tagstream.table.write.file_writer import write_file_group
-from tagstream.table.write.write_context import WriteContext, WriterOptions
+from tagstream.table.write.write_context import WriterOptions
 
 FIRST_MS = 1_700_000_000_000
 COLUMNS = 8
@@ -92,27 +88,8 @@ class SoakEvents:
 
 def make_table(folder: Path, events: SoakEvents, table_type: str, at_ms: int) -> HoodieTable:
     """A table of one commit that holds the existing rows in base files."""
-    config = TableConfig(
-        name="soak",
-        table_type=table_type,
-        record_key_fields=("id",),
-        partition_fields=("part",),
-        ordering_fields=("ts",),
-        create_schema=AVRO,
-    )
-    table = HoodieTable.create(str(folder), config, at_ms)
-    action = "deltacommit" if table.config.is_merge_on_read else "commit"
-    instant, timeline = instant_from_ms(at_ms, table.config.timezone_utc), table.timeline()
-    commit.request(table, instant, action)
-    commit.inflight(table, instant, action)
-    none = pa.table({"_hoodie_record_key": pa.array([], pa.string()), "_ordering": pa.array([], pa.int64())})
+    files = ((rows["part"][0].as_py(), new_file_id("soak", n), rows) for n, rows in enumerate(events.rows()))
     options = WriterOptions(codec="zstd", inserts_to_base_files=True)
-    statuses = []
-    for n, rows in enumerate(events.rows()):
-        ctx = WriteContext(instant, action, n, f"{n}-1-1", avro_to_arrow(AVRO), AVRO, None, timeline, options)
-        rows = rows.append_column("_hoodie_record_key", rows["id"])
-        rows = rows.append_column("_is_insert", pa.array(np.ones(rows.num_rows, bool)))
-        statuses += write_file_group(table, ctx, rows["part"][0].as_py(), new_file_id("soak", n), None, rows, none)
-    commit.publish_files(table, instant, statuses)
-    commit.complete(table, instant, action, CommitMetadata.build(statuses, {}, AVRO))
-    return table
+    return one_commit_table(
+        folder, "soak", AVRO, "part", files, options, created_ms=at_ms, committed_ms=at_ms, table_type=table_type
+    )
