@@ -51,13 +51,9 @@ from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.write.left_images import forget_left
 from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
-from tagstream.streaming.write.write import (
-    RESULT_SCHEMA,
-    make_write_function,
-)
+from tagstream.streaming.write.write import RESULT_SCHEMA, make_write_function
 from tagstream.streaming.write.written import unpack_rows
 from tagstream.table.services.sweep import sweep_copies
-from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write import commit as protocol
 
 LOG = logging.getLogger("tagstream")
@@ -89,7 +85,6 @@ class BatchSink:
         self._running = threading.Event()
         self._last_batch: int | None = None
         self._epoch: Epoch | None = None
-        self._timeline: Timeline | None = None  # after the last commit
         self.begun = 0
         self.committed = 0
         self.failure: Exception | None = None
@@ -155,7 +150,7 @@ class BatchSink:
         job.crash.reach("commit_log", batch_id - 1)  # Spark logs a batch before it begins the next
         if job.stop.requested:
             raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
-        started, self._timeline = time.monotonic(), None
+        started = time.monotonic()
         job.step("checking the timeline", batch_id)
         epoch, found = self._guard.before_batch(
             lambda: read_epoch(job.root.files, batch_id, files=job.decode.files, rows=self._of_rows, before=self._epoch)
@@ -172,7 +167,7 @@ class BatchSink:
             job.late_copies = False
         if self._services is not None:
             begun = time.monotonic()
-            self._services.after_batch(batch_id, self._guard.committed, self._timeline)
+            self._services.after_batch(batch_id, self._guard.committed, self._guard.after_commit)
             report = replace(report, phases={**report.phases, "services": time.monotonic() - begun})
         if outcome.counts["twice"]:
             LOG.warning(
@@ -242,26 +237,19 @@ class BatchSink:
             kept_at = job.metadata.commit(
                 instant, outcome.statuses, written, job.clock_ms, lambda step: crash.reach(step, batch)
             )
-        looked: list[Timeline] = []
-
-        def last_look() -> Timeline:
-            looked.append(self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys))
-            return looked[-1]
-
         completed = protocol.complete(
             job.table,
             instant,
             job.action,
             metadata,
-            guard=last_look,
+            guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
             clock_ms=job.clock_ms,
             after=kept_at,
             is_staged=True,
             and_then=lambda: job.lease.beat(None),
         )
         crash.reach("completed", batch)
-        self._timeline = looked[-1].with_completed(completed)
-        self._guard.committed(instant)
+        self._guard.completed(completed)
         job.committed(outcome.deltas)
         self.committed += 1
         if job.index is not None:

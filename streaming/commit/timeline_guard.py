@@ -48,6 +48,9 @@ class TimelineGuard:
         self._covered = job.covered
         self._version = job.table.config.version
         self._start: Timeline | None = None
+        self._seen: Timeline | None = None
+        # As the batch's commit has left it, where that is known without another look.
+        self.after_commit: Timeline | None = None
 
     @property
     def follows(self) -> str:
@@ -77,7 +80,7 @@ class TimelineGuard:
                 "rows are not in the index yet"
             )
         self._covered = frozenset(i.time for i in timeline.completed_writes)
-        self._start = timeline
+        self._start, self.after_commit = timeline, None
         job.timeline = timeline
         made = job.batches.get(epoch.batch_id)
         return epoch, made if made is not None and made[1].same_batch(epoch) else None
@@ -104,6 +107,7 @@ class TimelineGuard:
             # A metadata table may have appeared, an upgrade may have happened.
             looks = at_once(job.table.storage, job.lease.check, job.table.reload, job.table.timeline)
             now, timeline = looks[1], cast(Timeline, looks[2])
+            self._seen = timeline
             self._refuse_upgraded(now)
             check_kept(now, job.metadata)
             now.check_writable(keeps_metadata=job.metadata is not None)
@@ -129,6 +133,11 @@ class TimelineGuard:
     def committed(self, instant: str) -> None:
         """Our own commit is covered by the index."""
         self._covered |= {instant}
+
+    def completed(self, completed: Instant) -> None:
+        """The batch's commit, of which :meth:`before_complete` was the last look."""
+        self.committed(completed.time)
+        self.after_commit = None if self._seen is None else self._seen.with_completed(completed)
 
     def _new(self, timeline: Timeline) -> list[Instant]:
         return [i for i in timeline.completed_writes if i.time not in self._covered]
