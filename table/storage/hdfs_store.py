@@ -10,14 +10,15 @@ import builtins
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 from hdfs_native import Client, FileReader, FileStatus, WriteOptions
 
+from tagstream.table.storage.at_once import at_once
 from tagstream.table.storage.hdfs.clients import client, until_done
 from tagstream.table.storage.hdfs.errors import NOT_COMPLETE, is_no_folder, told
 from tagstream.table.storage.hdfs.place import Options, options_of, parse
@@ -27,13 +28,11 @@ from tagstream.table.storage.objects.reading import RangeReader
 from tagstream.table.storage.storage import FileEntry, Register
 
 R = TypeVar("R")
-T = TypeVar("T")
 _TEMP_PREFIX = ".tagstream_tmp_"
 _CHUNK = 512  # the size of a block is a multiple of it
 _WHOLE = 4 << 20  # a file of so many bytes is read at once
 _IN_MEMORY = 16 << 20  # of a file that is being written
 _PIECE = 4 << 20
-_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -168,8 +167,8 @@ class HdfsStorage:
         del are_free
         named = [(self._file(staged), self._file(final)) for staged, final in pairs]
         folders = sorted({final.rpartition("/")[0] for _, final in named})
-        _at_once(lambda folder: self._do_at(folder, lambda c, path: c.mkdirs(path, create_parent=True)), folders)
-        _at_once(lambda pair: self._rename(*pair, overwrite=False), named)
+        at_once(self, *(partial(self._do_at, folder, _make_folder) for folder in folders))
+        at_once(self, *(partial(self._rename, staged, final, overwrite=False) for staged, final in named))
 
     def read_register(self, rel: str) -> Register | None:
         """A register is the file ``<rel>.<n>`` with the greatest ``n``, which is its version."""
@@ -186,7 +185,7 @@ class HdfsStorage:
 
     def delete_many(self, rels: Iterable[str]) -> None:
         """Remove files, several at a time."""
-        _at_once(self.delete, builtins.list(rels))
+        at_once(self, *(partial(self.delete, rel) for rel in rels))
 
     def delete_tree(self, rel: str) -> None:
         """Remove a folder and all below it."""
@@ -285,6 +284,10 @@ def _is_there(c: Client, path: str) -> bool:
     return False
 
 
+def _make_folder(c: Client, path: str) -> None:
+    c.mkdirs(path, create_parent=True)
+
+
 def _opened(c: Client, path: str) -> FileReader:
     """A file to be read, whole.
 
@@ -310,12 +313,3 @@ def _pieces(source: BinaryIO) -> Iterator[bytes]:
     source.seek(0)
     while piece := source.read(_PIECE):
         yield piece
-
-
-def _at_once(action: Callable[[T], object], what: Sequence[T]) -> None:
-    if len(what) < 2:
-        for each in what:
-            action(each)
-        return
-    with ThreadPoolExecutor(min(_THREADS, len(what))) as threads:
-        builtins.list(threads.map(action, what))
