@@ -141,8 +141,10 @@ def add_to_class_path(jars: Iterable[str]) -> None:
     """
     SparkContext._ensure_initialized()  # noqa: SLF001 (the JVM is there, whoever started it)
     context, java = SparkContext._active_spark_context, SparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001
-    knows = context._jsc.hadoopConfiguration() if context else java.lang.Thread.currentThread()  # noqa: SLF001
-    loader = knows.getClassLoader() if context else knows.getContextClassLoader()
+    if context is None:
+        loader = java.lang.Thread.currentThread().getContextClassLoader()
+    else:
+        loader = context._jsc.hadoopConfiguration().getClassLoader()  # noqa: SLF001
     for jar in jars:
         with suppress(Py4JError):
             loader.addURL(java.io.File(jar).toURI().toURL())
