@@ -81,9 +81,11 @@ def read_epoch(root: Storage, batch_id: int, *, files: bool, rows: bool = False,
     ``before``: the epoch that this query has had last, so that what it tells is not read again. Nothing but this process
     writes the checkpoint while it runs.
     """
+    if before is not None and before.batch_id != batch_id - 1:
+        before = None
     if rows:
-        return _opaque_epoch(root, batch_id)
-    if before is not None and before.batch_id == batch_id - 1:
+        return _opaque_epoch(root, batch_id, before)
+    if before is not None:
         ident: str | None = before.query_id
         after, start = raw_offset(root, batch_id), before.end_offsets
         first = int(start["log"]) if files else -1
@@ -102,13 +104,18 @@ def read_epoch(root: Storage, batch_id: int, *, files: bool, rows: bool = False,
     return Epoch(ident, batch_id, {"log": first}, _newest_files(root, seen, last))
 
 
-def _opaque_epoch(root: Storage, batch_id: int) -> Epoch:
+def _opaque_epoch(root: Storage, batch_id: int, before: Epoch | None) -> Epoch:
     """The epoch with the sources' offsets as Spark logged them, whatever they are."""
-    ident, after = query_id(root), source_offsets(root, batch_id)
+    after = source_offsets(root, batch_id)
+    if before is not None:
+        ident: str | None = before.query_id
+        start = before.end_offsets
+    else:
+        ident, offsets = query_id(root), source_offsets(root, batch_id - 1)
+        start = {"sources": offsets} if offsets else {}
     if ident is None or after is None:
         raise CheckpointError(f"batch {batch_id} is not in {root.where('offsets')}, though Spark runs it")
-    before = source_offsets(root, batch_id - 1)
-    return Epoch(ident, batch_id, {"sources": before} if before else {}, {"sources": after})
+    return Epoch(ident, batch_id, start, {"sources": after})
 
 
 def _json_or_text(line: str) -> Any:

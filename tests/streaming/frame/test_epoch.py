@@ -32,14 +32,15 @@ def test_offsets_of_any_kind_are_kept_as_they_are(tmp_path: Path) -> None:
         read_epoch(root, 2, files=False, rows=True)
 
 
-def test_what_the_epoch_before_tells_is_not_read_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [False, True])
+def test_what_the_epoch_before_tells_is_not_read_again(rows: bool, tmp_path: Path) -> None:
     root = checkpoint(tmp_path, '{"t":{"0":5}}', '{"t":{"0":9}}', '{"t":{"0":12}}')
-    fresh = [read_epoch(root, number, files=False) for number in range(3)]
+    fresh = [read_epoch(root, number, files=False, rows=rows) for number in range(3)]
     (tmp_path / "metadata").unlink()
     (tmp_path / "offsets" / "0").unlink()
-    assert read_epoch(root, 1, files=False, before=fresh[0]) == fresh[1]
+    assert read_epoch(root, 1, files=False, rows=rows, before=fresh[0]) == fresh[1]
     with pytest.raises(CheckpointError, match="batch 2 is not in"):  # not the one before: all is read
-        read_epoch(root, 2, files=False, before=fresh[0])
+        read_epoch(root, 2, files=False, rows=rows, before=fresh[0])
 
 
 def test_a_cut_off_file_is_named(tmp_path: Path) -> None:
