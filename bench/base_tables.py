@@ -40,7 +40,11 @@ def base_of(
         )  # fmt: skip
     table = cache / f"{writer.table_format}-{codec}-{workload.load_name}"
     if writer.name == DELTA_RS:
-        order = {"do": "load", "rows": str(folder / "load.parquet"), "options": codec_option(writer, codec)}
+        order: dict[str, Any] = {
+            "do": "load",
+            "rows": str(folder / "load.parquet"),
+            "options": codec_option(writer, codec),
+        }
         return _made(table, writer, order, timeout_s)
     kinds = columns_of(folder)
     order = {"create": True, "columns": list(kinds), "types": list(kinds.values())}

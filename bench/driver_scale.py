@@ -180,12 +180,15 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     steps.measure("batch", "parse the tasks' answers", parse, lambda _: sum(map(len, texts)), **now)
     deltas = sim.delta_refs(job.layout, job.meta.labels, batch)
     manifest = BatchManifest(epoch.query_id, batch, job.run, deltas, instant)
-    path = lambda name: Path(job.manifests.where(name))  # noqa: E731
+
+    def path(name: str) -> Path:
+        return Path(job.manifests.where(name))
+
     name = steps.measure(
         "batch",
         "write batch manifest",
         lambda: manifest.write(job.manifests),
-        lambda n: path(n).stat().st_size,
+        lambda n: int(path(n).stat().st_size),
         **now,
     )
     steps.measure("start", "read batch manifest", lambda: BatchManifest.read(job.manifests, name), **now)

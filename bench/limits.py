@@ -168,7 +168,7 @@ def spark_reads(folder: Path, records: int, runs: int, only: Sequence[str]) -> l
     jars = [str(jar) for jar in connector_jars()] if "kafka" in only else []
     conf = {"spark.master": "local[2]", "spark.local.dir": str(folder / "spark"), "spark.driver.memory": "1g"}
     found: list[dict[str, Any]] = []
-    spark = start_session("limits", jars=jars, conf=conf, env=os.environ)  # type: ignore[arg-type]
+    spark = start_session("limits", jars=jars, conf=conf, env=os.environ)
     try:
         if "kafka" in only:
             with full_topic(folder, records) as options:
@@ -210,7 +210,7 @@ def full_topic(folder: Path, records: int) -> Iterator[dict[str, str]]:
 def event_files(folder: Path, records: int) -> list[str]:
     """Files of a hundred thousand lines."""
     folder.mkdir()
-    paths = []
+    paths: list[str] = []
     for rows in _events(records):
         paths.append(str(folder / f"events-{len(paths):05d}.json"))
         Path(paths[-1]).write_bytes(json_lines(rows))

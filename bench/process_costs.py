@@ -69,7 +69,8 @@ class Watch:
     def _processes(self) -> Iterator[tuple[str, psutil.Process]]:
         me = psutil.Process()
         yield DRIVER, me
-        jvm = None if self.spark is None else self.spark.sparkContext._gateway.proc.pid  # noqa: SLF001
+        gateway = None if self.spark is None else self.spark.sparkContext._gateway  # noqa: SLF001
+        jvm = None if gateway is None else gateway.proc.pid
         for child in me.children():
             is_spark = child.pid == jvm
             yield JVM if is_spark else SERVER, child

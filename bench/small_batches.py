@@ -17,7 +17,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def stream(run: SmallBatches) -> dict[str, Any]:
 def as_table(ends: Sequence[tuple[str, dict[str, Any]]]) -> Table:
     """The figures side by side."""
     table = Table("", *(name for name, _ in ends))
-    rows = (
+    rows: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
         ("batches", lambda e: f"{len(e['seconds']):,}"),
         ("median batch, 50th to 150th (s)", lambda e: f"{e['early']:.2f}"),
         ("median batch, the last 100 (s)", lambda e: f"{e['late']:.2f} ({e['late'] / e['early']:.2f} x)"),

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tagstream.streaming.progress.report import KINDS, BatchReport
 from tagstream.streaming.status.health import Thresholds
@@ -45,7 +46,7 @@ def full_status() -> RunStatus:
     status = RunStatus(about, lambda: next(now), Thresholds())
     status.query_started()
     for batch in range(300):
-        counts = dict.fromkeys(KINDS, 1_000)
+        counts: dict[str, Any] = dict.fromkeys(KINDS, 1_000)
         status.lag(batch * 7_919 % 100_000)
         status.batch(
             BatchReport(

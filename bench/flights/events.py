@@ -102,7 +102,8 @@ def change_stream(flights: pa.Table) -> pd.DataFrame:
     cancelled = base.assign(status="cancelled", event_ts=sched_ms, _hoodie_is_deleted=True)[~flew]
     stream = pd.concat([base, departed, arrived, cancelled], ignore_index=True)
     stream = stream.astype({"event_ts": "int64"}).sort_values("event_ts", kind="stable", ignore_index=True)
-    return stream.loc[:, list(COLUMNS)]
+    chosen: pd.DataFrame = stream.loc[:, list(COLUMNS)]
+    return chosen
 
 
 def write_events(folder: Path, months: int, per_file: int = EVENTS_PER_FILE) -> Written:

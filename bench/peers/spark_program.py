@@ -88,7 +88,8 @@ def options(order: dict[str, Any]) -> dict[str, str]:
     for what in ("upsert.shuffle", "insert.shuffle", "bulkinsert.shuffle", "delete.shuffle", "finalize.write",
                  "markers.delete", "bloom.index", "simple.index", "global.simple.index"):  # fmt: skip
         found[f"hoodie.{what}.parallelism"] = parallelism
-    return found | order["options"]
+    options: dict[str, str] = order["options"]
+    return found | options
 
 
 def load(spark: Any, order: dict[str, Any]) -> None:

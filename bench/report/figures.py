@@ -121,7 +121,7 @@ def situations(lines: Sequence[Line]) -> list[Situation]:
         own = grouped(batches.get(key, []), writer_name)
         found.append(
             Situation(
-                *key,
+                **dict(zip(_CASE, key, strict=True)),
                 standings=tuple(_standing(name, cases, ours) for name, cases in writers.items()),
                 batches={name: _by_batch(b) for name, b in own.items()},
                 every_batch={name: tuple(x["seconds"] for x in b if _measured(x)) for name, b in own.items()},

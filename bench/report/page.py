@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def render(lines: Sequence[Line]) -> str:
     """The page's text. Everything that comes from the lines is escaped."""
     loader = FileSystemLoader(Path(__file__).parent)
     env = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    env.filters |= {
+    filters: dict[str, Callable[..., object]] = {
         "spread": spread,
         "number": number,
         "seconds": seconds,
@@ -42,6 +42,7 @@ def render(lines: Sequence[Line]) -> str:
         "times": times,
         "type": type_name,
     }
+    env.filters |= filters
     found = situations(lines)
     return env.get_template(_TEMPLATE).render(
         machines=of_kind(lines, "machine"),

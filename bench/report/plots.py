@@ -6,11 +6,13 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, count
+from typing import Any
 
 import matplotlib as mpl
 
 mpl.use("svg")
 import matplotlib.pyplot as plt
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -41,7 +43,7 @@ _COLOURS = (
     "#74b816",
     "#a9744f",
 )
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tagstream",  # else every run gives other ids
     "text.parse_math": False,  # a name from the figures is no formula
@@ -53,7 +55,7 @@ _STYLE = {
     "grid.alpha": 0.18,
     "legend.frameon": False,
     "lines.linewidth": 1.8,
-    "axes.prop_cycle": mpl.cycler(color=_COLOURS),
+    "axes.prop_cycle": cycler(color=_COLOURS),
     **dict.fromkeys(
         ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), _INK
     ),
@@ -132,7 +134,7 @@ def lines(
 
 def stacked(parts: Mapping[str, Mapping[str, float]], unit: str) -> str:
     """A horizontal bar a name, cut into its parts."""
-    names = list(reversed(parts))
+    names = list(reversed(list(parts)))
     kinds = list(dict.fromkeys(kind for each in parts.values() for kind in each))
     with mpl.rc_context(_STYLE):
         figure, axes = _new(0.5 * len(names) + 1.4)
@@ -150,7 +152,7 @@ def stacked(parts: Mapping[str, Mapping[str, float]], unit: str) -> str:
 
 def waterfall(steps: Mapping[str, float], unit: str) -> str:
     """A bar a step from the top down, each beginning where the one before ended."""
-    names = list(reversed(steps))
+    names = list(reversed(list(steps)))
     ends = list(accumulate(steps.values()))
     with mpl.rc_context(_STYLE):
         figure, axes = _new(0.3 * len(names) + 0.8)

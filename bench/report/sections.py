@@ -242,16 +242,16 @@ def tables(lines: Sequence[Line]) -> list[Table]:
         out.append(Table("What each writer promises", note, COLUMNS, rows_of_promises, ("text",) * len(COLUMNS)))
     found = of_kind(lines, "limit")
     if found:
-        keys = ("limit", "keys", "unit", "note")
-        rows = [(k[0], k[1], s, k[2], s.runs, k[3]) for k, s in spreads(found, keys, "per_second").items()]
+        of = ("limit", "keys", "unit", "note")
+        limits = [(k[0], k[1], s, k[2], s.runs, k[3]) for k, s in spreads(found, of, "per_second").items()]
         out.append(Table("Physical limits", "what this machine does at most, without a writer",
-                         ("limit", "existing keys", "a second", "unit", "runs", "of"), tuple(rows),
+                         ("limit", "existing keys", "a second", "unit", "runs", "of"), tuple(limits),
                          ("text", "number", "spread", "text", "number", "text")))  # fmt: skip
     for title, (steps, whole) in latency_steps(lines).items():
-        rows = [(name, s, s.runs) for name, s in (*steps.items(), ("the whole batch", whole))]
+        spent = [(name, s, s.runs) for name, s in (*steps.items(), ("the whole batch", whole))]
         note = "our batches of one row after the warm-up; median, least and greatest"
-        columns, how = ("step", "time", "batches"), ("text", "spread seconds", "number")
-        out.append(Table(f"Steps of a batch: {title}", note, columns, tuple(rows), how))
+        shown, forms = ("step", "time", "batches"), ("text", "spread seconds", "number")
+        out.append(Table(f"Steps of a batch: {title}", note, shown, tuple(spent), forms))
     out += _soak_table(lines)
     found = of_kind(lines, "driver")
     if found:

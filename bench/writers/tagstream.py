@@ -151,10 +151,13 @@ def main() -> None:
     spark = start_session("bench", jars=jars, conf=conf, env=os.environ, little_java=little_java(options))
     told = Told(Path(order["events"]))
     spark.streams.addListener(told)
-    now = lambda: time.time_ns() // 1_000_000  # noqa: E731
+
+    def now() -> int:
+        return time.time_ns() // 1_000_000
+
     told.begins()
     with Watch(options, now) as watch:
-        stream(spark, options, open_table(options, now()), told, StopFlag(), CrashPlan(), now, watch)  # type: ignore[arg-type]
+        stream(spark, options, open_table(options, now()), told, StopFlag(), CrashPlan(), now, watch)
     told.wait()
     told.end()
     spark.stop()
