@@ -22,7 +22,6 @@ from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport, make_
 from tagstream.bootstrap.scan import key_reader
 from tagstream.bootstrap.spill import ScanDone, done_tasks, read_done, whole_done
 from tagstream.bootstrap.tasks import SCAN, BootstrapSpec, CorruptPolicy, guarded, load_task, scan_task
-from tagstream.state.durable.files import each
 from tagstream.state.durable.generation import (
     GenerationMarker,
     GroupStart,
@@ -33,6 +32,7 @@ from tagstream.state.durable.generation import (
 from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.ordering import ordering_kind
 from tagstream.state.ttl import minutes_of
+from tagstream.table.each import each
 from tagstream.table.errors import CorruptFileError, TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 

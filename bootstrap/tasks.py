@@ -25,12 +25,12 @@ from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
 from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
-from tagstream.state.durable.files import each
 from tagstream.state.durable.generation import GroupStart, read_start
 from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import ordering_codes
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
+from tagstream.table.each import each
 from tagstream.table.errors import CorruptFileError, TagstreamError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.read.slice_reader import SliceReader

@@ -17,12 +17,13 @@ from itertools import chain as concat
 
 import numpy as np
 
-from tagstream.state.durable.files import each, fetch_checked
+from tagstream.state.durable.files import fetch_checked
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef
 from tagstream.state.store.rocks_store import META_KEY, Deletions, RocksStore, write_sorted_file
 from tagstream.state.store.scratch import crc_of, keep, remove, scratch_path, take_kept
 from tagstream.state.store.store_meta import StoreMeta
+from tagstream.table.each import each
 
 _CHAIN_BYTES = 16
 _HASH_BYTES = 8

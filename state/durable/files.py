@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 from tagstream.state.errors import IndexDamagedError, StateError
 from tagstream.state.sealed import unsealed
@@ -13,9 +11,6 @@ from tagstream.state.store.scratch import crc_of
 from tagstream.table.storage.storage import Storage
 
 _OLD_TEMP_PREFIX = ".tmp-"  # of scratch files that program versions before this one left when they were killed
-_THREADS = 8
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 def batch_of(name: str) -> int | None:
@@ -59,15 +54,6 @@ def fetch_checked(storage: Storage, rel: str, local: str, size: int, crc: int, l
         raise StateError(
             f"key group {label}: {storage.where(rel)} cannot be copied whole to {local}; is the local disk full?"
         )
-
-
-def each(task: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-    """Results of a task of one file each, in order, several at a time: on a store far away each waits for an answer."""
-    work = list(items)
-    if len(work) < 2:
-        return [task(item) for item in work]
-    with ThreadPoolExecutor(min(_THREADS, len(work))) as pool:
-        return list(pool.map(task, work))
 
 
 def _text(where: str, label: int, what: str, problem: str) -> str:

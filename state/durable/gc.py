@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tagstream.state.durable.epoch import complete_epochs, side_path
-from tagstream.state.durable.files import batch_of, each
+from tagstream.state.durable.files import batch_of
 from tagstream.state.durable.generation import generation_numbers, newest_generation
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef, manifest_names
 from tagstream.state.durable.snapshot import MANIFEST_SUFFIX, files_of_manifest
 from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
+from tagstream.table.each import each
 from tagstream.table.storage.storage import Storage
 
 

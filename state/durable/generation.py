@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tagstream.state.durable.files import each, read_sealed
+from tagstream.state.durable.files import read_sealed
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef, Pointer, ref_from, ref_list
 from tagstream.state.sealed import damaged, sealed
+from tagstream.table.each import each
 from tagstream.table.storage.create import create
 
 GENERATION_VERSION = 2

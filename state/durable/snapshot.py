@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from tagstream.state.durable.files import each, fetch_checked, read_checked
+from tagstream.state.durable.files import fetch_checked, read_checked
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import FileRef
 from tagstream.state.store import scratch
 from tagstream.state.store.rocks_store import RocksStore
+from tagstream.table.each import each
 from tagstream.table.storage.storage import Storage
 
 SNAPSHOT_VERSION = 1

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tagstream.state.durable.epoch import complete_epochs
-from tagstream.state.durable.files import batch_of, each
+from tagstream.state.durable.files import batch_of
 from tagstream.state.durable.generation import read_marker
 from tagstream.state.durable.manifest import BatchManifest, manifest_names
 from tagstream.state.durable.root import MANIFESTS
@@ -19,6 +19,7 @@ from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, read_epoch
+from tagstream.table.each import each
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
+from tagstream.table.each import each
 from tagstream.table.errors import InvalidPartitionPathError, StaleVersionError
 from tagstream.table.storage.names import joined
 from tagstream.table.storage.objects.bucket import AT_ONCE, Bucket, Found
@@ -206,9 +206,8 @@ class ObjectStorage:
             return set()
         folders = {parent for o in found for parent in _parents(o.key) if parent in empty}
         doubtful = sorted(key for key in empty - folders if not key.endswith(_EMPTY))
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            heads = threads.map(self.bucket.head, doubtful)
-            return folders | {key for key, head in zip(doubtful, heads, strict=True) if head is None}
+        heads = each(self.bucket.head, doubtful, AT_ONCE)
+        return folders | {key for key, head in zip(doubtful, heads, strict=True) if head is None}
 
 
 def _parents(key: str) -> Iterator[str]:

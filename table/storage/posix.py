@@ -12,19 +12,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 import pyarrow as pa
 
+from tagstream.table.each import each
 from tagstream.table.storage.names import joined
 from tagstream.table.storage.numbered import read_numbered, swap_numbered
 from tagstream.table.storage.storage import FileEntry, Register
 
 _TEMP_PREFIX = ".tagstream_tmp_"
-_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -168,9 +167,7 @@ class PosixStorage:
                 folders.add(folder)
             _unlink_crc(target)
             os.link(source, target)
-        if folders:
-            with ThreadPoolExecutor(min(_THREADS, len(folders))) as threads:
-                list(threads.map(self._sync_folder, folders))
+        each(self._sync_folder, folders)
 
     def read_register(self, rel: str) -> Register | None:
         """A register is the file ``<rel>.<n>`` with the greatest ``n``, which is its version."""

@@ -18,10 +18,10 @@ that before anything else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
+from tagstream.table.each import each
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.file_group.partition_metadata import ensure_partition
@@ -39,7 +39,6 @@ from tagstream.table.write.staged import stage, staged_commit_path, tidy
 
 # What the inflight file of a write says of its files, in its extra metadata.
 _FILES_KEY, _STAGED = "tagstream.data.files", "staged"
-_THREADS = 16
 
 # Extra metadata of an inflight file of this project: what began it, so that a later run knows it for its own leftover.
 WRITER_KEY = "tagstream.writer"
@@ -141,9 +140,7 @@ def _ensure_partitions(storage: Storage, instant: str, statuses: Sequence[WriteS
     """A partition that has a slice has its metafile, too: only those that get nothing but new file groups are asked."""
     known = {status.stat.partition_path for status in statuses if not status.new_group}
     new = sorted({status.stat.partition_path for status in statuses} - known)
-    if new:
-        with ThreadPoolExecutor(min(_THREADS, len(new))) as threads:
-            list(threads.map(partial(ensure_partition, storage, instant=instant), new))
+    each(partial(ensure_partition, storage, instant=instant), new)
 
 
 def complete(

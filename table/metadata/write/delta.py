@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from tagstream.table.each import each
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
@@ -22,7 +22,6 @@ from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.instant import DELTA_COMMIT, Instant
 from tagstream.table.timeline.write_status import WriteStat
 
-_THREADS: Final = 16
 _OPERATION: Final = "UPSERT_PREPPED"
 
 
@@ -54,15 +53,13 @@ def delta_commit(
         else:
             slices = _slices(view, partition)
             found = entries(changes, partition, len(slices), instant, writer.version, writer.statistics_form)
-            wanted += [(slices[each.number], each) for each in found]
+            wanted += [(slices[one.number], one) for one in found]
     writer.begin(instant, DELTA_COMMIT, inflight=CommitMetadata(operation=_OPERATION).to_bytes(writer.version))
     reach("metadata_begun")
     for file_id in empty:
         first_log_file(writer, RECORD_INDEX_PARTITION, file_id, instant)
-    with ThreadPoolExecutor(
-        _THREADS
-    ) as threads:  # a record index may have thousands of groups, each a request to the store
-        stats = list(threads.map(lambda each: delta_log_file(writer, each[0], instant, each[1]), wanted))
+    # A record index may have thousands of groups, each a request to the store.
+    stats = each(lambda one: delta_log_file(writer, one[0], instant, one[1]), wanted)
     reach("metadata_files")
     content = delta_content(stats, writer.version, _OPERATION)
     return writer.complete(instant, DELTA_COMMIT, content, times)

@@ -8,17 +8,15 @@ replace commit is older than what is retained. Files of writes that were not com
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from tagstream.table.each import each
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
-
-_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -72,8 +70,7 @@ def old_files(
         return _of_partition(view, partition, options, time, kept)
 
     view.look_up(partitions)
-    with ThreadPoolExecutor(_THREADS) as threads:
-        found = dict(zip(partitions, threads.map(look, partitions), strict=True))
+    found = dict(zip(partitions, each(look, partitions), strict=True))
     files = {partition: old for partition, (old, _) in found.items() if old}
     return files, tuple(partition for partition, (_, whole) in found.items() if whole)
 

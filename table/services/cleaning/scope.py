@@ -8,16 +8,14 @@ cost follows what changed, and not the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from tagstream.table.each import each
 from tagstream.table.services.cleaning.last_clean import LastClean
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
-
-_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,7 @@ def partitions_in_scope(
     if since is None:
         return Scope(tuple(sorted(everything())), whole=True)
     touching = [i for i in timeline.completed_writes if since <= i.time and (earliest is None or i.time < earliest)]
-    with ThreadPoolExecutor(_THREADS) as threads:
-        found = list(threads.map(read, touching))
-    names = {name for metadata in found for name in (*metadata.stats, *metadata.replaced)}
+    names = {name for metadata in each(read, touching) for name in (*metadata.stats, *metadata.replaced)}
     return Scope(tuple(sorted(names)), whole=False, commits=len(touching))
 
 

@@ -7,10 +7,11 @@ write it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
+from itertools import chain
 from typing import Any
 
+from tagstream.table.each import each
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
@@ -32,7 +33,6 @@ from tagstream.table.timeline.instant import COMPACTION, Instant, State
 from tagstream.table.timeline.timeline import Timeline
 
 _NAMES_ONLY = 2  # the version of a plan that has names, not paths
-_THREADS = 16
 
 # Extra metadata of a plan of this project.
 PLANNED_BY, PLANNER = "tagstream.planned.by", "tagstream"
@@ -97,13 +97,13 @@ def plan_compaction(
     """
     taken = planned_otherwise(table, timeline)
     found = _slices_with_logs(view, groups)
-    free = [each for each in found if (each.partition_path, each.file_id) not in taken]
+    free = [one for one in found if (one.partition_path, one.file_id) not in taken]
     chosen = choose(free, options, _today(now_ms, table.config.timezone_utc))
     if not chosen:
         return None
     everything = {TAKEN_BEFORE: taken_before(timeline, instant)} if len(chosen) == len(found) else {}
     return {
-        "operations": [_operation(each, options.base_file_bytes) for each in chosen],
+        "operations": [_operation(one, options.base_file_bytes) for one in chosen],
         "extraMetadata": {PLANNED_BY: PLANNER, **everything},
         "version": _NAMES_ONLY,
         "strategy": None,
@@ -119,13 +119,12 @@ def _slices_with_logs(view: FileSystemView, groups: Groups | None) -> list[FileS
         if groups is None:
             slices = view.latest_merged_slices(partition)
         else:
-            slices = [each for _, each in sorted(view.latest_slices(partition, groups[partition]).items())]
-        return [each for each in slices if each.log_files]
+            slices = [found for _, found in sorted(view.latest_slices(partition, groups[partition]).items())]
+        return [found for found in slices if found.log_files]
 
     partitions = view.partitions() if groups is None else sorted(groups)
     view.look_up(partitions)
-    with ThreadPoolExecutor(_THREADS) as threads:
-        return [each for found in threads.map(of_partition, partitions) for each in found]
+    return list(chain.from_iterable(each(of_partition, partitions)))
 
 
 def _operation(file_slice: FileSlice, base_file_bytes: int) -> dict[str, Any]:

@@ -12,11 +12,11 @@ places.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from tagstream.table.each import each
 from tagstream.table.errors import ForeignCommitError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
@@ -38,7 +38,6 @@ CHANGE_FILE = f"{META_FOLDER}/tagstream_version_change.json"
 # How much is held in memory at once, and is one file of an archive.
 _BATCH_ACTIONS = 1000
 _BATCH_BYTES = 64 << 20
-_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def _to_layout_2(source: TimelinePlace, target: TimelinePlace, now: str) -> Conv
     def bring(key: ActionKey) -> None:
         _write(target, to_layout_2(source.load(names[key]), completed.get(key)))
 
-    _each(bring, names)
+    each(bring, names)
     return Converted(len(names), count)
 
 
@@ -105,20 +104,13 @@ def _to_layout_1(source: TimelinePlace, target: TimelinePlace) -> Converted:
     def bring(key: ActionKey) -> None:
         _write(target, to_layout_1(source.load(names[key])))
 
-    _each(bring, names)
+    each(bring, names)
     return Converted(len(names), count)
 
 
 def _write(target: TimelinePlace, files: Iterable[ActionFile]) -> None:
     for file in files:
         target.storage.replace(f"{target.active}/{file.name}", file.data)
-
-
-def _each(bring: Callable[[ActionKey], None], keys: Iterable[ActionKey]) -> None:
-    """Several at a time: a store answers each request after a while, and a timeline has thousands of files."""
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for _ in threads.map(bring, keys):
-            pass
 
 
 def _completed(action: ArchivedAction, completed: dict[ActionKey, str]) -> ArchivedAction:

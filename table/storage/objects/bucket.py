@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, cast
 import obstore as obs
 from obstore.exceptions import BaseError, NotSupportedError
 
+from tagstream.table.each import each
 from tagstream.table.storage.objects.clients import Clients, clients
 from tagstream.table.storage.objects.config import Options
 from tagstream.table.storage.objects.errors import is_out_of_range, missing, taken, told
@@ -137,10 +137,7 @@ class Bucket:
                 raise OSError(f"{self.where(key)} changed while it was read")
             write(offset, data)
 
-        offsets = range(_PIECE, size, _PIECE)
-        if offsets:
-            with ThreadPoolExecutor(_PIECES_AT_ONCE) as threads:
-                list(threads.map(piece, offsets))
+        each(piece, range(_PIECE, size, _PIECE), _PIECES_AT_ONCE)
 
     # Writing
 
@@ -203,12 +200,7 @@ class Bucket:
             with told(f"{self.where(staged)} to {final}"):
                 obs.copy(self._clients.store, staged, final, overwrite=False)
 
-        if len(pairs) < 2:
-            for pair in pairs:
-                copy(pair)
-            return
-        with ThreadPoolExecutor(min(AT_ONCE, len(pairs))) as threads:
-            list(threads.map(copy, pairs))
+        each(copy, pairs, AT_ONCE)
 
     # Removing
 
@@ -230,8 +222,7 @@ class Bucket:
             except FileNotFoundError:
                 return
 
-        with ThreadPoolExecutor(min(AT_ONCE, len(names))) as threads:
-            list(threads.map(delete, names))
+        each(delete, names, AT_ONCE)
 
     @property
     def _clients(self) -> Clients:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
+from tagstream.table.file_group.log.varint import zigzag
 
 _SYNC = b"tagstream-datums"
 _MARK = 8
@@ -73,7 +74,7 @@ class Datums:
         marks = pa.Array.from_buffers(pa.binary(_MARK), n, [None, pa.py_buffer(numbers)])
         joined = pc.binary_join_element_wise(datums.cast(pa.binary()), marks.cast(pa.binary()), b"")
         data = joined.buffers()[2].to_pybytes()
-        content = self._header + _long(n) + _long(len(data)) + data + _SYNC
+        content = self._header + zigzag(n) + zigzag(len(data)) + data + _SYNC
         try:
             table = self._read(io.BytesIO(content))
         except Exception:
@@ -128,17 +129,6 @@ def _header(schema: dict[str, Any]) -> bytes:
     out = io.BytesIO()
     fastavro.writer(out, fastavro.parse_schema(schema), [], sync_marker=_SYNC)
     return out.getvalue()
-
-
-def _long(number: int) -> bytes:
-    """An Avro long: zigzag, then seven bits a byte."""
-    number = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _plain(avro: Any, space: str = "", names: dict[str, Any] | None = None, count: list[int] | None = None) -> Any:
