@@ -29,7 +29,7 @@ from rich.table import Table
 
 from bench.inputs.kafka_feed import TopicFeed, at_rate
 from bench.inputs.lines import append_lines
-from bench.inputs.soak_events import AVRO, SoakEvents, make_table
+from bench.inputs.soak_events import AVRO, INSERTS, SoakEvents, make_table
 from bench.inputs.soak_samples import KINDS, batches_of, bytes_below, memory_mib, summary
 from tagstream.streaming.batch.commit_record import newest_commit
 from tagstream.streaming.source.connector import PROJECT
@@ -118,6 +118,12 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=0.7, help="of the peak")
     parser.add_argument("--keys", type=int, default=500_000)
     parser.add_argument("--partitions", type=int, default=10)
+    parser.add_argument(
+        "--inserts",
+        type=float,
+        default=INSERTS,
+        help="share of new keys; 0 keeps the table's rows (default: %(default)s)",
+    )
     parser.add_argument("--table-type", default="MERGE_ON_READ", choices=["COPY_ON_WRITE", "MERGE_ON_READ"])
     parser.add_argument("--master", default="local[2,4]")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two looks")
@@ -143,7 +149,7 @@ def main() -> int:
 def soak(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     """The lines of a run, the summary last."""
     (folder / "event.avsc").write_text(AVRO)
-    events = SoakEvents(args.keys, args.partitions, args.seed)
+    events = SoakEvents(args.keys, args.partitions, args.seed, args.inserts)
     table = make_table(folder / "table", events, args.table_type, time.time_ns() // 1_000_000)
     lines = folder / "events.tsv"
     events.write(lines, _FIRST + int(args.rate * args.minutes * 60) + 1)
@@ -162,7 +168,13 @@ def soak(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         finally:
             run.close()
     wrong, rows = check(events, sent, run)
-    size = {"keys": args.keys, "rate": args.rate, "table_type": args.table_type, "run": args.run}
+    size = {
+        "keys": args.keys,
+        "inserts": args.inserts,
+        "rate": args.rate,
+        "table_type": args.table_type,
+        "run": args.run,
+    }
     end = {
         "summary": True,
         "seconds": round(seconds[0], 1),

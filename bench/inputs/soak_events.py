@@ -20,13 +20,18 @@ FIRST_MS = 1_700_000_000_000
 COLUMNS = 8
 AVRO = json.dumps(avro_schema(COLUMNS))
 _CHUNK = 100_000
-_UPDATES, _INSERTS = 0.6, 0.2  # the rest moves to another partition
+INSERTS = 0.2
+_IN_PLACE = 0.75  # of the events of existing keys; the others move them to another partition
 
 
 class SoakEvents:
-    """`keys` existing rows, then events (60 % updates, 20 % inserts, 20 % moves), each newer than all before it."""
+    """`keys` existing rows, then events, each newer than all before it.
 
-    def __init__(self, keys: int, partitions: int, seed: int) -> None:
+    ``inserts``: the share of them that are of new keys. Of the others three in four update a row in place, one moves it.
+    """
+
+    def __init__(self, keys: int, partitions: int, seed: int, inserts: float = INSERTS) -> None:
+        self._inserts = inserts
         self._partitions = partitions
         self._random = np.random.default_rng([seed, keys])
         self._first = self._random.integers(0, partitions, keys).astype(np.int16)
@@ -72,10 +77,10 @@ class SoakEvents:
         return pa.table({"id": keys_of(there), "part": partitions_of(place[there]), "ts": pa.array(ts[there])})
 
     def _step(self, at: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        inserts = round(count * _INSERTS)
+        inserts = round(count * self._inserts)
         picked = self._random.choice(len(at), count - inserts, replace=False)
         to = at[picked].astype(np.int64)
-        moves = slice(round(count * _UPDATES), None)
+        moves = slice(round(len(picked) * _IN_PLACE), None)
         to[moves] = (to[moves] + self._random.integers(1, self._partitions, len(to[moves]))) % self._partitions
         fresh = self._random.integers(0, self._partitions, inserts)
         numbers = np.concatenate([picked, np.arange(len(at), len(at) + inserts)])
