@@ -17,6 +17,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from bench.inputs.kafka_feed import TopicFeed, at_rate
 from bench.inputs.lines import append_lines
 from bench.inputs.soak_events import AVRO, INSERTS, SoakEvents, make_table
 from bench.inputs.soak_samples import KINDS, batches_of, bytes_below, memory_mib, summary
-from tagstream.streaming.batch.commit_record import newest_commit
+from tagstream.streaming.batch.commit_record import all_extra_metadata, parse
 from tagstream.streaming.source.connector import PROJECT
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.support.compare import Differences, compare
@@ -40,6 +41,8 @@ from tests.support.process import Process
 
 TOPIC, TOPIC_PARTITIONS = "events", 4
 START_S, DRAIN_S = 600.0, 600.0
+# What the topic keeps of each partition, minutes at the least: an hour of all of it fills a disk.
+_KEPT = {"retention.bytes": str(2 << 30), "segment.bytes": str(256 << 20)}
 _FIRST = 1_000  # records that are committed before the clock starts
 
 
@@ -62,11 +65,10 @@ class Soak:
         return sum(self._consumer.end_offsets(self._partitions).values())
 
     def committed(self) -> int:
-        """Records that the newest commit and those before it hold."""
-        found = newest_commit(self.table, self.table.timeline())
-        if found is None or found[1] is None:
-            return 0
-        return sum(found[1].end_offsets[TOPIC].values())
+        """Records that the stream's newest commit and those before it hold; a service's commits tell of none."""
+        told = (parse(extra) for _, extra in all_extra_metadata(self.table, self.table.timeline()))
+        newest = next((record for record in told if record is not None), None)
+        return 0 if newest is None else sum(newest.end_offsets[TOPIC].values())
 
     def sample(self, job: Process, at: float) -> None:
         """Look once. Commits first: what is produced in between counts as lag."""
@@ -151,10 +153,10 @@ def soak(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     (folder / "event.avsc").write_text(AVRO)
     events = SoakEvents(args.keys, args.partitions, args.seed, args.inserts)
     table = make_table(folder / "table", events, args.table_type, time.time_ns() // 1_000_000)
-    lines = folder / "events.tsv"
+    lines = folder / "events.tsv.zst"
     events.write(lines, _FIRST + int(args.rate * args.minutes * 60) + 1)
     with KafkaBroker(folder / "broker") as broker:
-        broker.create_topic(TOPIC, TOPIC_PARTITIONS)
+        broker.create_topic(TOPIC, TOPIC_PARTITIONS, _KEPT)
         run = Soak(args, folder, table, broker)
         try:
             with Process(run.command(), folder / "job.log", cwd=PROJECT) as job:
@@ -191,7 +193,10 @@ def soak(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
 def steady(run: Soak, job: Process, lines: Path) -> tuple[float, float]:
     """Feed the topic at the rate and look at the job; returns how many seconds, and when it ended."""
-    with lines.open("rb") as source, TopicFeed(run.broker.address(), TOPIC, run.folder / "feed.log") as feed:
+    with (
+        BufferedReader(pa.input_stream(lines, compression="zstd")) as source,
+        TopicFeed(run.broker.address(), TOPIC, run.folder / "feed.log") as feed,
+    ):
 
         def take(count: int) -> bytes:
             if job.returncode is not None:

@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from bench.inputs.kafka_feed import at_rate
@@ -27,8 +28,9 @@ def test_the_events_lead_to_the_rows_they_say(tmp_path: Path, inserts: float, ex
     events = SoakEvents(KEYS, 4, seed=5, inserts=inserts)
     loaded = {r["id"]: (r["part"], r["ts"]) for rows in events.rows() for r in rows.to_pylist()}
     assert len(loaded) == KEYS
-    events.write(tmp_path / "events.tsv", COUNT)
-    lines = (tmp_path / "events.tsv").read_text().splitlines()
+    events.write(tmp_path / "events.tsv.zst", COUNT)
+    with pa.input_stream(tmp_path / "events.tsv.zst", compression="zstd") as f:
+        lines = f.read().decode().splitlines()
     assert len(lines) == COUNT
     for sent in (0, 1, 450, COUNT):
         rows = dict(loaded)

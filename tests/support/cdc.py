@@ -152,13 +152,13 @@ def same(mine: Any, want: Any) -> bool:
     if isinstance(mine, bool) or isinstance(want, bool):
         return mine is want
     if isinstance(mine, bytes):
-        return "\\x" + mine.hex() == want
+        return bool("\\x" + mine.hex() == want)
     if isinstance(want, Decimal | int) and isinstance(mine, str):
         return Decimal(mine) == want
     if isinstance(mine, Decimal) and isinstance(want, str):
         return mine == Decimal(want)
     if isinstance(want, Decimal | int) and isinstance(mine, float):
-        near = struct.unpack("f", struct.pack("f", float(want)))[0] if abs(want) < Decimal("3.4e38") else None
+        near = struct.unpack("f", struct.pack("f", float(want)))[0] if abs(float(want)) < 3.4e38 else None
         return mine in (float(want), near)
     if isinstance(mine, float) and isinstance(want, str):
         return math.isnan(mine) if want == "NaN" else mine == float(want)

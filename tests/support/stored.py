@@ -21,7 +21,8 @@ _COPIES = 16  # at once
 @contextmanager
 def reaching(settings: Mapping[str, str]) -> Iterator[None]:
     """While the block runs this process, and what it starts, reaches the store that these settings are of."""
-    keep_settings(settings, env := {})
+    env: dict[str, str] = {}
+    keep_settings(settings, env)
     with mock.patch.dict(os.environ, {VARIABLE: env.get(VARIABLE, "")}):
         yield
 
