@@ -165,7 +165,7 @@ def same(mine: Any, want: Any) -> bool:
     if isinstance(mine, datetime):
         return _zoned(mine) == _zoned(datetime.fromisoformat(want))
     if isinstance(mine, date):
-        return mine.isoformat() == want
+        return bool(mine.isoformat() == want)
     if isinstance(mine, int) and isinstance(want, str) and re.fullmatch(r"\d\d:\d\d:\d\d(\.\d+)?", want):
         mine = (datetime.min + timedelta(microseconds=mine)).time()  # a time of day in microseconds
     if isinstance(mine, time):
