@@ -40,7 +40,7 @@ def plot(samples: Sequence[dict[str, Any]], picture: Path) -> None:
         below.plot(minutes, [s["mib"][kind] for s in samples], linewidth=0.8, label=kind)
     below.set_ylabel("resident MiB")
     below.set_xlabel("minutes")
-    below.legend(loc="upper right", ncols=len(KINDS))
+    figure.legend(loc="outside lower center", ncols=len(KINDS))
     for axis in (above, below):
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
