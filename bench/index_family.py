@@ -45,6 +45,7 @@ from tagstream.streaming.commit.pull import located_rows, table_as_of
 from tagstream.streaming.job.session import start_session
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
+from tagstream.streaming.tag.lanes import Lanes
 from tagstream.streaming.tag.located import LOCATED_SQL
 from tagstream.streaming.tag.tag import located, packed_result, sorted_out, tag_batch
 from tagstream.table.file_group.bloom import DYNAMIC_V0, BloomParams
@@ -213,7 +214,7 @@ def tag_by_state(folder: Path, table: HoodieTable, labels: tuple[int, ...], spar
         label = int(key[0])
         good, _, _ = sorted_out(unpack(frame["rows"]))
         result = tag_key_group(label, None, tag_batch(good, layout.ordering), at, layout)
-        return pd.concat(packed_result(label, located(result, good, layout.ordering), result, _LANES))
+        return pd.concat(packed_result(label, located(result, good, layout.ordering), result, Lanes(_LANES)))
 
     def tag(rows: DataFrame) -> DataFrame:
         return rows.groupBy("kg").applyInPandas(group, LOCATED_SQL)

@@ -25,6 +25,7 @@ from tagstream.streaming.progress.bootstrap_progress import LoadLog
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode.events import Noticed
 from tagstream.streaming.source.decode_spec import DecodeSpec
+from tagstream.streaming.tag.lanes import shared_out
 from tagstream.streaming.tag.tag import profile_name
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import WriteSpec
@@ -57,9 +58,10 @@ class JobContext:
     ``loading`` is told how far the loading of the index is, ``step`` what the batch is at. ``profile``: the one pinned
     last. ``timeline``: the look that the batch is decided on. ``rollbacks_seen``: completed rollbacks that were held
     against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or committed
-    last. ``partition_depth``: of the table's partitions, None where none need be known or no commit tells it. ``metadata``:
-    keeps the table's metadata table in step, None where there is none. ``noticed``: schemas that records have brought since
-    the start; ``look_at_schema``: asked before each batch, raises SchemaChangedError where the given schema is another one.
+    last. ``last_work``: rows by file group (``tag.lanes.work_of``) of the batch before. ``partition_depth``: of the
+    table's partitions, None where none need be known or no commit tells it. ``metadata``: keeps the table's metadata table
+    in step, None where there is none. ``noticed``: schemas that records have brought since the start; ``look_at_schema``:
+    asked before each batch, raises SchemaChangedError where the given schema is another one.
     """
 
     options: Options
@@ -93,6 +95,7 @@ class JobContext:
     index: HoodieIndex | None = None
     last_records: int = 0
     last_file_groups: int = 0
+    last_work: Mapping[tuple[str, str], int] = field(default_factory=dict)
     profile: WriteProfile | None = None
     rollbacks_seen: set[str] = field(default_factory=set)
     chains: ExpectedChains | None = None
@@ -167,6 +170,7 @@ class JobContext:
                 self.options.insert_split_size, max(1, self.options.parquet_max_file_size // files.record_bytes)
             ),
             small_files={} if self.overwrites else files.profile(),  # what is there goes
+            write_lanes=shared_out(self.last_work, self.meta.shuffle_partitions),
             **self._expected_chains(epoch),
         )
 

@@ -18,6 +18,7 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import key_group_label
+from tagstream.streaming.tag.lanes import Lanes
 from tagstream.streaming.tag.located import LOCATED_SQL, packed_columns
 from tagstream.streaming.tag.pull_tag import PullSpec, tag_pulled
 from tagstream.streaming.tag.tag import sorted_out
@@ -43,7 +44,7 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     look = table_as_of(job, rows.sparkSession)
     profile = job.read_profile()
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
-    lanes = job.meta.shuffle_partitions
+    lanes = Lanes(job.meta.shuffle_partitions, profile.write_lanes)
     if isinstance(index, BucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
         return rows.groupBy("kg").applyInArrow(_make_alone(spec, lanes), LOCATED_SQL)
@@ -83,21 +84,21 @@ def _hashed(is_global: bool) -> Column:
     return key if is_global else F.concat(F.col("partition_path").cast("binary"), F.lit(b"\x00"), key)
 
 
-def _make_alone(spec: PullSpec, lanes: int) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+def _make_alone(spec: PullSpec, lanes: Lanes) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def tag(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
         return _packed(key[0].as_py(), rows, None, spec, lanes)
 
     return tag
 
 
-def _make_joined(spec: PullSpec, lanes: int) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
+def _make_joined(spec: PullSpec, lanes: Lanes) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
     def tag(key: tuple[Any, ...], rows: pa.Table, found: pa.Table) -> pa.Table:
         return _packed(key[0].as_py(), rows, found, spec, lanes)
 
     return tag
 
 
-def _packed(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec, lanes: int) -> pa.Table:
+def _packed(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec, lanes: Lanes) -> pa.Table:
     if not rows.num_rows:  # places of keys that no record of the batch has
         return _LOCATED.empty_table()
     located, counts = tag_pulled(label, unpack(rows.column("rows").to_pylist()), found, spec)

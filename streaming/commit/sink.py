@@ -49,6 +49,7 @@ from tagstream.streaming.metadata.batch_keys import deleted_rows, without_moves
 from tagstream.streaming.metadata.compacting import on_executors
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.services.services import TableServices
+from tagstream.streaming.tag.lanes import work_of
 from tagstream.streaming.write.left_images import forget_left
 from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
 from tagstream.streaming.write.write import RESULT_SCHEMA, make_write_function
@@ -188,6 +189,7 @@ class BatchSink:
             groups=dict(self._groups),
         )
         job.last_records, job.last_file_groups = report.records, report.files
+        job.last_work = work_of(outcome.statuses)
         self._on_report(report)
         job.collect_garbage(batch_id)
         if job.decode.files:

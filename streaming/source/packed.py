@@ -6,7 +6,6 @@ through pandas besides; a packed table passes all of it as one value and is read
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -89,13 +88,6 @@ def file_group_codes(parts: pa.Array, files: pa.Array) -> tuple[Codes, list[tupl
         p.dictionary.take(pa.array(of_part)).to_pylist(), f.dictionary.take(pa.array(of_file)).to_pylist(), strict=True
     )
     return code.astype(np.int64), list(names)
-
-
-def lanes_of(parts: pa.Array, files: pa.Array, lanes: int) -> Codes:
-    """Lane 0..lanes-1 of each row: one file group's rows share a lane, whichever task and attempt they come from."""
-    code, names = file_group_codes(parts, files)
-    lane = [zlib.crc32(f"{part}\0{file_id}".encode()) % lanes for part, file_id in names]  # a step a file group
-    return np.array(lane, np.int64)[code] if names else code
 
 
 def _encoded(values: Any) -> pa.DictionaryArray:

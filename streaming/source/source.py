@@ -27,7 +27,7 @@ OLD_KEY, NEW_KEY = "old_key", "new_key"
 _OLD_KEY = "get(filter(headers, h -> h.key = '__debezium.oldkey'), 0).value"
 _NEW_KEY = "get(filter(headers, h -> h.key = '__debezium.newkey'), 0).value"
 _BLOCK_ROWS = 1 << 16
-_BLOCK_BYTES = 64 << 20
+_BLOCK_BYTES = 8 << 20
 
 
 def raw_records(

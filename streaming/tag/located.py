@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from tagstream.state.layout import OrderingKind, has_bytes
-from tagstream.streaming.source.packed import empty_rows, lanes_of, pack, split
+from tagstream.streaming.source.packed import empty_rows, pack, split
+from tagstream.streaming.tag.lanes import Lanes
 
 OP_BAD = 4
 OP_DELETE_NATURAL = 5  # a delete whose ordering value is not known
@@ -81,16 +82,16 @@ def status_text(label: int, delta: str | None, counts: dict[str, Any]) -> str:
     return json.dumps({"group": label, "delta": delta, "stats": counts})
 
 
-def by_lane(rows: pa.Table, lanes: int) -> Iterator[tuple[int, bytes]]:
+def by_lane(rows: pa.Table, lanes: Lanes) -> Iterator[tuple[int, bytes]]:
     """(lane, packed rows) of located records."""
-    code = lanes_of(rows.column("dest_part"), rows.column("dest_file"), lanes)
+    code = lanes.of(rows.column("dest_part"), rows.column("dest_file"))
     for lane, mine in split(rows, code):
         for packed in pack(mine):
             yield lane, packed
 
 
 def packed_columns(
-    label: int, rows: pa.Table, delta: str | None, counts: dict[str, Any], lanes: int
+    label: int, rows: pa.Table, delta: str | None, counts: dict[str, Any], lanes: Lanes
 ) -> tuple[list[int], list[bytes | None], list[str | None]]:
     """The columns of ``LOCATED_SQL``: a key group's located records by lane, and behind them its status.
 
@@ -100,11 +101,11 @@ def packed_columns(
     is_image = rows.column("op").to_numpy() == OP_IMAGE
     if is_image.any():
         images, rows = list(pack(rows.filter(pa.array(is_image)))), rows.filter(pa.array(~is_image))
-        packed += [(lane, value) for lane in range(lanes) for value in images]
+        packed += [(lane, value) for lane in range(lanes.count) for value in images]
     for lane, value in by_lane(rows, lanes):
         packed += [(lane, value), *[(lane, None)] * empty_rows(value)]
     return (
-        [*(lane for lane, _ in packed), label % lanes],
+        [*(lane for lane, _ in packed), label % lanes.count],
         [*(value for _, value in packed), None],
         [*[None] * len(packed), status_text(label, delta, counts)],
     )

@@ -27,6 +27,7 @@ from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.tag.completed import completed, images_of, lacking, refused
+from tagstream.streaming.tag.lanes import Lanes
 from tagstream.streaming.tag.located import (
     OP_DELETE_NATURAL,
     bad_records,
@@ -133,7 +134,7 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         if result.pointer is not None and result.pointer != pointer:
             spec.check_pending(profile)
             state.update((result.pointer,))
-        yield from packed_result(label, rows, result, spec.lanes)
+        yield from packed_result(label, rows, result, Lanes(spec.lanes, profile.write_lanes))
 
     return tag
 
@@ -236,7 +237,7 @@ def located(result: TagResult, good: pa.Table, ordering: OrderingKind) -> pa.Tab
     return located_table(schema, len(result), columns)
 
 
-def packed_result(label: int, rows: pa.Table, result: TagResult, lanes: int) -> Iterator[pd.DataFrame]:
+def packed_result(label: int, rows: pa.Table, result: TagResult, lanes: Lanes) -> Iterator[pd.DataFrame]:
     """What the step gives Spark: located rows by lane, and the key group's status.
 
     In frames of few rows: PySpark makes an Arrow batch of all frames until they have ``ROWS_PER_BATCH`` rows.

@@ -32,7 +32,8 @@ class WriteProfile:
     a group that had none is absent. `generation` and `epoch` say which bootstrap and which catch-up the index is at.
     `chains` (process only) maps a group label to the beginning of the chain that the group's state must stand at;
     `chains_whole`: a group that it lacks has no state of this generation yet, else nothing is known of it.
-    `partition_depth`: folders from the base path to a partition, None while no commit tells.
+    `partition_depth`: folders from the base path to a partition, None while no commit tells. `write_lanes`: which write
+    task (another kind of lane than those above) some file groups go to, by partition path and file id.
     """
 
     table_name: str
@@ -52,6 +53,7 @@ class WriteProfile:
     chains: dict[int, str] = field(default_factory=dict)
     chains_whole: bool = False
     partition_depth: int | None = None
+    write_lanes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):

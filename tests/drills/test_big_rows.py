@@ -15,6 +15,7 @@ import pytest
 
 from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
 from tagstream.streaming.source.packed import pack, unpack
+from tagstream.streaming.tag.lanes import Lanes
 from tagstream.streaming.tag.located import by_lane
 from tagstream.table import chunks
 from tagstream.table.file_group.partition_metadata import list_partitions
@@ -47,7 +48,7 @@ def test_a_lane_of_more_than_an_array_holds(tmp_path: Path, table_type: str) -> 
         with pytest.raises(pa.ArrowInvalid, match="offset overflow"):
             rows.combine_chunks()
         rows = chunks.take(rows, np.arange(ROWS)[::-1])  # as the tag step does with a key group of this size
-        again = [value for _, value in by_lane(rows, 1)]
+        again = [value for _, value in by_lane(rows, Lanes(1))]
         del rows
         gc.collect()
         (status,) = write_commit(writer, unpack(again))

@@ -19,6 +19,7 @@ from tagstream.streaming.source.decode.schemas.watch import in_order
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
+from tagstream.streaming.tag.lanes import Lanes
 from tagstream.streaming.tag.located import OP_BAD, packed_columns
 from tagstream.streaming.tag.tag import tag_records
 from tagstream.streaming.write.write import WRITE_STATUS, WriteSpec, write_files
@@ -118,7 +119,7 @@ class Pipeline:
             rows, result = tag_records(label, self.pointers.get(label), unpack(values), profile, self.layout, partial)
             self.pointers[label] = result.pointer
             self._count(result)
-            lane, content, _ = packed_columns(label, rows, None, {}, LANES)
+            lane, content, _ = packed_columns(label, rows, None, {}, Lanes(LANES))
             for to, value in zip(lane, content, strict=True):
                 if value is not None:
                     lanes.setdefault(to, []).append(value)

@@ -22,7 +22,7 @@ from tagstream.table.storage.storage import Storage
 RAW_SCHEMA = pa.schema(
     [("key", pa.binary()), ("value", pa.binary()), ("src", pa.string()), ("pos_hi", pa.int64()), ("pos_lo", pa.int64())]
 )
-_BLOCK = 16 << 20
+_BLOCK = 8 << 20
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.state.key_group import key_group
-from tagstream.streaming.source.packed import PACKED_BYTES, file_group_codes, lanes_of, pack, split, unpack
+from tagstream.streaming.source.packed import PACKED_BYTES, file_group_codes, pack, split, unpack
 from tagstream.streaming.source.source import in_blocks, pack_by_group
-from tagstream.streaming.tag.located import by_lane, located_schema, located_table
 
 ROW = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
 
@@ -45,26 +44,10 @@ def test_split_keeps_the_order_within_a_code(codes: list[int]) -> None:
     assert found == {c: [i for i, code in enumerate(codes) if code == c] for c in sorted(set(codes))}
 
 
-def test_a_file_group_has_one_lane_in_every_task() -> None:
+def test_each_file_group_has_a_code() -> None:
     parts, files = pa.array(["p1", "p2", "p1", "", "p1"]), pa.array(["f", "f", "g", "#3", "f"])
     code, names = file_group_codes(parts, files)
     assert [names[c] for c in code.tolist()] == list(zip(parts.to_pylist(), files.to_pylist(), strict=True))
-    lanes = lanes_of(parts, files, 3)
-    assert lanes[0] == lanes[4]
-    assert lanes_of(parts.slice(4), files.slice(4), 3).tolist() == [lanes[4]]
-    assert set(lanes_of(pa.array(["p"] * 300), pa.array([str(i) for i in range(300)]), 3).tolist()) == {0, 1, 2}
-
-
-def test_located_rows_by_lane() -> None:
-    schema = located_schema("int64", ROW)
-    columns = {"dest_part": pa.array(["p"] * 40), "dest_file": pa.array([f"f{i % 5}" for i in range(40)])}
-    columns["skey"] = pa.array([b"%d" % i for i in range(40)])
-    table = located_table(schema, 40, columns)
-    found = [(lane, unpack([value])) for lane, value in by_lane(table, 2)]
-    assert sorted(k for _, t in found for k in t.column("skey").to_pylist()) == sorted(columns["skey"].to_pylist())
-    of_file = [(lane, f) for lane, t in found for f in set(t.column("dest_file").to_pylist())]
-    assert len(of_file) == 5
-    assert all(t.schema == schema for _, t in found)
 
 
 def test_records_go_to_their_key_groups() -> None:
@@ -95,4 +78,4 @@ def test_small_batches_are_put_together() -> None:
     assert block.num_rows == 300
     assert list(in_blocks([])) == []
     big = pa.RecordBatch.from_pydict({"v": pa.array([b"x" * (1 << 20)] * 20)})
-    assert [b.num_rows for b in in_blocks([big] * 5)] == [80, 20]
+    assert [b.num_rows for b in in_blocks([big] * 5)] == [20] * 5

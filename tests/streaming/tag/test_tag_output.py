@@ -9,6 +9,7 @@ import pytest
 from tagstream.state.tag_batch import GLOBAL_KEY, OP_DELETE, OP_INSERT, OP_UPDATE, TagResult
 from tagstream.streaming.source import packed
 from tagstream.streaming.source.packed import pack, unpack
+from tagstream.streaming.tag.lanes import Lanes
 from tagstream.streaming.tag.located import by_lane
 from tagstream.streaming.tag.tag import located, packed_result
 from tagstream.table import chunks
@@ -44,7 +45,7 @@ def test_located_rows_in_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.equals(expected)
     assert max(batch.nbytes for batch in found.to_batches()) <= 5000
     lanes: dict[int, list[bytes]] = {}
-    for lane, value in by_lane(found, 3):
+    for lane, value in by_lane(found, Lanes(3)):
         lanes.setdefault(lane, []).append(value)
     again = pa.concat_tables([unpack(values) for values in lanes.values()])
     assert sorted(map(str, again.to_pylist())) == sorted(map(str, expected.to_pylist()))
@@ -53,7 +54,7 @@ def test_located_rows_in_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_frames_are_small_and_a_large_value_counts_for_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "PACKED_BYTES", 1000)
     rows = keyed(300, 4000)  # each record is a value of its own
-    frames = list(packed_result(7, located(result_of(rows), rows, "int64"), result_of(rows), 2))
+    frames = list(packed_result(7, located(result_of(rows), rows, "int64"), result_of(rows), Lanes(2)))
     assert len(frames) > 10
     assert max(map(len, frames)) <= 64
     values = [value for frame in frames for value in frame["rows"]]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.streaming.source.packed import pack, unpack
+from tagstream.streaming.tag.lanes import Lanes
 from tagstream.streaming.tag.located import by_lane
 from tagstream.table import chunks
 from tagstream.table.read.snapshot import read_snapshot
@@ -25,8 +26,8 @@ def written(folder: Path, table_type: str, *, shuffled: bool) -> pa.Table:
     for ver, known in ((1, False), (2, True)):
         work = inserts_and_updates(3, 300, ver, known=known, name=NAME)
         rows = located_rows([work[i] for i in np.random.default_rng(ver).permutation(300)] if shuffled else work)
-        (lane,) = {lane for lane, _ in by_lane(rows, 1)}
-        write_commit(writer, unpack(value for _, value in by_lane(rows, lane + 1)))
+        (lane,) = {lane for lane, _ in by_lane(rows, Lanes(1))}
+        write_commit(writer, unpack(value for _, value in by_lane(rows, Lanes(lane + 1))))
     assert validate(writer.table) == []
     return read_snapshot(writer.table).sort_by("id")
 
