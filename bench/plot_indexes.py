@@ -7,11 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 
-mpl.use("svg")
-mpl.rcParams["svg.hashsalt"] = "tagstream"  # else every run gives other ids
-import matplotlib.pyplot as plt  # noqa: E402 - the backend is chosen first
+from bench.report.picture import save
 
 
 def series(figures: list[dict[str, Any]]) -> dict[str, dict[int, float]]:
@@ -48,8 +46,7 @@ def main() -> None:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.margins(x=0.12)
     axes.legend(loc="lower right")
-    args.picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(args.picture, metadata={"Date": None})
+    save(figure, args.picture)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 
-mpl.use("svg")
-mpl.rcParams["svg.hashsalt"] = "tagstream"  # else every run gives other ids
-import matplotlib.pyplot as plt  # noqa: E402 - the backend is chosen first
-
-from bench.inputs.soak_samples import KINDS  # noqa: E402
+from bench.inputs.soak_samples import KINDS
+from bench.report.picture import save
 
 
 def last_run(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -44,9 +41,7 @@ def plot(samples: Sequence[dict[str, Any]], picture: Path) -> None:
     for axis in (above, below):
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, picture)
 
 
 def main() -> None:

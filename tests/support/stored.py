@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
+from tagstream.table.each import each
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import Storage
 from tagstream.table.store_settings import VARIABLE, keep_settings
-
-_COPIES = 16  # at once
 
 
 @contextmanager
@@ -35,8 +33,7 @@ def copy_down(storage: Storage, target: Path) -> Path:
         (target / rel).parent.mkdir(parents=True, exist_ok=True)
         storage.fetch(rel, str(target / rel))
 
-    with ThreadPoolExecutor(_COPIES) as pool:
-        list(pool.map(fetch, storage.walk_files("")))
+    each(fetch, storage.walk_files(""))
     return target
 
 
