@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tagstream.streaming.shares import least_loaded
 from tagstream.streaming.source.packed import Codes, file_group_codes
 from tagstream.table.timeline.write_status import WriteStatus
 
@@ -56,10 +57,7 @@ def work_of(statuses: Iterable[WriteStatus]) -> dict[tuple[str, str], int]:
 def shared_out(work: Mapping[tuple[str, str], int], lanes: int) -> dict[str, dict[str, int]]:
     """The lanes of the file groups with most work (``Lanes.places``), each in turn where the least was yet."""
     most = sorted(work, key=lambda place: (-work[place], place))[: min(_GROUPS_A_LANE * lanes, _MOST_GROUPS)]
-    load = [0] * lanes
     places: dict[str, dict[str, int]] = {}
-    for part, file_id in most:
-        lane = load.index(min(load))
-        load[lane] += max(1, work[part, file_id])
+    for (part, file_id), lane in zip(most, least_loaded((max(1, work[place]) for place in most), lanes), strict=True):
         places.setdefault(part, {})[file_id] = lane
     return places

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tagstream.streaming.errors import CheckpointError
+from tagstream.streaming.shares import least_loaded
 from tagstream.streaming.source.files.position import PRINT_BYTES, FilePosition
 from tagstream.table.storage.storage import Storage
 
@@ -83,11 +84,9 @@ def make_plan(storage: Storage, number: int, files: Sequence[Split], tasks: int,
     splits = [split for file in files for split in cut(storage, file, step)]
     wanted = max(1, min(tasks, len(splits), -(-total // _LEAST_SPLIT)))
     shares: list[list[Split]] = [[] for _ in range(wanted)]
-    load = [0] * wanted
-    for split in sorted(splits, key=lambda s: -s.size):
-        least = load.index(min(load))
-        shares[least].append(split)
-        load[least] += split.size
+    largest_first = sorted(splits, key=lambda s: -s.size)
+    for split, share in zip(largest_first, least_loaded((s.size for s in largest_first), wanted), strict=True):
+        shares[share].append(split)
     shares[0] += notes
     ordered = (tuple(sorted(share, key=lambda s: (s.mtime_ms, s.path, s.start))) for share in shares)
     return Plan(number, max((f.mtime_ms for f in files), default=0), tuple(ordered))

@@ -13,7 +13,10 @@ from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStat
 from tagstream.table.write.write_profile import WriteProfile
 
 ROW = pa.struct([("a", pa.int64())])
-WORK = st.dictionaries(st.tuples(st.sampled_from(["p", "q", ""]), st.text(max_size=4)), st.integers(0, 1000))
+# So many groups as are pinned for one lane; of more the rest is hashed.
+WORK = st.dictionaries(
+    st.tuples(st.sampled_from(["p", "q", ""]), st.text(max_size=4)), st.integers(0, 1000), max_size=32
+)
 
 
 def test_a_file_group_has_one_lane_in_every_task() -> None:
