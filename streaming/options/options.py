@@ -24,6 +24,7 @@ from tagstream.streaming.options.dead_letter_options import DeadLetterOptions, d
 from tagstream.streaming.options.index_options import INDEX_CHOICE, index_options, index_warnings, relevant
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.keys.table import NEW_ENCODING
 from tagstream.streaming.options.metadata_options import MetadataOptions, metadata_options
 from tagstream.streaming.options.record_options import RecordOptions, record_options
 from tagstream.streaming.options.resolve import Resolved, resolve
@@ -66,6 +67,7 @@ class Options:
     key_generator: str
     merge_mode: str
     key_collisions: str
+    new_key_encoding: bool | None
 
     checkpoint_dir: str
     continuous: bool
@@ -226,6 +228,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         key_generator=generator,
         merge_mode=merging,
         key_collisions=r.text("tagstream.key.collisions"),
+        new_key_encoding=r.opt_flag(NEW_ENCODING),
         checkpoint_dir=checkpoint,
         continuous=r.flag("--continuous"),
         bootstrap_only=bootstrap_only,

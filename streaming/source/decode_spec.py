@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.state.tag_batch import PartialRows
+from tagstream.streaming.options.keys.table import NEW_ENCODING
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.events import RecordFormat
 from tagstream.streaming.source.decode.facts import avro_facts
@@ -86,6 +87,7 @@ class DecodeSpec:
         spec = replace(spec, time_fields=spec.time_fields or options.time_fields, times=spec.times or options.times)
         return replace(
             spec,
+            name_single_key=_names_single_key(table, options),
             refuse_collisions=options.key_collisions == "quarantine",
             rules=DecodeRules(**options.decode_rules),
             format=reads,
@@ -193,6 +195,31 @@ class DecodeSpec:
         values = decode_ordering(codes_of, known, self.ordering_type)
         great = beyond(values) if self.merge_on_read else None
         return values if great is None else pc.if_else(pa.array(great), pa.scalar(None, values.type), values)
+
+
+def _names_single_key(table: HoodieTable, options: Options) -> bool:
+    """Whether a complex key of one field is ``field:value``: as the rows have it, in a new table as the job asks for.
+
+    ConfigError for what the rows contradict, and for version 9, where Hudi writes the value alone.
+    """
+    rows, asked = names_single_key(table), options.new_key_encoding
+    if asked is None:
+        return rows or False
+    config = table.config
+    if "Complex" in config.key_generator and len(config.record_key_fields) == 1:
+        name = config.record_key_fields[0]
+        if rows is not None and rows is asked:
+            form = f"{name}:value" if rows else "the value alone"
+            raise ConfigError(
+                f"{NEW_ENCODING} = {str(asked).lower()} ({options.origin(NEW_ENCODING)}): the rows of table {config.name} "
+                f"have keys of the other form ({form}), and every key would be new; remove it"
+            )
+        if not asked and config.version >= 9:
+            raise ConfigError(
+                f"{NEW_ENCODING} = false ({options.origin(NEW_ENCODING)}): a table of version 9 has keys of the value "
+                "alone; remove it, or take version 6 or 8"
+            )
+    return not asked
 
 
 def _lacks_kinds(config: TableConfig) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.read.snapshot import scan_snapshot
+from tagstream.table.read.snapshot import scan_snapshot, snapshot_schema
 from tagstream.table.schema.schema import RECORD_KEY
 
 
@@ -19,6 +19,9 @@ def names_single_key(table: HoodieTable) -> bool | None:
     fields = table.config.record_key_fields
     if "Complex" not in table.config.key_generator or len(fields) != 1:
         return None
+    timeline = table.timeline()
+    if fields[0] not in snapshot_schema(table, timeline, table.view(timeline)).names:
+        return None  # a new table: no commit, property or file has a schema yet
     _, batches = scan_snapshot(table, [RECORD_KEY, fields[0]])
     batch = next((batch for batch in batches if batch.num_rows), None)
     if batch is None:

@@ -90,11 +90,6 @@ REFUSED_KEYS = (
         "timestamps in keys are the raw number; remove it",
         "false",
     ),
-    unsupported(
-        "hoodie.write.complex.keygen.new.encoding",
-        "how a complex key of one field is written follows from the table; remove it (a new table: give one key and one "
-        "partition field, whose simple key every release writes alike)",
-    ),
     unsupported("hoodie.table.base.file.format", "base files are Parquet; remove it", "parquet"),
     unsupported(
         TARGET_SCHEMA_KEY,

@@ -6,6 +6,7 @@ from tagstream.table.config import ConfigKey, Kind
 
 _TABLE = "Table"
 _KEYGEN = "org.apache.hudi.keygen."
+NEW_ENCODING = "hoodie.write.complex.keygen.new.encoding"
 
 _OP = (
     "records are upserted, or with INSERT_OVERWRITE take the place of partitions; deletes are upserts with "
@@ -188,6 +189,17 @@ TABLE_KEYS = (
                 "AutoRecordGenWrapperAvroKeyGenerator",
             )
         },
+    ),
+    ConfigKey(
+        NEW_ENCODING,
+        Kind.BOOL,
+        "How the complex key generator writes the key of one field in a new table of version 6 or 8: `true` is the value "
+        "alone (`k1`), as Hudi 0.14.1 to 1.0.2 write it, `false` is `id:k1`, as Hudi writes it before and after. Version 9 "
+        "has the value alone. The rows of an existing table decide; a value that contradicts them is refused. Hudi 1.1 and "
+        "newer refuse to write such a table of version 6 or 8 until `hoodie.write.complex.keygen.validation.enable=false` "
+        "is given, with this key as the table has it.",
+        default_note="`true`, on an existing table what its rows have",
+        section=_TABLE,
     ),
     ConfigKey(
         "tagstream.key.collisions",

@@ -14,6 +14,7 @@ from pyspark import SparkContext
 
 from tagstream.state.durable.meta import open_or_create_meta
 from tagstream.streaming.job.main import main
+from tagstream.streaming.options.keys.table import NEW_ENCODING
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.storage.opening import open_storage
@@ -21,6 +22,7 @@ from tagstream.table.timeline import lease
 from tests.support import events as ev
 from tests.support.table_version import ordering_key, table_version
 
+PARTITIONS = "hoodie.datasource.write.partitionpath.field"
 ROOT_KEY = "hoodie.streamer.source.dfs.root"
 SCHEMA_KEY = "hoodie.streamer.schemaprovider.source.schema.file"
 
@@ -77,6 +79,8 @@ def refused(folder: Path, argv: list[str], capsys: pytest.CaptureFixture[str], c
         ({ROOT_KEY: "{folder}/event.avsc"}, 1, "source folder {folder}/event.avsc is a file; name the folder"),
         ({"hoodie.table.ordering.fields": None}, 2, "files have no order among each other: give hoodie.table.ordering"),
         ({"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.enable": "false"}, 2, "lies in the metadata table"),
+        ({PARTITIONS: "part,name", "hoodie.write.table.version": "9", NEW_ENCODING: "false"},
+         2, "a table of version 9 has keys of the value alone; remove it, or take version 6 or 8"),
         ({"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.write.table.version": "6", "hoodie.metadata.enable": None}, 2,
          "would get version 6, whose"),
         ({"hoodie.metadata.record.level.index.enable": "true", "hoodie.metadata.record.index.enable": "true"}, 2,

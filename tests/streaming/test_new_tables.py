@@ -1,0 +1,140 @@
+"""New tables of every key generator, with one and several key and partition fields: their keys and paths are Hudi's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tagstream.table.errors import ConfigError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.services.validate import validate
+from tests.streaming.stream_case import StreamCase
+from tests.support import events as ev
+
+pytestmark = pytest.mark.spark
+KEY, PARTITION = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"
+TYPE = "hoodie.datasource.write.keygenerator.type"
+NEW_ENCODING = "hoodie.write.complex.keygen.new.encoding"
+TIMES = {
+    "hoodie.keygen.timebased.timestamp.type": "UNIX_TIMESTAMP",
+    "hoodie.keygen.timebased.output.dateformat": "yyyy-MM-dd",
+}
+DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a job says of keys and partitions, and the generator and the forms that Hudi makes of it.
+
+    ``key`` and ``path`` are Python formats over the fields of an event, and over ``date``: the day of ``ts``.
+    """
+
+    keys: str
+    partitions: str
+    generator: str
+    key: str
+    path: str
+    asked: str = ""
+
+    @property
+    def conf(self) -> dict[str, str]:
+        times = TIMES if self.generator in ("TimestampBased", "Custom") else {}
+        return {KEY: self.keys, PARTITION: self.partitions, **({TYPE: self.asked} if self.asked else {}), **times}
+
+
+LAYOUTS = {
+    "simple": Layout("id", "part", "Simple", "{id}", "{part}"),
+    "simple asked for": Layout("id", "part", "Simple", "{id}", "{part}", "SIMPLE"),
+    "one key, two partition fields": Layout("id", "part,name", "Complex", "{id}", "{part}/{name}"),
+    "the same, complex asked for": Layout("id", "part,name", "Complex", "{id}", "{part}/{name}", "COMPLEX"),
+    "one key, one partition field, complex asked for": Layout("id", "part", "Complex", "{id}", "{part}", "COMPLEX"),
+    "two keys, one partition field": Layout("id,name", "part", "Complex", "id:{id},name:{name}", "{part}"),
+    "two keys, two partition fields": Layout("id,name", "part,ts", "Complex", "id:{id},name:{name}", "{part}/{ts}"),
+    "one key, no partition": Layout("id", "", "Nonpartitioned", "{id}", ""),
+    "two keys, no partition": Layout("id,name", "", "Nonpartitioned", "id:{id},name:{name}", ""),
+    "timestamp": Layout("id", "ts", "TimestampBased", "{id}", "{date}", "TIMESTAMP"),
+    "custom, one field": Layout("id", "part:SIMPLE", "Custom", "{id}", "{part}", "CUSTOM"),
+    "custom, two fields": Layout("id", "part:SIMPLE,ts:TIMESTAMP", "Custom", "{id}", "{part}/{date}", "CUSTOM"),
+    "custom, two keys": Layout(
+        "id,name", "ts:TIMESTAMP,part:SIMPLE", "Custom", "id:{id},name:{name}", "{date}/{part}", "CUSTOM"
+    ),
+}
+# One key that the complex generator makes with its field's name: Hudi before 0.14.1, and from 1.1 on by its default.
+NAMED = Layout("id", "part,name", "Complex", "id:{id}", "{part}/{name}")
+
+
+def fields(event: ev.Event) -> dict[str, object]:
+    assert event.ordering is not None
+    return {**event.row(), "date": datetime.fromtimestamp(event.ordering, UTC).strftime("%Y-%m-%d")}
+
+
+def run_and_check(case: StreamCase, layout: Layout) -> None:
+    """Two runs: five rows, then a newer value, another partition, a delete, a late event and a new row."""
+    first = [ev.Event(f"k{n}", f"p{n % 2}", 10 * DAY + n, name=f"n{n % 2}", amount=1.0) for n in range(5)]
+    ev.write_files(first, case.source, 10)
+    case.run()
+    changed = ev.Event("k0", "p0", 10 * DAY, name="n0", amount=2.0)  # of equal order: the later one counts
+    gone = ev.Event("k1", "p1", 10 * DAY + 1, deleted=True, name="n1")
+    late = ev.Event("k2", "p0", 10 * DAY, name="n0", amount=9.0)
+    moved = ev.Event("k3", "p9", 20 * DAY, name="n1", amount=3.0)
+    fresh = ev.Event("k9", "p0", 30 * DAY, name="n0", amount=4.0)
+    ev.write_files([changed, gone, late, moved, fresh], case.source, 10, first=1)
+    (report,) = case.run()
+    assert report.late == 1
+
+    wanted = {
+        layout.key.format(**fields(event)): (layout.path.format(**fields(event)), event.amount)
+        for event in (changed, first[2], moved, first[4], fresh)
+    }
+    table = HoodieTable.open(str(case.table))
+    rows = read_snapshot(table).to_pylist()
+    assert {r["_hoodie_record_key"]: (r["_hoodie_partition_path"], r["amount"]) for r in rows} == wanted
+    assert len(rows) == len(wanted)
+    assert table.config.key_generator == f"org.apache.hudi.keygen.{layout.generator}KeyGenerator"
+    assert table.config.record_key_fields == tuple(layout.keys.split(","))
+    assert validate(table) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_new_table_of_each_key_generator(tmp_path: Path, spark: SparkSession, layout: Layout) -> None:
+    run_and_check(StreamCase(tmp_path, spark, "MERGE_ON_READ", layout.conf), layout)
+
+
+@pytest.mark.parametrize("version", ["6", "8", "9"])
+@pytest.mark.parametrize("index", ["STATE", "GLOBAL_BLOOM", "SIMPLE"])
+def test_one_key_and_two_partition_fields_on_each_version_and_index(
+    tmp_path: Path, spark: SparkSession, version: str, index: str
+) -> None:
+    layout = LAYOUTS["one key, two partition fields"]
+    conf = {**layout.conf, "hoodie.write.table.version": version, "hoodie.index.type": index}
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf)
+    if index != "SIMPLE":
+        run_and_check(case, layout)
+        return
+    # An index that is not global keeps the row of the old partition: nothing moves.
+    events = [ev.Event(f"k{n}", f"p{n % 2}", n, name="n") for n in range(5)]
+    for first in (0, 1):
+        ev.write_files(events, case.source, 10, first=first)
+        case.run()
+    rows = read_snapshot(HoodieTable.open(str(case.table))).to_pylist()
+    wanted = {(f"k{n}", f"p{n % 2}/n") for n in range(5)}
+    assert sorted((r["_hoodie_record_key"], r["_hoodie_partition_path"]) for r in rows) == sorted(wanted)
+
+
+@pytest.mark.parametrize("version", ["6", "8"])
+def test_the_key_with_its_fields_name_is_asked_for_and_kept(tmp_path: Path, spark: SparkSession, version: str) -> None:
+    conf = {**NAMED.conf, "hoodie.write.table.version": version, NEW_ENCODING: "false"}
+    run_and_check(StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf), NAMED)
+    with pytest.raises(ConfigError, match=r"new.encoding = true \(.*\): the rows of table .* other form \(id:value\)"):
+        StreamCase(tmp_path, spark, "COPY_ON_WRITE", {**conf, NEW_ENCODING: "true"}).run()
+    # The rows decide where nothing is said.
+    conf.pop(NEW_ENCODING)
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf)
+    ev.write_files([ev.Event("k9", "p0", 40 * DAY, name="n0", amount=5.0)], case.source, 10, first=2)
+    (report,) = case.run()
+    assert (report.inserts, report.updates) == (0, 1)
