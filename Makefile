@@ -19,11 +19,11 @@ TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test versions check rooms dist environment bench drills drills-matrix interop clean
+.PHONY: help install run run-kafka test test-all test-rest defects versions check rooms dist environment bench drills drills-matrix interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, versions, drills, drills-matrix), KINDS="9-true 8-false" (versions)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, test-all, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, test-all, versions, drills, drills-matrix), KINDS="9-true 8-false" (versions)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -41,8 +41,17 @@ run: install  ## stream real flights from files into out/flights and check the t
 run-kafka: install  ## the same through a real Kafka broker on loopback
 	@$(PY) $(FLIGHTS) --kafka
 
-test: install  ## all tests but the long drills
-	$(PY) -m pytest $(SIDE_BY_SIDE) $(ARGS)
+test: install  ## the first tier of tests: units, behaviour suites on local files, a stream for each story; 12 minutes at most
+	$(PY) -m pytest $(SIDE_BY_SIDE) --tier first --durations 10 $(ARGS)
+
+test-rest: install  ## the second tier: more kinds of tables, servers, longer histories, other programs
+	$(PY) -m pytest $(SIDE_BY_SIDE) --tier second --durations 10 $(ARGS)
+
+test-all: install  ## both tiers: every test but drills and interop
+	$(PY) -m pytest $(SIDE_BY_SIDE) --durations 10 $(ARGS)
+
+defects: install  ## put defects into the code, one at a time, and see which tier of the tests finds each: an hour
+	$(PY) -m tests.support.defects $(ARGS)
 
 versions: install  ## the tests that make tables, once on every other kind of table: KINDS=9-true is version 9 with a metadata table
 	@files=$$($(PY) -m tests.support.versioned) || exit 1; \

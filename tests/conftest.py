@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tagstream.table.store_settings import keep_settings
+from tests.support import tiers
 from tests.support.class_archive import use_class_archive
 from tests.support.kafka_listeners import LISTENERS
 from tests.support.table_version import using, versions_of
@@ -27,9 +28,20 @@ if TYPE_CHECKING:  # a test run that needs neither pays for neither
 _numbers = count()
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--tier``."""
+    tiers.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Before the first JVM: what makes it start quickly."""
     use_class_archive()
+    config.pluginmanager.register(tiers.SlowTests(config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The tests of the tier that is asked for."""
+    tiers.choose(config, items)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -43,7 +55,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if "version" not in metafunc.fixturenames:
             metafunc.fixturenames.append("version")
         versions = versions_of(mark.args, **mark.kwargs)
-        metafunc.parametrize("version", versions, indirect=True, ids=[f"v{each}" for each in versions])
+        between = pytest.mark.extended("a version between the least and the newest one that the test names")
+        shown = [
+            pytest.param(each, marks=between if each not in (versions[0], versions[-1]) else ()) for each in versions
+        ]
+        metafunc.parametrize("version", shown, indirect=True, ids=[f"v{each}" for each in versions])
 
 
 @pytest.fixture

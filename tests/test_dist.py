@@ -66,6 +66,7 @@ def test_the_same_sources_make_the_same_bytes(dist: tuple[Path, Path], tmp_path:
     assert wheel.read_bytes() == dist[0].read_bytes() == zipped.read_bytes()
 
 
+@pytest.mark.extended("packs the whole environment")
 def test_the_environment_runs_where_it_is_unpacked_and_has_neither_this_project_nor_spark(tmp_path: Path) -> None:
     with tarfile.open(build_environment(tmp_path)) as packed:
         packed.extractall(tmp_path / "there")
@@ -108,6 +109,7 @@ def arguments(folder: Path, source: str) -> list[str | Path]:
     ]
 
 
+@pytest.mark.extended("builds the distribution and runs it in processes")
 @pytest.mark.spark
 def test_files_are_streamed_and_looked_at(python: Path, tmp_path: Path) -> None:
     source = tmp_path / "in"
@@ -125,6 +127,7 @@ def test_files_are_streamed_and_looked_at(python: Path, tmp_path: Path) -> None:
         run([console, *command, "--target-base-path", tmp_path / "out" / "t"], tmp_path / "cwd")
 
 
+@pytest.mark.extended("builds the distribution and runs it in processes")
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_a_topic_is_streamed(python: Path, tmp_path: Path, kafka_broker: KafkaBroker) -> None:

@@ -143,6 +143,19 @@ def cases_for(layout: Layout, *, is_global: bool) -> list[Case]:
     return [c for c in CASES if (first or c.layouts) and (is_global or not c.only_global)]
 
 
+def together(cases: list[Case]) -> list[Case]:
+    """The same cases in fewer batches: neighbours whose keys differ are one. An empty batch stays one of its own."""
+    joined: list[Case] = []
+    for case in cases:
+        keys = {event["id"] for event in case.events}
+        last = joined[-1] if joined else None
+        if last is not None and last.events and keys and not keys & {event["id"] for event in last.events}:
+            joined[-1] = Case(f"{last.name}; {case.name}", (*last.events, *case.events))
+        else:
+            joined.append(case)
+    return joined
+
+
 def write_case(folder: Path, number: int, case: Case) -> None:
     """One file a case, a second younger than the one before; an empty batch: more blank lines than are looked at first."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,7 @@ def mixed_events(*, is_global: bool) -> list[ev.Event]:
     return [e for e in chain.from_iterable(zip_longest(late, renamed)) if e is not None]
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("index", sorted(FACTS))
 def test_the_stream_ends_in_the_oracles_rows(
@@ -59,6 +60,7 @@ def test_the_stream_ends_in_the_oracles_rows(
     assert validate(HoodieTable.open(str(case.table))) == []
 
 
+@pytest.mark.extended("more kinds of tables", first=("GLOBAL_BLOOM-9",))
 @pytest.mark.parametrize("version", ["6", "9"])
 @pytest.mark.parametrize("index", ["BLOOM", "GLOBAL_BLOOM"])
 def test_filters_and_ranges_out_of_the_metadata_table(

@@ -28,6 +28,7 @@ from tests.behaviours.index_cases import (
     cases_for,
     check_after,
     row,
+    together,
     write_case,
 )
 from tests.streaming.stream_case import StreamCase
@@ -79,6 +80,15 @@ def read_rows(case: StreamCase) -> list[Row]:
     return rows
 
 
+@pytest.mark.extended(
+    "each case in a batch of its own, and more layouts",
+    first=(
+        "one partition field-MERGE_ON_READ-together",
+        "STATE-two partition fields, complex key-COPY_ON_WRITE-together",
+        "GLOBAL_BLOOM-no partition-COPY_ON_WRITE-together",
+    ),
+)
+@pytest.mark.parametrize("batches", ["together", "apart"])
 @pytest.mark.parametrize(
     ("layout", "table_type"),
     [
@@ -87,10 +97,11 @@ def read_rows(case: StreamCase) -> list[Row]:
         ("two partition fields, complex key", "COPY_ON_WRITE"),
     ],
 )
-def test_every_case(tmp_path: Path, make_case: Make, index: str, layout: str, table_type: str) -> None:
+def test_every_case(tmp_path: Path, make_case: Make, index: str, layout: str, table_type: str, batches: str) -> None:
     shape = LAYOUTS[layout]
     case = make_case(tmp_path, index, shape, table_type)
     cases = cases_for(shape, is_global=is_global(index))
+    cases = together(cases) if batches == "together" else cases
     for number, one in enumerate(cases):
         write_case(case.source, number, one)
     expected = Expected(is_global(index), bool(shape.partitions), keeps_deletes(index, table_type))
@@ -116,6 +127,9 @@ def replayed(case: StreamCase, expected: Expected) -> None:
     assert sorted(read_rows(case), key=lambda r: (r["id"], r["part"])) == expected.rows()
 
 
+@pytest.mark.extended(
+    "more indexes of the same family", first=("STATE", "GLOBAL_BLOOM", "BUCKET", "RECORD_LEVEL_INDEX")
+)
 def test_a_failed_commit_is_rolled_back_and_done_again(
     tmp_path: Path, make_case: Make, index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +162,7 @@ def test_a_failed_commit_is_rolled_back_and_done_again(
     assert len(rolled_back) == 1
 
 
+@pytest.mark.extended("more indexes of the same family", first=("GLOBAL_BLOOM", "INMEMORY"))
 @pytest.mark.parametrize("index", [name for name in sorted(FACTS) if name != "BUCKET"])
 def test_a_table_whose_inserts_are_in_logs_is_continued(
     tmp_path: Path, make_case: Make, conf_of: Callable[[str], dict[str, str]], index: str
@@ -169,6 +184,7 @@ def test_a_table_whose_inserts_are_in_logs_is_continued(
     assert sorted(read_rows(second), key=lambda r: (r["id"], r["part"])) == expected.rows()
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("index", ["BUCKET", "BLOOM"])
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_an_overwrite_takes_the_place_of_its_partitions(

@@ -6,6 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
+import pytest
+
 from bench import driver_scale
 from bench.inputs.driver_table import SMALL_BYTES, log_block, make_table
 from tagstream.table.file_group.log.reader import scan_log_file
@@ -30,6 +32,7 @@ def test_the_simulated_table_has_the_slices_and_commits_asked_for(tmp_path: Path
     assert [b.instant for b in scan_log_file(*stored(tmp_path / "x.log"))] == [made.instants[-1]]
 
 
+@pytest.mark.extended("runs the benchmarks' programs")
 def test_every_step_is_measured_and_the_table_stays_as_it_was(tmp_path: Path) -> None:
     args = argparse.Namespace(per_partition=10, logs=LOGS, small=0.1, touched=[7, 10 * GROUPS], runs=2)
     lines = driver_scale.measure_table(tmp_path, GROUPS, 4, 3, args)

@@ -86,6 +86,7 @@ def test_a_writer_that_there_is_none_of_is_refused() -> None:
         Writer.parse("hudi-flink:STATE")
 
 
+@pytest.mark.extended("runs the benchmarks' programs")
 @pytest.mark.spark
 def test_our_writer_is_measured_and_its_rows_are_checked(tmp_path: Path) -> None:
     case = case_of(tmp_path, Workload("mixed", 2000, 500, 3, partitions=3), "tagstream:STATE")

@@ -41,6 +41,10 @@ def agree(table: HoodieTable, rng: random.Random, lost: set[str]) -> None:
         assert bool(part.missing) == bool(theirs)
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=("cow_v6_global_bloom_moves", "mor_v6_compaction_pending", "cow_v9_record_index", "mor_v9_services"),
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_of_tables_that_real_hudi_wrote(name: str, tmp_path: Path) -> None:
     rng, lost = random.Random(name), set[str]()

@@ -18,6 +18,18 @@ def rows_of(base_path: Path) -> list[tuple[str, str, str]]:
     return [(r["_hoodie_record_key"], r["_hoodie_partition_path"], r["file_id"]) for r in records]
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=(
+        "cow_v6_global_bloom_moves",
+        "mor_v6_compaction_pending",
+        "cow_v9_record_index",
+        "mor_v9_services",
+        "mor_v6_avro_log_deletes",
+        "mor_v6_bucket",
+        "flink_mor_moves",
+    ),
+)
 @pytest.mark.parametrize("name", sorted({*NAMES} - BY_PARTITION))
 def test_loads_to_exactly_its_rows(name: str, tmp_path: Path) -> None:
     base_path = unpack(name, tmp_path)

@@ -84,6 +84,7 @@ class GrowingJob(Job):
         return reach
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 @pytest.mark.parametrize(
     ("table_type", "kills"),
     [

@@ -57,6 +57,7 @@ def stores(job: KafkaJob) -> list[Path]:
     return found
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 @pytest.mark.parametrize(
     ("table_type", "harms"),
     [

@@ -22,6 +22,7 @@ STEPS = ("files_written", "files_published", "manifest_durable")
 BEFORE_FILES = ("profile_pinned", "requested", "inflight", "delta_durable", "state_committed")
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 @pytest.mark.parametrize(
     ("table_type", "steps", "in_real_time"),
     [

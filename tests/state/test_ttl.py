@@ -5,6 +5,8 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
@@ -34,6 +36,7 @@ def test_outlived_keys_are_inserted_anew_and_swept(tmp_path: Path) -> None:
     assert live == [1, 2, 2, 2, 2, 3, 1]
 
 
+@pytest.mark.extended("fills a large key group to measure memory")
 def test_a_sweep_holds_a_small_part_of_a_key_group(tmp_path: Path) -> None:
     """Of many keys in time it keeps none, of those that outlived theirs the names only."""
     durable = PosixStorage(str(tmp_path / "d"), sync=False)

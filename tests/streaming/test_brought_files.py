@@ -37,6 +37,7 @@ def send(broker: KafkaBroker, topic: str, record: dict[str, Any]) -> None:
     producer.close()
 
 
+@pytest.mark.extended("more properties files of others", first=("production",))
 @pytest.mark.parametrize(
     ("props", "more", "record", "starts"),
     [(DOCS, DOCS_FLAGS, IMPRESSION, 1), (DEMO, [], TICK, 1), (PRODUCTION, [], TICK, 2)],

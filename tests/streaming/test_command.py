@@ -126,6 +126,7 @@ def health(port: int) -> str:
         return ""
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 @pytest.mark.spark
 def test_sigterm_to_all_processes_at_once_is_no_failure(tmp_path: Path) -> None:
     """As a terminal, `timeout` and some supervisors send it: the JVM ends before the driver does."""
@@ -206,6 +207,7 @@ def test_spark_submit_runs_the_same_job(tmp_path: Path) -> None:
     assert job.check() == 2
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 @pytest.mark.spark
 def test_a_run_says_what_matters_and_bad_records_give_one_line_without_a_trace(tmp_path: Path) -> None:
     job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(200, ev.Mix(keys=60), seed=6)), 100))

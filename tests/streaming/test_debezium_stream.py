@@ -36,6 +36,7 @@ def debezium_case(
     return StreamCase(folder, spark, "MERGE_ON_READ", every | conf, cdc.schema_by_id(schema))
 
 
+@pytest.mark.extended("starts a broker of its own")
 def test_orders_from_a_broker_at_each_phase(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
     topic = "shop.orders"
     kafka_broker.create_topic(topic, partitions=2)
@@ -53,6 +54,7 @@ def test_orders_from_a_broker_at_each_phase(tmp_path: Path, spark: SparkSession,
     assert skipped > 0
 
 
+@pytest.mark.extended("more indexes")
 @pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "RECORD_INDEX"])
 def test_whole_rows_with_an_index_that_is_asked(
     index: str, tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker

@@ -55,6 +55,7 @@ def test_tombstones_and_offsets_in_the_commits(tmp_path: Path, spark: SparkSessi
     assert json.loads(extra["_hudi_streaming_sink_checkpoint"]) == {query: "3"}
 
 
+@pytest.mark.extended("more listeners of the broker", first=("sasl_tls",))
 @pytest.mark.parametrize("kind", [k for k in LISTENERS if k != "plain"])
 def test_secured_listeners_are_read(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, kind: str) -> None:
     topic = f"secured-{kind.replace('_', '-')}"

@@ -24,6 +24,7 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
+@pytest.mark.extended("longer random histories")
 def test_the_index_stays_small_and_can_be_restored(tmp_path: Path, spark: SparkSession) -> None:
     batches = StateLayout(PosixStorage(""), "").snapshot_every + 6
     events = list(ev.generate((batches + 2) * PER_FILE, ev.Mix(keys=25), seed=13))

@@ -86,6 +86,7 @@ class Oracle:
             row.update({n: v for n, v in r.items() if n in NAMES})
 
 
+@pytest.mark.extended("longer random histories", first=("0-",))
 @BOTH
 @pytest.mark.parametrize("seed", range(4))
 def test_partial_records_in_any_batches(tmp_path: Path, table_type: str, seed: int) -> None:

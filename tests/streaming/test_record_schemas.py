@@ -89,6 +89,7 @@ def test_captured_schemas_at_each_phase(
     assert {f.name: str(f.type) for f in run.spec.schema} == WANTED
 
 
+@pytest.mark.extended("longer random histories", first=("-0-",))
 @BOTH
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("folder", ["avro", "jsonschema"])

@@ -52,6 +52,7 @@ def lists_by_metadata(case: StreamCase) -> bool:
     return bool(HoodieTable.open(str(case.table)).config.metadata_partitions)
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("case", TYPES, indirect=True)
 def test_a_file_group_that_is_gone_though_nobody_committed(case: StreamCase, caplog: pytest.LogCaptureFixture) -> None:
     lose_partition(case, "a")

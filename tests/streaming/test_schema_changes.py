@@ -99,6 +99,7 @@ def query_of(case: StreamCase) -> tuple[str, int]:
     return (case.root / "metadata").read_text(), len(generations)
 
 
+@pytest.mark.extended("more kinds of tables", first=("9-MERGE_ON_READ",))
 @BOTH
 @pytest.mark.parametrize("version", [6, 9])
 def test_a_schema_file_that_changes_between_two_starts(
@@ -125,6 +126,7 @@ def test_a_schema_file_that_changes_between_two_starts(
         assert query_of(case) == query, "the query and its index go on"
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @BOTH
 def test_a_schema_file_that_changes_while_the_job_runs(
     tmp_path: Path, spark: SparkSession, table_type: str, caplog: pytest.LogCaptureFixture
@@ -153,6 +155,7 @@ def test_a_schema_file_that_changes_while_the_job_runs(
     assert found(case, ours) == wanted
 
 
+@pytest.mark.extended("more changes that are refused", first=("bad0-",))
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
@@ -186,6 +189,7 @@ def test_a_refused_change_keeps_the_batch(tmp_path: Path, spark: SparkSession, b
     assert not pending
 
 
+@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE",))
 @BOTH
 def test_a_column_that_may_be_dropped(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     conf = {"hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"}
@@ -214,6 +218,7 @@ def test_a_column_that_must_not_be_missing(tmp_path: Path, spark: SparkSession) 
     assert found(case)["k"] == {"id": "k", "part": "p", "ts": 2, "n": 2, "f": None, "d": None, "gone": None}
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @BOTH
 def test_a_column_that_is_renamed_by_an_alias(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     """Records under the old name and under the new one fill the column that the table has."""
@@ -254,6 +259,7 @@ def items_differ(rows: list[Row], phase: str) -> list[str]:
     return cdc.differences([row for row in rows if row["id"] != 8], wanted, ["id"], APART)[:5]
 
 
+@pytest.mark.extended("starts a broker of its own")
 @pytest.mark.kafka
 @BOTH
 @pytest.mark.parametrize("in_one", [False, True])

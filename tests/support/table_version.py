@@ -27,6 +27,11 @@ def table_version() -> int:
     return _chosen[-1]
 
 
+def asked_for() -> bool:
+    """Whether the run is for tables of one version."""
+    return bool(os.environ.get(_VERSION))
+
+
 def versions_of(named: Sequence[int], also: Sequence[int] = ()) -> Sequence[int]:
     """The versions that a test runs on whose mark has these names; ``also``: those that it runs on if they are asked for."""
     asked = _chosen[0] if os.environ.get(_VERSION) else None

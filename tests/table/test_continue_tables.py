@@ -29,6 +29,16 @@ NOW = 1_893_456_000_000  # 2030
 LATER = 1_000_000
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=(
+        "cow_v6_global_bloom_moves",
+        "mor_v6_compaction_pending",
+        "cow_v9_record_index",
+        "mor_v9_services",
+        "flink_mor_moves",
+    ),
+)
 @pytest.mark.parametrize("name", CONTINUED)
 def test_upsert_delete_and_insert(name: str, tmp_path: Path) -> None:
     base_path = unpack(name, tmp_path)

@@ -286,6 +286,10 @@ def test_a_table_without_an_ordering_field(tmp_path: Path) -> None:
     assert found["doubled"] == 1, "an index by partition would have left k2 in p1"
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=("cow_v6_global_bloom_moves", "mor_v6_compaction_pending", "cow_v9_record_index", "mor_v9_services"),
+)
 @pytest.mark.parametrize("name", FIXTURES)
 def test_the_rows_of_a_table_of_real_hudi_are_all_updates(name: str, tmp_path: Path) -> None:
     path = unpack(name, tmp_path)

@@ -64,6 +64,7 @@ def make_layout(folder: Path, kind: OrderingKind, global_index: bool) -> StateLa
     return StateLayout(PosixStorage(str(folder / "durable"), sync=False), str(folder / "local"), kind, global_index)
 
 
+@pytest.mark.extended("the same records in many small files", first=("1000000-",))
 @pytest.mark.parametrize(("kind", "global_index"), KINDS)
 @pytest.mark.parametrize("run_rows", [1_000_000, 50])
 def test_records_come_out_as_they_went_in(

@@ -101,6 +101,7 @@ def test_a_stream_goes_on_on_the_new_checkpoint(case: StreamCase, tmp_path: Path
     assert mine.run() == []
 
 
+@pytest.mark.extended("starts a broker of its own")
 def test_a_topic_goes_on_exactly_where_its_newest_commit_ended(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
 ) -> None:
@@ -154,6 +155,7 @@ def test_memory_is_that_of_a_key_range(case: StreamCase, tmp_path: Path, monkeyp
     assert exported(tmp_path / "new", tmp_path / "after.parquet").equals(before)
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 def test_a_rescale_that_was_killed_leaves_nothing_in_the_way(case: StreamCase, tmp_path: Path) -> None:
     """Killed at some of its changes of the new checkpoint: it is none until the last, and the next run begins anew."""
     whole = exported(case.checkpoint, tmp_path / "before.parquet")

@@ -39,6 +39,10 @@ def looked_at(browser: Browser, file: Path, name: str) -> None:
                 page.screenshot(Path(PICTURES, f"{name}-{width}-{'dark' if dark else 'light'}.png"))
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=("cow_v6_global_bloom_moves", "mor_v6_compaction_pending", "cow_v9_record_index", "mor_v9_services"),
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_of_real_hudi(tmp_path: Path, name: str) -> None:
     base, file = unpack(name, tmp_path), tmp_path / "page.html"

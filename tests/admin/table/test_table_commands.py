@@ -15,6 +15,10 @@ from tests.table.writer import Writer, row
 UNFINISHED = {"cow_v6_failed_left", "flink_mor", "flink_mor_moves", "mor_v6_rollback_and_inflight"}
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=("cow_v6_global_bloom_moves", "mor_v6_compaction_pending", "cow_v9_record_index", "mor_v9_services"),
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_shown_is_what_hudi_reads(tmp_path: Path, name: str) -> None:
     base = unpack(name, tmp_path)

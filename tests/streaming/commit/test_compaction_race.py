@@ -24,6 +24,7 @@ def rows_differ(case: StreamCase, events: list[ev.Event]) -> list[str]:
     return compare(ev.rows(ev.oracle(events).values()), read_table(case.table, meta_columns=False), ["id"])
 
 
+@pytest.mark.extended("more steps of the batch", first=("files_written",))
 @pytest.mark.parametrize("step", ["inflight", "files_written", "manifest_durable"])
 def test_the_batch_goes_onto_the_slice_that_begins_with_the_plan(
     tmp_path: Path, spark: SparkSession, step: str

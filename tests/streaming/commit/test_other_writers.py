@@ -44,6 +44,10 @@ def commits(case: StreamCase) -> list[str]:
     return [i.time for i in HoodieTable.open(str(case.table)).timeline().completed_writes]
 
 
+@pytest.mark.extended(
+    "more steps and kinds of tables",
+    first=("upsert-files_written-MERGE_ON_READ", "cluster-manifest_durable-COPY_ON_WRITE"),
+)
 @pytest.mark.parametrize("table_type", TYPES)
 @pytest.mark.parametrize("step", ["inflight", "files_written", "manifest_durable"])
 @pytest.mark.parametrize("what", ["upsert", "cluster"])
@@ -94,6 +98,7 @@ def test_the_batch_waits_for_a_pending_write_and_is_not_done_again_for_nothing(
     is_oracles(case, [ev.Event("other", "p9", 1), *FIRST, *OURS, *more])
 
 
+@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE",))
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_new_key_that_both_write(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     case = StreamCase(tmp_path, spark, table_type)
@@ -111,6 +116,7 @@ def test_a_new_key_that_both_write(tmp_path: Path, spark: SparkSession, table_ty
     is_oracles(case, [*FIRST, *OURS, *ours])
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ-cluster",))
 @pytest.mark.parametrize(
     ("table_type", "what"), [("COPY_ON_WRITE", "upsert"), ("COPY_ON_WRITE", "cluster"), ("MERGE_ON_READ", "cluster")]
 )
@@ -152,6 +158,7 @@ def test_rows_that_a_late_writer_took_away_are_read_again(
     assert not any("took its rows away" in r.message for r in caplog.records)
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_column_that_another_writer_adds_in_mid_run(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     case = StreamCase(tmp_path, spark, table_type)
@@ -177,6 +184,7 @@ def test_a_column_that_another_writer_adds_in_mid_run(tmp_path: Path, spark: Spa
     assert case.run() == []
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_planned_clustering_is_left_to_its_writer_and_waited_for(
     tmp_path: Path, spark: SparkSession, table_type: str, caplog: pytest.LogCaptureFixture

@@ -85,6 +85,7 @@ def test_another_writer_is_told_by_name(tmp_path: Path) -> None:
     table.take(letters(tmp_path, 4), "q.4")
 
 
+@pytest.mark.extended("more kinds of tables", first=("9",))
 @pytest.mark.parametrize("version", [6, 9])
 def test_many_batches_stay_few_files_and_commits(tmp_path: Path, version: int) -> None:
     clock = iter(range(NOW, NOW + 10**9, 1_000))

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.spark
 ROWS_A_SECOND = 50
 
 
+@pytest.mark.extended("a program of the documentation as printed, in a process")
 def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "dataframes.md").read_text()
     (code,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)

@@ -35,6 +35,7 @@ def start(folder: Path, number: int, batches: int, crash: str) -> Process:
     return Process(command, folder / f"run-{number}.log", cwd=ROOT, env=env)
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 def test_killed_at_steps_of_its_batches(tmp_path: Path) -> None:
     for number, crash in enumerate(KILLS):
         with start(tmp_path, number, 99, crash) as process:

@@ -58,6 +58,7 @@ def foreign(case: StreamCase, seen: list[ev.Event], commits: int) -> list[ev.Eve
     return done
 
 
+@pytest.mark.extended("more kinds of tables", first=("v9-COPY_ON_WRITE",))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_the_same_checkpoint(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     """All that the index knows is archived, and so are some of the commits that it does not know."""

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.spark
 DEADLINE_S = 300
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 def test_one_tables_trouble_does_not_stop_the_others(tmp_path: Path) -> None:
     events = {name: list(ev.generate(300, ev.Mix(keys=40), seed=n)) for n, name in enumerate(("a", "b", "c"))}
     (tmp_path / "conf").mkdir()

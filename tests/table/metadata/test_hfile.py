@@ -153,6 +153,7 @@ def test_damage_is_a_named_error(name: str, data: st.DataObject, tmp_path_factor
         assert file.source.path in str(error)
 
 
+@pytest.mark.extended("damages each byte of an index block", first=("data",))
 # Without checksums nothing stands between a wrong length and the parser.
 @pytest.mark.parametrize("part", ["data", "index"])
 @settings(max_examples=80, deadline=2000)

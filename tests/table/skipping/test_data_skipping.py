@@ -105,6 +105,17 @@ def comparisons(draw: st.DrawFn, opened: Opened) -> Comparison:
     return Comparison(field.name, op, draw(values))
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=(
+        "cow_v6_global_bloom_moves",
+        "mor_v6_compaction_pending",
+        "cow_v9_record_index",
+        "mor_v9_services",
+        "cow_v6_hive_alltypes",
+        "mor_v6_avro_log_deletes",
+    ),
+)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data())

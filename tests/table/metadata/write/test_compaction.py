@@ -108,6 +108,7 @@ def test_its_tasks_may_run_elsewhere(tmp_path: Path) -> None:
     case.check()
 
 
+@pytest.mark.extended("more kinds of tables", first=("9",))
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_long_life(version: int, tmp_path: Path) -> None:
     case, compacted, cleaned = filled(tmp_path, version, commits=0), 0, 0
@@ -125,6 +126,7 @@ def test_a_long_life(version: int, tmp_path: Path) -> None:
     assert max(map(len, slices.values())) == 2
 
 
+@pytest.mark.extended("more kinds of tables", first=("0-9", "2-6"))
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("written", [0, 2])
 def test_one_that_was_cut_off_is_carried_out(

@@ -18,6 +18,7 @@ VERSIONS = (6, 8, 9)
 TYPES = (COPY_ON_WRITE, MERGE_ON_READ)
 
 
+@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE-6", "MERGE_ON_READ-9"))
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("table_type", TYPES)
 def test_it_is_told_of_every_commit(table_type: str, version: int, tmp_path: Path) -> None:

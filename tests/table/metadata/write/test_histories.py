@@ -121,6 +121,7 @@ class Model:
         assert {partition: metadata.files(partition) for partition in self.files} == self.files
 
 
+@pytest.mark.extended("more kinds of tables", first=("6", "9"))
 @pytest.mark.parametrize("version", [6, 8, 9])
 @settings(max_examples=12, deadline=None)
 @given(steps=st.lists(STEPS, max_size=10))

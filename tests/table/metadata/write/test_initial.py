@@ -87,6 +87,7 @@ def make(case: Case, groups: dict[str, int], changes: Changes, places: pa.Table,
     case.writer.table = register(table, groups, case.columns, case.writer.now_ms, by_partition)
 
 
+@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE-6", "MERGE_ON_READ-9"))
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_of_a_table_with_commits(table_type: str, version: int, tmp_path: Path) -> None:
@@ -108,6 +109,10 @@ def test_of_a_table_with_commits(table_type: str, version: int, tmp_path: Path) 
     case.check()
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=("cow_v6_complexkey_replace", "cow_v9_record_index", "mor_v9_services", "mor_v6_record_index_015"),
+)
 @pytest.mark.parametrize("name", sorted(WITH_METADATA))
 def test_it_says_what_that_of_hudi_said(name: str, tmp_path: Path) -> None:
     table, theirs = opened(name, tmp_path)

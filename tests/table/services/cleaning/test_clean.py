@@ -90,6 +90,14 @@ def test_hours(tmp_path: Path) -> None:
     assert (result.earliest, bases(writer.table)) == (new[0], [old[2], *new])
 
 
+@pytest.mark.extended(
+    "more kinds of tables",
+    first=(
+        "v6-KEEP_LATEST_COMMITS-COPY_ON_WRITE",
+        "v9-KEEP_LATEST_FILE_VERSIONS-MERGE_ON_READ",
+        "v9-KEEP_LATEST_BY_HOURS-MERGE_ON_READ",
+    ),
+)
 @pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
 @pytest.mark.parametrize("policy", list(CleanPolicy))
 def test_the_metadata_table_is_told(kind: str, policy: CleanPolicy, tmp_path: Path) -> None:
@@ -158,6 +166,10 @@ def test_an_old_unfinished_write_holds_the_clean_back(tmp_path: Path) -> None:
     assert result.earliest == times[2]
 
 
+@pytest.mark.extended(
+    "every change of the store is the last one, for more kinds of tables",
+    first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"),
+)
 @pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_it_can_be_cut_off_anywhere(kind: str, tmp_path: Path) -> None:
     case = Case.create(tmp_path, kind, table_version(), {"files": 1, "record_index": 2})

@@ -49,6 +49,15 @@ def test_a_plan_of_hudis_is_carried_out(name: str, tmp_path: Path) -> None:
     assert records(read_snapshot(table)) == expected_records(base)
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=(
+        "KEEP_LATEST_COMMITS-cow_v6_global_bloom_moves",
+        "KEEP_LATEST_COMMITS-mor_v6_compaction_pending",
+        "KEEP_LATEST_COMMITS-cow_v9_record_index",
+        "KEEP_LATEST_COMMITS-mor_v9_services",
+    ),
+)
 @pytest.mark.parametrize("name", [name for name in NAMES if "failed_left" not in name])
 @pytest.mark.parametrize("policy", list(CleanPolicy))
 def test_it_is_cleaned_on(name: str, policy: CleanPolicy, tmp_path: Path) -> None:

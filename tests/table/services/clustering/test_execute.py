@@ -29,6 +29,7 @@ from tests.table.writer import Writer, row
 TYPES = [COPY_ON_WRITE, MERGE_ON_READ]
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-COPY_ON_WRITE-False", "v9-MERGE_ON_READ-True"))
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("metadata", [False, True])
 @pytest.mark.parametrize("table_type", TYPES)

@@ -22,6 +22,10 @@ STEPS = (
 )  # fmt: skip
 
 
+@pytest.mark.extended(
+    "more steps and kinds of tables",
+    first=("v6-None", "v6-clustering_published", "v9-clustering_files", "v9-metadata_completed"),
+)
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("step", [None, *STEPS])
 def test_it_is_taken_back(version: int, step: str | None, tmp_path: Path) -> None:
@@ -58,6 +62,9 @@ def test_a_completed_one_stays(tmp_path: Path) -> None:
         rollback_clustering(writer.table, done.instant, writer.instant())
 
 
+@pytest.mark.extended(
+    "more kinds of tables", first=("v6-True-clustering_files", "v9-False-clustering_inflight", "v9-True-None")
+)
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("step", [None, "clustering_inflight", "clustering_files"])
 @pytest.mark.parametrize("cut", [False, True])

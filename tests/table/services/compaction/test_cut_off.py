@@ -27,6 +27,7 @@ from tests.table.timeline.history.crashes import cut_off_at_each_change
 from tests.table.writer import row
 
 
+@pytest.mark.extended("every change of the store is the last one, for more kinds of tables", first=("v9-False",))
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("metadata", [False, True])
 def test_any_change_may_be_the_last(version: int, metadata: bool, tmp_path: Path) -> None:
@@ -59,6 +60,7 @@ def test_any_change_may_be_the_last(version: int, metadata: bool, tmp_path: Path
     sound(writer)
 
 
+@pytest.mark.extended("every change of the store is the last one, with a batch after each")
 @pytest.mark.table_versions(6, 9)
 def test_cut_off_with_writes_in_between(version: int, tmp_path: Path) -> None:
     """Each time it is cut off a batch comes in before it is tried again."""

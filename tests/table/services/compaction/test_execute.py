@@ -41,6 +41,7 @@ from tests.table.services.compaction.compacting import (
 from tests.table.writer import row
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-False", "v9-True"))
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("metadata", [False, True])
 def test_rows_and_their_meta_columns_stay(version: int, metadata: bool, tmp_path: Path) -> None:
@@ -71,6 +72,7 @@ def test_rows_and_their_meta_columns_stay(version: int, metadata: bool, tmp_path
     sound(writer)
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-False", "v9-True"))
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("metadata", [False, True])
 def test_writes_go_on_beside_a_plan(version: int, metadata: bool, tmp_path: Path) -> None:

@@ -290,6 +290,7 @@ def test_options_that_cannot_be_used(options: dict[str, Any]) -> None:
         CompactionOptions(**options)
 
 
+@pytest.mark.extended("more kinds of tables", first=("v9-False",))
 @pytest.mark.table_versions(8, 9)
 @pytest.mark.parametrize("metadata", [False, True])
 def test_a_write_that_was_begun_before_the_plan_and_completed_after_it(

@@ -47,6 +47,10 @@ def unpacked(name: str, folder: Path) -> Path:
     return folder / name / "table"
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote",
+    first=("mor_v6_compaction_pending", "mor_v6_parquet_log", "flink_mor_moves", "mor_v9_services"),
+)
 @pytest.mark.parametrize("name", MERGE_ON_READ)
 def test_it_is_compacted(name: str, tmp_path: Path) -> None:
     base = unpacked(name, tmp_path)

@@ -32,6 +32,7 @@ def published(writer: Writer, instant: str) -> list[str]:
     return [status.stat.path for status in statuses]
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-False", "v9-True"))
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("metadata", [False, True])
 def test_what_was_written_goes_and_the_plan_stays(version: int, metadata: bool, tmp_path: Path) -> None:
@@ -128,6 +129,7 @@ def roll_back_newest(writer: Writer) -> None:
     writer.rollback_pending()
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-False", "v9-True"))
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("metadata", [False, True])
 def test_inputs_that_were_rolled_back_do_not_count(version: int, metadata: bool, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def good(writer: Writer) -> None:
     assert found == {key: r["ver"] for key, r in writer.live.items()}
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"))
 @pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_rows_go_at_once_and_files_with_a_clean(kind: str, tmp_path: Path) -> None:
     case = Case.create(tmp_path, kind, table_version())

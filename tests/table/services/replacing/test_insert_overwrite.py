@@ -31,6 +31,7 @@ from tests.table.writer import Writer, row
 pytestmark = pytest.mark.table_versions(6, 8, 9)
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"))
 @pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_a_partition_is_replaced_and_writing_goes_on(kind: str, tmp_path: Path) -> None:
     case = Case.create(tmp_path, kind, table_version())
@@ -115,6 +116,7 @@ def test_an_empty_table_and_several_files_a_partition(tmp_path: Path) -> None:
     assert len(times.unique()) == 3000
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-MERGE_ON_READ", "v9-COPY_ON_WRITE"))
 @pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_the_first_action_of_a_table(kind: str, tmp_path: Path) -> None:
     """The table's properties have no schema, as those of a table that a DataFrame of Hudi made: the rows bring it."""
@@ -152,6 +154,7 @@ def test_a_pending_plan_is_in_the_way(tmp_path: Path) -> None:
     assert not writer.table.timeline().pending_writes
 
 
+@pytest.mark.extended("every change of the store is the last one, for more kinds of tables", first=("v9",))
 def test_it_can_be_cut_off_anywhere(tmp_path: Path) -> None:
     case = Case.create(tmp_path, MERGE_ON_READ, table_version(), {"files": 1, "record_index": 2})
     writer = case.writer

@@ -114,6 +114,7 @@ def test_what_was_cleaned_cannot_be_kept(tmp_path: Path) -> None:
         create_savepoint(writer.table, "2020", "", "", clock())
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ", "v8-MERGE_ON_READ"))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restore_brings_the_rows_of_then(kind: str, tmp_path: Path) -> None:
     writer, time = saved(tmp_path, kind)
@@ -134,6 +135,10 @@ def test_a_restore_brings_the_rows_of_then(kind: str, tmp_path: Path) -> None:
     good(writer.table, live(writer))
 
 
+@pytest.mark.extended(
+    "every change of the store is the last one, for more kinds of tables",
+    first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"),
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restore_can_be_cut_off_anywhere(kind: str, tmp_path: Path) -> None:
     writer, time = saved(tmp_path, kind)
@@ -190,6 +195,7 @@ def test_a_restore_is_refused(tmp_path: Path) -> None:
         plan_restore(writer.table, time)
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"))
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_newest_write_is_taken_back(kind: str, tmp_path: Path) -> None:
     # Up to version 7 the log files stay and have no statistics any more, as with Hudi.
@@ -210,6 +216,10 @@ def test_the_newest_write_is_taken_back(kind: str, tmp_path: Path) -> None:
     good(writer.table, live(writer))
 
 
+@pytest.mark.extended(
+    "every change of the store is the last one, for more kinds of tables",
+    first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"),
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_can_be_cut_off_anywhere(kind: str, tmp_path: Path) -> None:
     case = Case.create(tmp_path, kind, table_version(), {"files": 1, "record_index": 2})

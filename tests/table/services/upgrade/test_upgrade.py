@@ -86,6 +86,7 @@ REAL = [
 ]  # fmt: skip
 
 
+@pytest.mark.extended("more tables that real Hudi wrote", first=("cow_v6_complexkey_replace", "cow_v9_record_index"))
 @pytest.mark.parametrize("name", REAL)
 def test_real_tables_go_up_and_down(name: str, tmp_path: Path) -> None:
     base = unpack(name, tmp_path)
@@ -149,6 +150,9 @@ LOGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.extended(
+    "more tables that real Hudi wrote", first=("mor_v6_parquet_log", "flink_mor_moves", "mor_v6_rollback_and_inflight")
+)
 @pytest.mark.parametrize("name", LOGS)
 def test_real_tables_go_up_with_their_logs(name: str, tmp_path: Path) -> None:
     """Blocks taken back, writes left unfinished, slices without a base file, clusterings, restores: the rows stay."""

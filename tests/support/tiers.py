@@ -1,0 +1,89 @@
+"""Two tiers of tests: ``make test`` runs the first one, ``make test-all`` both. And what a run shows while it lasts.
+
+A test is in the second tier when it has the mark ``extended``, whose argument is the reason, or when it needs a server that
+is not on the machine. ``--tier first`` (``second``) leaves the others out; without it both run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from tests.support.table_version import asked_for
+
+FIRST, SECOND = "first", "second"
+# Marks of tests that start a server which Maven has to fetch; Kafka's is fetched with the jars that every stream needs.
+SERVERS = {"hbase": "needs a real HBase with its Thrift server", "hdfs": "needs a real HDFS"}
+SLOW_S = 15.0  # a test that takes longer is named at once
+
+
+def reason(item: pytest.Item) -> str | None:
+    """Why a test is in the second tier; None for one of the first.
+
+    ``extended("reason", first=("v9", ...))``: a variant whose id holds one of the texts stays in the first tier.
+    UsageError when the mark has no reason.
+    """
+    fixtures = getattr(item, "fixturenames", ())
+    for name, why in SERVERS.items():
+        if item.get_closest_marker(name) is not None or f"{name}_server" in fixtures:
+            return why
+    for mark in item.iter_markers("extended"):
+        if len(mark.args) != 1 or not isinstance(mark.args[0], str) or not mark.args[0].strip():
+            raise pytest.UsageError(f"{item.nodeid}: the mark extended takes one argument, the reason")
+        if not any(text in variant(item) for text in mark.kwargs.get("first", ())):
+            return str(mark.args[0])
+    return None
+
+
+def variant(item: pytest.Item) -> str:
+    """What stands in the brackets of a test's name; empty for one without parameters."""
+    return item.name.partition("[")[2].removesuffix("]")
+
+
+def unknown_variants(items: Iterable[pytest.Item]) -> list[str]:
+    """What marks name as a variant of the first tier and no test is: a change of parameters would empty the first tier."""
+    named: dict[tuple[str, str], bool] = {}
+    for item in items:
+        for mark in item.iter_markers("extended"):
+            for text in mark.kwargs.get("first", ()):
+                place = (item.nodeid.partition("[")[0], text)
+                named[place] = named.get(place, False) or text in variant(item)
+    return sorted(f"{test}: {text}" for (test, text), found in named.items() if not found)
+
+
+def add_option(parser: pytest.Parser) -> None:
+    """The option ``--tier``."""
+    parser.addoption("--tier", choices=(FIRST, SECOND), default=None, help="run the tests of this tier alone")
+
+
+def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of the other tier; with ``--collect-only`` count those of the second one by their reasons."""
+    reasons = {item: reason(item) for item in items}
+    tier = config.getoption("--tier")
+    if tier is None:
+        return
+    # The variants that a run for one kind of table asks for are not all there.
+    if config.args == config.getini("testpaths") and not asked_for() and (unknown := unknown_variants(items)):
+        raise pytest.UsageError(f"first=... of the mark extended names no variant: {'; '.join(unknown)}")
+    chosen = [item for item, why in reasons.items() if (why is None) == (tier == FIRST)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
+    if config.option.collectonly and tier == SECOND:
+        counts = Counter(why for item in chosen if (why := reasons[item]) is not None)
+        for why, count in counts.most_common():
+            print(f"{count:5d}  {why}")
+
+
+class SlowTests:
+    """Names a slow test as soon as it has ended; in the process that shows the run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One of the three parts of a test has ended."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and report.duration >= SLOW_S:
+            reporter.write_line(f"\n{report.duration:.0f} s {report.when} {report.nodeid}")
