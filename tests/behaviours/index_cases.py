@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "row",
@@ -135,6 +137,11 @@ CASES = (
     Case("late after a delete", (row("k4", "p1", 90, "", deleted=True),)),
     Case("  and then", (row("k4", "p1", 85, "older than its delete"),)),
 )
+
+
+def marked(indexes: Iterable[str]) -> list[Any]:
+    """Index types as a test's parameters; the one that needs a server has its mark."""
+    return [pytest.param(name, marks=pytest.mark.hbase) if name == "HBASE" else name for name in indexes]
 
 
 def cases_for(layout: Layout, *, is_global: bool) -> list[Case]:

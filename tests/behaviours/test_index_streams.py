@@ -14,6 +14,7 @@ from tagstream.index.family.registry import FACTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
+from tests.behaviours.index_cases import marked
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare
@@ -40,7 +41,7 @@ def mixed_events(*, is_global: bool) -> list[ev.Event]:
 
 @pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-@pytest.mark.parametrize("index", sorted(FACTS))
+@pytest.mark.parametrize("index", marked(sorted(FACTS)))
 def test_the_stream_ends_in_the_oracles_rows(
     tmp_path: Path, spark: SparkSession, conf_of: Callable[[str], dict[str, str]], table_type: str, index: str
 ) -> None:

@@ -27,6 +27,7 @@ from tests.behaviours.index_cases import (
     Row,
     cases_for,
     check_after,
+    marked,
     row,
     together,
     write_case,
@@ -58,7 +59,7 @@ def keeps_deletes(index: str, table_type: str) -> bool:
     return index == STATE or (index in into_logs and table_type == "MERGE_ON_READ")
 
 
-@pytest.fixture(params=INDEXES)
+@pytest.fixture(params=marked(INDEXES))
 def index(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
@@ -163,7 +164,7 @@ def test_a_failed_commit_is_rolled_back_and_done_again(
 
 
 @pytest.mark.extended("more indexes of the same family", first=("GLOBAL_BLOOM", "INMEMORY"))
-@pytest.mark.parametrize("index", [name for name in sorted(FACTS) if name != "BUCKET"])
+@pytest.mark.parametrize("index", marked(name for name in sorted(FACTS) if name != "BUCKET"))
 def test_a_table_whose_inserts_are_in_logs_is_continued(
     tmp_path: Path, make_case: Make, conf_of: Callable[[str], dict[str, str]], index: str
 ) -> None:
@@ -222,7 +223,7 @@ def test_an_overwrite_takes_the_place_of_its_partitions(
     assert now == {"n": "updated", "m": "updated", "k3": "over"}
 
 
-@pytest.mark.parametrize("index", ["GLOBAL_BLOOM", "GLOBAL_SIMPLE", "HBASE", "RECORD_INDEX"])
+@pytest.mark.parametrize("index", marked(["GLOBAL_BLOOM", "GLOBAL_SIMPLE", "HBASE", "RECORD_INDEX"]))
 def test_a_record_may_be_kept_in_the_partition_its_key_is_in(
     tmp_path: Path, make_case: Make, conf_of: Callable[[str], dict[str, str]], index: str
 ) -> None:

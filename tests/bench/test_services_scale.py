@@ -24,7 +24,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return figures(folder / "small", 100) + figures(folder / "large", 200)
 
 
-@pytest.mark.extended("runs the benchmarks' programs", first=("cleaning", "clustering", "compaction"))
+@pytest.mark.extended("runs the benchmarks' programs")
 @pytest.mark.parametrize("service", ["archiving", "cleaning", "clustering", "compaction"])
 def test_a_plan_looks_at_what_changed(lines: list[dict[str, Any]], service: str) -> None:
     found = [line for line in lines if line["service"] == service and line["changed"] == CHANGED]

@@ -19,8 +19,7 @@ PER_BATCH = 100
 @pytest.mark.parametrize(
     ("table_type", "kills"),
     [
-        ("MERGE_ON_READ", 1),
-        pytest.param("COPY_ON_WRITE", 3, marks=pytest.mark.extended("more kills of processes")),
+        ("COPY_ON_WRITE", 3),
         pytest.param("MERGE_ON_READ", 10, marks=pytest.mark.drill),
         pytest.param("COPY_ON_WRITE", 10, marks=pytest.mark.drill),
     ],

@@ -51,7 +51,6 @@ def test_the_topic_of_a_capture_is_empty_whoever_made_it_before(
     assert read_topic(kafka_broker, request.getfixturevalue("items_topic")) == []
 
 
-@pytest.mark.extended("starts a broker of its own")
 @pytest.mark.parametrize("kind", ["sasl_plain", "sasl_scram", "sasl_tls"])
 def test_a_wrong_password_is_refused(kafka_broker: KafkaBroker, kind: str) -> None:
     client = kafka_broker.python_client(kind) | {"sasl_plain_password": "wrong", "bootstrap_timeout_ms": 2000}
@@ -67,7 +66,6 @@ def test_java_clients_are_told_the_same(kafka_broker: KafkaBroker) -> None:
     assert kafka_broker.java_client() == {"bootstrap.servers": kafka_broker.address()}
 
 
-@pytest.mark.extended("starts a broker of its own")
 @pytest.mark.kill
 def test_a_killed_broker_comes_back_with_its_messages(own_kafka_broker: KafkaBroker) -> None:
     own_kafka_broker.create_topic("t", 2)

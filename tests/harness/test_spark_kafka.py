@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.mark.extended("starts a broker of its own")
 @pytest.mark.parametrize("kind", LISTENERS)
 def test_spark_reads_by_every_listener(spark: SparkSession, kafka_broker: KafkaBroker, kind: str) -> None:
     topic = f"spark-{kind}"

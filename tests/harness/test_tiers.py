@@ -28,13 +28,25 @@ def test_server(): ...
 @pytest.fixture
 def hdfs_server(): ...
 
+@pytest.fixture
+def topic(kafka_broker): ...
+
 def test_by_fixture(hdfs_server): ...
+
+def test_by_what_a_fixture_needs(topic): ...
 
 @pytest.mark.table_versions(6, 8, 9)
 def test_versions(version): ...
 """
 FIRST = ["test_plain", "test_kinds[b]", "test_versions[v6]", "test_versions[v9]"]
-SECOND = ["test_long", "test_kinds[a]", "test_server", "test_by_fixture", "test_versions[v8]"]
+SECOND = [
+    "test_long",
+    "test_kinds[a]",
+    "test_server",
+    "test_by_fixture",
+    "test_by_what_a_fixture_needs",
+    "test_versions[v8]",
+]
 
 
 def collected(folder: Path, module: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -25,6 +25,7 @@ BOTH = pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 JSON = FormatRules("debezium-json")
 
 
+@pytest.mark.extended("more kinds of tables", first=("jsonschema-MERGE_ON_READ", "json-COPY_ON_WRITE"))
 @BOTH
 @pytest.mark.parametrize("folder", ["json", "jsonschema"])
 def test_orders_at_each_phase(tmp_path: Path, table_type: str, folder: str) -> None:

@@ -190,6 +190,7 @@ def test_a_spark_that_does_not_start_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 @pytest.mark.spark
 def test_spark_submit_runs_the_same_job(tmp_path: Path) -> None:
     job = StreamJob(tmp_path, "MERGE_ON_READ", chunks_of(list(ev.generate(300, ev.Mix(keys=60), seed=6)), 150))

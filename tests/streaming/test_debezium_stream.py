@@ -36,7 +36,6 @@ def debezium_case(
     return StreamCase(folder, spark, "MERGE_ON_READ", every | conf, cdc.schema_by_id(schema))
 
 
-@pytest.mark.extended("starts a broker of its own")
 def test_orders_from_a_broker_at_each_phase(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
     topic = "shop.orders"
     kafka_broker.create_topic(topic, partitions=2)

@@ -259,7 +259,6 @@ def items_differ(rows: list[Row], phase: str) -> list[str]:
     return cdc.differences([row for row in rows if row["id"] != 8], wanted, ["id"], APART)[:5]
 
 
-@pytest.mark.extended("starts a broker of its own")
 @pytest.mark.kafka
 @BOTH
 @pytest.mark.parametrize("in_one", [False, True])

@@ -14,8 +14,12 @@ import pytest
 from tests.support.table_version import asked_for
 
 FIRST, SECOND = "first", "second"
-# Marks of tests that start a server which Maven has to fetch; Kafka's is fetched with the jars that every stream needs.
-SERVERS = {"hbase": "needs a real HBase with its Thrift server", "hdfs": "needs a real HDFS"}
+# Servers that are not on the machine, by what says that a test needs one: a mark, or a fixture.
+SERVERS = {
+    "a real HBase with its Thrift server": ("hbase", "hbase_server"),
+    "a real HDFS": ("hdfs", "hdfs_server"),
+    "a real Kafka broker": ("", "kafka_broker", "own_kafka_broker"),  # by its mark alone: README's own story
+}
 SLOW_S = 15.0  # a test that takes longer is named at once
 
 
@@ -25,15 +29,15 @@ def reason(item: pytest.Item) -> str | None:
     ``extended("reason", first=("v9", ...))``: a variant whose id holds one of the texts stays in the first tier.
     UsageError when the mark has no reason.
     """
-    fixtures = getattr(item, "fixturenames", ())
-    for name, why in SERVERS.items():
-        if item.get_closest_marker(name) is not None or f"{name}_server" in fixtures:
-            return why
-    for mark in item.iter_markers("extended"):
-        if len(mark.args) != 1 or not isinstance(mark.args[0], str) or not mark.args[0].strip():
+    for server, (mark, *fixtures) in SERVERS.items():
+        asked = {*fixtures} & {*getattr(item, "fixturenames", ())}
+        if asked or (mark and item.get_closest_marker(mark) is not None):
+            return f"needs {server}"
+    for found in item.iter_markers("extended"):
+        if len(found.args) != 1 or not isinstance(found.args[0], str) or not found.args[0].strip():
             raise pytest.UsageError(f"{item.nodeid}: the mark extended takes one argument, the reason")
-        if not any(text in variant(item) for text in mark.kwargs.get("first", ())):
-            return str(mark.args[0])
+        if not any(text in variant(item) for text in found.kwargs.get("first", ())):
+            return str(found.args[0])
     return None
 
 

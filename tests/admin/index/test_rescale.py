@@ -101,7 +101,6 @@ def test_a_stream_goes_on_on_the_new_checkpoint(case: StreamCase, tmp_path: Path
     assert mine.run() == []
 
 
-@pytest.mark.extended("starts a broker of its own")
 def test_a_topic_goes_on_exactly_where_its_newest_commit_ended(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
 ) -> None:

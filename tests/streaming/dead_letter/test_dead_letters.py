@@ -80,7 +80,6 @@ def test_what_is_not_taken_ends_the_job_or_is_tried_again(
     assert [row["value"] for row in errors(errors_at)] == [b"rubbish"]
 
 
-@pytest.mark.extended("starts a broker of its own")
 @pytest.mark.kafka
 def test_a_topic_has_key_value_headers_and_why(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
     for topic in ("letters-in", "letters-out"):

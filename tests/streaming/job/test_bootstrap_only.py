@@ -238,6 +238,7 @@ def test_what_contradicts_it_or_is_not_there(tmp_path: Path, capsys: pytest.Capt
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 @pytest.mark.spark
 @pytest.mark.kill
 def test_a_killed_command_goes_on_where_it_stopped(tmp_path: Path, spark: SparkSession) -> None:

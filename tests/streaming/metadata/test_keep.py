@@ -42,6 +42,7 @@ def check(case: StreamCase, events: list[ev.Event]) -> HoodieTable:
     return table
 
 
+@pytest.mark.extended("more kinds of tables", first=("v9-MERGE_ON_READ",))
 @pytest.mark.table_versions(6, 9)
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_stream_keeps_it_in_step(version: int, table_type: str, tmp_path: Path, spark: SparkSession) -> None:
@@ -54,6 +55,7 @@ def test_a_stream_keeps_it_in_step(version: int, table_type: str, tmp_path: Path
     assert compacted, "six commits and a compaction every three"
 
 
+@pytest.mark.extended("more kinds of tables", first=("v9",))
 @pytest.mark.table_versions(6, 8, 9)
 def test_groups_begin_with_a_base_file_where_asked_for(version: int, tmp_path: Path, spark: SparkSession) -> None:
     """New records then cost what they cost in logs, and hudi-rs, which ``check`` reads with, sees all of them."""
@@ -69,6 +71,7 @@ def test_groups_begin_with_a_base_file_where_asked_for(version: int, tmp_path: P
     assert sum(inserts) > 0, "the groups took new records into their logs"
 
 
+@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE",))
 @pytest.mark.table_versions(9)
 @pytest.mark.parametrize("table_type", TYPES)
 def test_it_is_made_of_what_a_table_has(version: int, table_type: str, tmp_path: Path, spark: SparkSession) -> None:
@@ -88,6 +91,7 @@ def test_it_is_made_of_what_a_table_has(version: int, table_type: str, tmp_path:
     assert set(check(more, EVENTS).config.metadata_partitions) >= PARTITIONS
 
 
+@pytest.mark.extended("more indexes", first=("RECORD_LEVEL_INDEX",))
 @pytest.mark.table_versions(9)
 @pytest.mark.parametrize("index", ["STATE", "RECORD_LEVEL_INDEX", "INMEMORY"])
 def test_a_record_index_by_partition(version: int, index: str, tmp_path: Path, spark: SparkSession) -> None:

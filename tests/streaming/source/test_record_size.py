@@ -25,7 +25,6 @@ def options(tmp_path: Path, spark: SparkSession, broker: KafkaBroker, topic: str
     return replace(load_options(case.arguments()), kafka_batch_bytes=limit, source_limit=1000)
 
 
-@pytest.mark.extended("starts a broker of its own")
 def test_the_larger_of_two_means_counts(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("sizes", 2)
     assert events_a_batch(spark, options(tmp_path, spark, kafka_broker, "sizes", 10_000), {}) == 1000  # nothing there
@@ -40,7 +39,6 @@ def test_the_larger_of_two_means_counts(tmp_path: Path, spark: SparkSession, kaf
     assert events_a_batch(spark, replace(asked, kafka_batch_bytes=1 << 30), {}) == 1000
 
 
-@pytest.mark.extended("starts a broker of its own")
 def test_a_stream_takes_no_more_than_that(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -237,7 +237,6 @@ def test_index_and_last_commit_are_known_before_the_first_batch_of_a_run(
     case.run(*arguments(site), at=look)
 
 
-@pytest.mark.extended("starts a broker of its own")
 @pytest.mark.kafka
 def test_the_lag_of_a_topic_is_right_in_the_first_batch_and_after_a_restart(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, site: Site

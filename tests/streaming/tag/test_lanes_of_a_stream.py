@@ -22,6 +22,7 @@ pytestmark = pytest.mark.spark
 MIX = ev.Mix(keys=60, partitions=7, deletes=0.0, late_deletes=0.0, deletes_without_partition=0.0)
 
 
+@pytest.mark.extended("more indexes", first=("STATE",))
 @pytest.mark.parametrize("index", ["STATE", "GLOBAL_SIMPLE"])
 def test_a_batch_goes_by_the_work_of_the_one_before(tmp_path: Path, spark: SparkSession, index: str) -> None:
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf={"hoodie.index.type": index})

@@ -93,6 +93,7 @@ def test_its_state_is_refused_and_the_index_loaded_anew(
     two.is_right([*two.events[:200], *again, *two.events[200:]])
 
 
+@pytest.mark.extended("longer random histories")
 def test_its_state_under_a_batch_that_is_replayed(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ def read_all(file: HFile) -> None:
     lookup(file, [key for key, _ in hfiles.rows()[::97]])
 
 
+@pytest.mark.extended("more forms of files", first=("native_gz",))
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=2000)
 @given(data=st.data())
