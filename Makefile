@@ -60,10 +60,11 @@ versions: install  ## the tests that make tables, once on every other kind of ta
 	    $(PY) -m pytest $(SIDE_BY_SIDE) $(or $(ARGS),$$files) || bad="$$bad $$kind"; done; \
 	test -z "$$bad" || { echo "make versions: failed on tables of kind$$bad" >&2; exit 1; }
 
-check: install  ## formatting, lint and types
+check: install  ## formatting, lint and types; that all tests can be collected
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	@$(PY) -m pytest --collect-only -qq --no-summary --tier first >/dev/null || $(PY) -m pytest --collect-only -qq --tier first
 
 rooms: install  ## the rooms of the sources and what imports what; fails on a circle
 	@$(PY) -m tests.support.rooms

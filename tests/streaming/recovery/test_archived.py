@@ -79,7 +79,7 @@ def test_the_same_checkpoint(tmp_path: Path, spark: SparkSession, table_type: st
     assert case.run() == []
 
 
-@pytest.mark.extended("more kinds of tables", first=("v9-",))
+@pytest.mark.extended("more kinds of tables", first=("v9",))
 def test_a_batch_whose_commit_was_archived_is_not_done_twice(tmp_path: Path, spark: SparkSession) -> None:
     case = StreamCase(tmp_path, spark, "MERGE_ON_READ", PLAIN)
     events = list(ev.generate(300, MIX, seed=92))
