@@ -24,7 +24,7 @@ from tests.support.tiers import FIRST, SECOND
 _COPIED = ("admin", "bench", "bootstrap", "conf", "docs", "index", "state", "streaming", "table", "tests", "tagstream")
 _FILES = ("run_stream.py", "pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile", "LICENSE")
 _LINKED = (".venv", ".jars")
-_FAILED = 1  # pytest's exit code when a test has failed
+_NO_TESTS = 5  # pytest's exit code when no test of the tier is among those named
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ DEFECTS = (
     Defect(
         "a commit is completed before its data files have names",
         "table/write/commit.py",
-        "        storage.publish(pairs, are_free=is_alone and all(instant in s.stat.file_name for s in statuses))",
+        "        table.storage.publish(pairs, are_free=is_alone and all(instant in s.stat.file_name for s in statuses))",
         "        del pairs, is_alone",
         ("tests/table/write",),
     ),
@@ -194,12 +194,12 @@ def find(defect: Defect, *, whole: bool) -> str:
         tries = [("make test", FIRST, defect.tests), ("make test-all", SECOND, defect.tests)]
         if whole:
             tries = [tries[0], ("make test", FIRST, ()), tries[1], ("make test-all", SECOND, ())]
-        for tier, marks, paths in tries:
+        for target, tier, paths in tries:
             started = time.monotonic()
-            test = first_failure(copy, marks, paths)
+            test = first_failure(copy, tier, paths)
             if test is not None:
                 where = "" if paths else ", by none of the tests named for it"
-                return f"found by {tier} in {time.monotonic() - started:.0f} s ({test}{where})"
+                return f"found by {target} in {time.monotonic() - started:.0f} s ({test}{where})"
     return "not found"
 
 
@@ -224,16 +224,16 @@ def put_in(defect: Defect, copy: Path) -> None:
     path.write_text(text.replace(defect.old, defect.new), "utf-8")
 
 
-def first_failure(copy: Path, marks: str, paths: Sequence[str]) -> str | None:
+def first_failure(copy: Path, tier: str, paths: Sequence[str]) -> str | None:
     """Run tests until one fails; its name, or None when all pass."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "worksteal", "-m", marks, *paths]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "worksteal", "--tier", tier, *paths]
     # The copy's code is the one that counts, in the processes that tests start, too.
     env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)
-    if done.returncode == _FAILED:
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
-        return failed[1] if failed else "a test without a name"
-    if done.returncode not in (0, 5):  # 5: no test of this tier is there
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+    if failed is not None:
+        return failed[1]
+    if done.returncode not in (0, _NO_TESTS):
         raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return None
 

@@ -68,8 +68,8 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     tier = config.getoption("--tier")
     if tier is None:
         return
-    # In a process of pytest-xdist the error would not be seen: `make check` collects all tests. A part of the tests, or a run
-    # for one kind of table, has not all variants.
+    # In a process of pytest-xdist the error would not be seen: `make check` collects all tests. A part of the tests, or a
+    # run for one kind of table, has not all variants.
     whole = config.args == config.getini("testpaths") and not asked_for()
     if config.option.collectonly and whole and (unknown := unknown_variants(items)):
         raise pytest.UsageError(f"first=... of the mark extended names no variant: {'; '.join(unknown)}")
