@@ -125,21 +125,33 @@ class Timeline:
 
     @cached_property
     def start(self) -> str | None:
-        """Time of the first active write that no savepoint holds back; everything older was archived."""
+        """Time from which on every write is on the active timeline; everything older was archived.
+
+        It is that of the first write without a savepoint: archiving may pass over writes with one, and leaves gaps between
+        them. Where each has one, the newest write is behind all gaps.
+        """
         savepoints = {i.time for i in self.instants if i.action == SAVEPOINT}
-        return next((i.time for i in self.instants if i.is_write and i.time not in savepoints), None)
+        writes = [i.time for i in self.instants if i.is_write]
+        return next((time for time in writes if time not in savepoints), writes[-1] if writes else None)
+
+    def is_archived(self, time: str) -> bool:
+        """True for an action that is older than the active timeline: it was completed, and its file is in the archive."""
+        return self.start is not None and time < self.start
 
     def is_valid(self, time: str) -> bool:
         """True when files and blocks of this instant count: completed, or so old that it was archived."""
-        return time in self._completed_times or (self.start is not None and time < self.start)
+        return time in self._completed_times or self.is_archived(time)
 
     def completion_time(self, time: str) -> str:
-        """When a completed action was completed (version 8 on); its own time where that is not recorded."""
+        """When a completed action was completed (version 8 on); its own time where that is not recorded.
+
+        A savepoint has the time of the write that it keeps, and is asked by nobody.
+        """
         return self._completion_times.get(time, time)
 
     @cached_property
     def _completion_times(self) -> dict[str, str]:
-        return {i.time: i.completion_time for i in self.instants if i.completion_time}
+        return {i.time: i.completion_time for i in self.instants if i.completion_time and i.action != SAVEPOINT}
 
     def find(self, time: str) -> Instant | None:
         """The write action of this time."""
