@@ -89,6 +89,12 @@ def parse_log_file_name(name: str) -> LogFileName | None:
     return LogFileName(file_id, base_instant, int(version), token, cdc is not None)
 
 
+def file_id_of(name: str) -> str | None:
+    """The file group that a data file is of, by its name; None for another file."""
+    parsed = parse_base_file_name(name) or parse_log_file_name(name)
+    return parsed.file_id if parsed is not None else None
+
+
 def seqnos(instant: str, task_partition: int, start: int, count: int) -> pa.Array:
     """``_hoodie_commit_seqno`` of ``count`` rows: ``<instant>_<task partition>_<row counter from start>``."""
     counters = pa.array(np.arange(start, start + count, dtype=np.int64)).cast(pa.string())
