@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -18,13 +18,12 @@ from tagstream.table.timeline.instant import (
     COMPACTION,
     COMPLETED_ACTION,
     DELTA_COMMIT,
-    ORDER,
     REPLACE_COMMIT,
     ROLLBACK,
     SAVEPOINT,
     Instant,
     State,
-    parse_instant,
+    newest_states,
 )
 from tagstream.table.timeline.plans import Plan, read_plan, requested_name
 
@@ -63,7 +62,7 @@ class Timeline:
                 return seen.timeline
         others = [seen for seen in _SEEN if (seen.folder, seen.storage) != (folder, storage)]
         before = next((seen.replaced for seen in _SEEN if (seen.folder, seen.storage) == (folder, storage)), {})
-        timeline = Timeline(folder, _newest_states(names))
+        timeline = Timeline(folder, newest_states(names))
         replaced = _replaced_by_commit(storage, timeline, before)
         timeline = replace(
             timeline,
@@ -220,20 +219,6 @@ def _unpacked(packed: bytes) -> Timeline:
     known = {state.value: state for state in State}
     instants = tuple(map(Instant, times, actions, [known[state] for state in states], completed))
     return Timeline(folder, instants, *({(p, file_id): time for p, file_id, time in group} for group in groups))
-
-
-def _newest_states(names: Iterable[str]) -> tuple[Instant, ...]:
-    newest: dict[tuple[str, str], Instant] = {}
-    for name in names:
-        instant = parse_instant(name)
-        if instant is None:
-            continue
-        # A compaction completes as a commit: both names stand for one action.
-        key = (instant.time, COMPLETED_ACTION.get(instant.action, instant.action))
-        seen = newest.get(key)
-        if seen is None or ORDER[instant.state] > ORDER[seen.state]:
-            newest[key] = instant
-    return tuple(sorted(newest.values(), key=lambda i: (i.time, i.action)))
 
 
 def _planned(storage: Storage, timeline: Timeline, actions: tuple[str, ...]) -> dict[FileGroupId, str]:
