@@ -52,8 +52,8 @@ MAY_IMPORT: dict[str, str] = {
     "table/metadata table/metadata/write table/write table/services",
     "table/services/archiving": "table table/timeline table/timeline/history table/file_group table/meta_client "
     "table/retention table/metadata/write table/write table/services/cleaning",
-    "table/services/restore": "table table/timeline table/file_group table/meta_client table/retention "
-    "table/metadata/write table/write table/services table/services/cleaning",
+    "table/services/restore": "table table/timeline table/timeline/history table/file_group table/meta_client "
+    "table/retention table/metadata/write table/write table/services table/services/cleaning",
     "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
     "table/meta_client table/metadata table/metadata/encode table/read table/services table/services/compaction",
     "index": "table/*",

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.file_group.fs_view import FileSystemView
-from tagstream.table.file_group.names import base_file_name
-from tagstream.table.retention.superseded import missing, superseded
+from tagstream.table.file_group.names import base_file_name, log_file_name
+from tagstream.table.retention.superseded import Later, missing, superseded
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import COMMIT, Instant, State
@@ -18,7 +18,7 @@ from tagstream.table.timeline.write_status import NO_PREVIOUS, WriteStat
 from tests.table.retention.histories import Files, at
 
 
-def commits(written: list[set[int]]) -> tuple[list[tuple[str, CommitMetadata]], dict[str, str]]:
+def commits(written: list[set[int]]) -> tuple[list[Later], dict[str, str]]:
     """Copy-on-write commits that write these file groups, and the newest base file of each by its name."""
     found, newest = [], dict[int, str]()
     files: dict[str, str] = {}
@@ -29,7 +29,7 @@ def commits(written: list[set[int]]) -> tuple[list[tuple[str, CommitMetadata]], 
         )
         newest |= dict.fromkeys(groups, at(number))
         files |= {stat.file_name: stat.file_id for stat in stats}
-        found.append((at(number), CommitMetadata({"p": stats})))
+        found.append(Later(at(number), CommitMetadata({"p": stats})))
     return found, files
 
 
@@ -56,3 +56,13 @@ def test_a_state_is_whole_or_something_of_it_is_missing(
     }
     is_whole = set(wanted.values()) <= left
     assert (missing(view, superseded(done[number + 1 :])) is None) == is_whole
+
+
+def test_a_compaction_of_log_files_alone_names_no_slice_before() -> None:
+    """Hudi's write stats say ``null`` there; its plan names the log files."""
+    made = WriteStat("g", f"p/{base_file_name('g', '0-0-0', at(5))}", "p")
+    metadata = CommitMetadata({"p": (made,)})
+    old, new = (log_file_name("g", at(n), 1, "0-0-0") for n in (1, 4))
+    between = Later(at(4), CommitMetadata())
+    assert superseded([between, Later(at(5), metadata, {("p", "g"): frozenset([old, new])})]) == {("p", "g"): None}
+    assert superseded([between, Later(at(5), metadata, {("p", "g"): frozenset([new])})]) == {}
