@@ -40,6 +40,7 @@ from tagstream.table.services.upgrade.logs import changes_layout, check_logs, co
 from tagstream.table.services.upgrade.preconditions import (
     check_nobody_writes,
     check_pending,
+    check_savepoints,
     check_settings,
     settle,
 )
@@ -111,6 +112,7 @@ def plan_change(table: HoodieTable, to: int) -> VersionChange:
     check_pending(timeline, table.base_path)
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=leftovers(table))
+    check_savepoints(table, to)
     other = changes_layout(table, to)
     compacted = check_logs(table, to)
     return VersionChange(
@@ -137,6 +139,7 @@ def _change(
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=stale)
     check_nobody_writes(table, clock_ms())
+    check_savepoints(table, to)
     check_logs(table, to)
     properties = table.config.raw
     metadata = table.drop_metadata_table(clock_ms())
