@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tagstream.table.each import each
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import file_id_of, parse_base_file_name, parse_log_file_name
@@ -81,29 +82,30 @@ def without(view: FileSystemView, undone: tuple[Instant, ...]) -> FileSystemView
 def differences(view: FileSystemView, savepoint: Savepoint) -> Iterator[str]:
     """In what the slices that are left differ from those that the savepoint names, a sentence each.
 
-    ``view``: see :func:`without`. Savepoints of Hudi's first versions name base files alone.
+    ``view``: see :func:`without`.
     """
-    names_logs = any(name.startswith(".") for names in savepoint.files.values() for name in names)
     partitions = sorted({*view.partitions(), *savepoint.files})
     view.look_up(partitions)
-    for partition in partitions:
-        slices = {found.file_id: found for found in view.latest_merged_slices(partition)}
+    for partition, left in zip(partitions, each(view.latest_merged_slices, partitions), strict=True):
+        slices = {found.file_id: found for found in left}
         named = _by_group(savepoint.files.get(partition, frozenset()))
         for file_id in sorted(slices.keys() | named.keys()):
             found, wanted = slices.get(file_id), named.get(file_id, frozenset())
-            for name in _unlike(found, wanted, view.version, names_logs):
+            for name in _unlike(found, wanted, view.version):
                 yield name if not partition else join(partition, name)
 
 
-def _unlike(found: FileSlice | None, named: frozenset[str], version: int, names_logs: bool) -> list[str]:
-    """The names of files that readers would see and should not, or should see and would not."""
+def _unlike(found: FileSlice | None, named: frozenset[str], version: int) -> list[str]:
+    """The names of files that readers would see and should not, or should see and would not.
+
+    Up to version 7 savepoints of Hudi's first versions name base files alone.
+    """
     names = frozenset(names_of(found)) if found is not None else frozenset()
     if not named or found is None:
         return sorted(named ^ names)
     if version < LAYOUT_2:
         return sorted(_lost_by_name(found, named))
-    unlike = named ^ names
-    return sorted(unlike if names_logs else {name for name in unlike if not name.startswith(".")})
+    return sorted(named ^ names)
 
 
 def _lost_by_name(found: FileSlice, named: frozenset[str]) -> frozenset[str]:

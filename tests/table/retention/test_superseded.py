@@ -66,3 +66,17 @@ def test_a_compaction_of_log_files_alone_names_no_slice_before() -> None:
     between = Later(at(4), CommitMetadata())
     assert superseded([between, Later(at(5), metadata, {("p", "g"): frozenset([old, new])})]) == {("p", "g"): None}
     assert superseded([between, Later(at(5), metadata, {("p", "g"): frozenset([new])})]) == {}
+
+
+def test_a_replaced_group_must_have_some_slice() -> None:
+    replaced = Later(at(3), CommitMetadata(replaced={"p": ("a", "b", "c")}))
+    stats = tuple(WriteStat(g, f"p/{base_file_name(g, '0-0-0', at(2))}", "p", before) for g, before in
+                  (("b", NO_PREVIOUS), ("c", at(1))))  # fmt: skip
+    wanted = superseded([Later(at(2), CommitMetadata({"p": stats})), replaced])
+    assert wanted == {("p", "a"): None, ("p", "c"): at(1)}  # b is newer than the state
+    timeline = Timeline("t", (Instant(at(1), COMMIT, State.COMPLETED),))
+    names = [base_file_name("c", "0-0-0", at(1))]
+    view = FileSystemView(cast(Storage, None), timeline, at(1), 6, None, Files(names))
+    assert str(missing(view, wanted)) == "every slice of file group a in partition 'p'"
+    whole = FileSystemView(view.storage, timeline, at(1), 6, None, Files([*names, base_file_name("a", "0-0-0", at(0))]))
+    assert missing(whole, wanted) is None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import base_file_name, log_file_name
 from tagstream.table.retention.needed import Held, Past, names_of, savepointed_names
 from tagstream.table.retention.seen import completed_at
 from tagstream.table.retention.undone import differences, to_undo, without
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import COMMIT, REPLACE_COMMIT, Instant, State
 from tagstream.table.timeline.savepoints import Savepoint
 from tagstream.table.timeline.timeline import Timeline
-from tests.table.retention.histories import PARTITION, STEPS, History, at, history_of
+from tests.table.retention.histories import PARTITION, STEPS, Files, History, at, history_of
 from tests.table.retention.test_needed import cleaned, savepoint_of
 
 
@@ -69,3 +73,33 @@ def test_up_to_version_7_the_name_of_a_log_file_is_no_write() -> None:
     done = Instant(at(3), COMMIT, State.COMPLETED), Instant(at(5), COMMIT, State.COMPLETED)
     saved = Savepoint(at(3), "", "", 0, {"p": frozenset([base_file_name("a", "0-0-0", at(3)), log])})
     assert to_undo(Timeline("t", done), done[0], saved, 6) == (done[1],)
+
+
+def test_a_log_file_more_over_a_slice_that_is_named_is_found() -> None:
+    history = History()
+    history.write(0)
+    saved = savepoint_of(history, 0)
+    history.write(2)
+    (name,) = (n for n in history.holds if n.startswith("."))
+    assert list(differences(without(history.view(), ()), saved)) == [f"p/{name}"]
+
+
+def test_slices_by_name_up_to_version_7() -> None:
+    base, log = base_file_name("a", "0-0-0", at(1)), log_file_name("a", at(1), 1, "0-0-0")
+    more, compacted = log_file_name("a", at(1), 2, "0-0-0"), base_file_name("a", "0-0-0", at(2))
+    done = tuple(Instant(at(n), COMMIT, State.COMPLETED) for n in (1, 2, 3))
+    saved = Savepoint(at(3), "", "", 0, {"p": frozenset([base, log])})
+
+    def unlike(*names: str) -> list[str]:
+        view = FileSystemView(cast(Storage, None), Timeline("t", done), at(3), 6, None, Files(names))
+        return list(differences(without(view, ()), saved))
+
+    assert unlike(base, log) == []
+    assert unlike(base, log, more) == []  # of a later write, under a rollback block
+    assert unlike(base, log, compacted) == []  # it has the rows of both
+    assert unlike(base) == [f"p/{log}"]
+    # The log file of another layout begins a slice of its own, and the base file is read no more.
+    foreign = log_file_name("a", at(3), 1, "0-0-0")
+    other = Savepoint(at(3), "", "", 0, {"p": frozenset([base, foreign])})
+    view = FileSystemView(cast(Storage, None), Timeline("t", done), at(3), 6, None, Files([base, foreign]))
+    assert list(differences(without(view, ()), other)) == [f"p/{base}"]
