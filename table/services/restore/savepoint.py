@@ -38,10 +38,30 @@ def create_savepoint(
     check: Callable[[], None] = lambda: None,
     reach: Callable[[str], None] = lambda _: None,
 ) -> Savepoint:
-    """Keep the completed write ``time``, by default the one that was completed last. One that was cut off is finished.
+    """Keep the completed write ``time``; errors and default as of ``plan_savepoint``. One that was cut off is finished.
+
+    ``reach`` is told of the steps ``savepoint_inflight`` and ``savepoint_completed``.
+    """
+    made = plan_savepoint(table, time, user, comment, clock_ms)
+    storage, inflight = table.storage, Instant(made.time, SAVEPOINT, State.INFLIGHT)
+    check()
+    if not storage.exists(_rel(table, inflight)):
+        storage.write_new(_rel(table, inflight), b"")
+    reach("savepoint_inflight")
+    check()
+    completed = completed_instant(table, inflight, clock_ms())
+    storage.write_new(_rel(table, completed), savepoint_bytes(made))
+    reach("savepoint_completed")
+    return made
+
+
+def plan_savepoint(
+    table: HoodieTable, time: str | None, user: str, comment: str, clock_ms: Callable[[], int]
+) -> Savepoint:
+    """The savepoint of the completed write ``time``, by default of the one that was completed last. Nothing is changed.
 
     InstantConflictError where there is no such write, it has a savepoint, or a clean has deleted what it needs, or is about
-    to. ``reach`` is told of the steps ``savepoint_inflight`` and ``savepoint_completed``.
+    to.
     """
     timeline, storage = table.timeline(), table.storage
     newest = newest_write(timeline)
@@ -64,17 +84,7 @@ def create_savepoint(
     _check_whole(table, timeline, write, view)
     files = {p: frozenset(n for s in view.latest_merged_slices(p) for n in names_of(s)) for p in view.partitions()}
     _check_pending_cleans(table, timeline, time, files)
-    made = Savepoint(time, user, comment, clock_ms(), {p: names for p, names in files.items() if names})
-    inflight = Instant(time, SAVEPOINT, State.INFLIGHT)
-    check()
-    if not storage.exists(_rel(table, inflight)):
-        storage.write_new(_rel(table, inflight), b"")
-    reach("savepoint_inflight")
-    check()
-    completed = completed_instant(table, inflight, clock_ms())
-    storage.write_new(_rel(table, completed), savepoint_bytes(made))
-    reach("savepoint_completed")
-    return made
+    return Savepoint(time, user, comment, clock_ms(), {p: names for p, names in files.items() if names})
 
 
 def delete_savepoint(table: HoodieTable, time: str, check: Callable[[], None] = lambda: None) -> None:

@@ -96,7 +96,8 @@ def downgrade(
     guard: Callable[[], None] = lambda: None,
     execute: Execute = one_by_one,
 ) -> VersionChange:
-    """As :func:`upgrade`, to a lower version. From 8 to 6 a table whose newest slices have log files is compacted.
+    """As :func:`upgrade`, to a lower version. From 8 to 6 a table whose newest slices have log files is compacted. It is
+    refused while a savepoint keeps log files.
 
     Older slices keep their log files under names that mean something else in version 6: a query of the past (before the
     table was compacted) misses rows, until the cleaner removes these slices. So it is with Hudi's downgrade.
