@@ -44,7 +44,7 @@ def to_undo(timeline: Timeline, at: Instant, savepoint: Savepoint, version: int)
 
 
 def _times_named(savepoint: Savepoint, version: int) -> set[str]:
-    """The times of the writes whose files a savepoint names. Up to version 7 a log file names its slice, and counts not."""
+    """The times of the writes whose files a savepoint names. Up to version 7 a log file names its slice."""
     found = set()
     for name in (name for names in savepoint.files.values() for name in names):
         base, log = parse_base_file_name(name), parse_log_file_name(name)

@@ -88,7 +88,7 @@ def plan_restore(table: HoodieTable, savepoint: str) -> RestorePlan:
         raise InstantConflictError(
             f"restored to savepoint {savepoint}, table {table.base_path} would not be what the savepoint names: readers "
             f"would see {storage.where(unlike)} and should not, or the other way round. It is of a write that the active "
-            "timeline does not tell of, or of another table version. Nothing was changed; the savepoint is no way back: "
+            "timeline does not tell of, or of another table version. Nothing was changed; no restore can use the savepoint: "
             "delete it"
         )
     return RestorePlan(savepoint, undone, table.config.metadata_partitions)
@@ -171,7 +171,7 @@ def _check_archive(table: HoodieTable, savepoint: str) -> None:
     if newest is not None and newest.time > savepoint:
         raise InstantConflictError(
             f"write {newest.time} of table {table.base_path} is newer than savepoint {savepoint} and archived "
-            "(hoodie.archive.beyond.savepoint), so a restore cannot undo it: delete the savepoint, it is no way back"
+            "(hoodie.archive.beyond.savepoint), so a restore cannot undo it: delete the savepoint"
         )
 
 

@@ -12,7 +12,7 @@ Cut off after 2, the next call, or a job's next start, goes on by the plan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tagstream.table.errors import InstantConflictError, MetadataCompactedError, UnsupportedTableError
 from tagstream.table.file_group.names import file_id_of
@@ -49,7 +49,8 @@ def plan_rollback_completed(table: HoodieTable, time: str) -> RollbackPlan:
     """The plan for the completed write ``time``. Nothing is changed.
 
     InstantConflictError where it is not the newest, is unfinished or archived, another action is pending, a savepoint keeps
-    it, or a clean has deleted what was there before; UnsupportedTableError for a compaction.
+    it, a clean has deleted what was there before, or archived writes would be left without a newer one;
+    UnsupportedTableError for a compaction.
     """
     timeline = table.timeline()
     where = f"write {time} of table {table.base_path}"
@@ -77,6 +78,7 @@ def plan_rollback_completed(table: HoodieTable, time: str) -> RollbackPlan:
     metadata = timeline.metadata(table.storage, found)
     if metadata.compacted or metadata.operation in _COMPACTIONS:
         raise UnsupportedTableError(f"{where} is a compaction, which changes no row: restore to a savepoint before it")
+    _check_archive(table, timeline, time)
     _check_before(table, timeline, found, metadata)
     return RollbackPlan(found, tuple(undo_requests(table, metadata, {time})), _is_compacted(table, time))
 
@@ -116,6 +118,17 @@ def rollback_completed(
     result = carry_out(table, Instant(time, plan.instant.action, State.INFLIGHT), instant, requests)
     reach("rollback_completed")
     return result
+
+
+def _check_archive(table: HoodieTable, timeline: Timeline, time: str) -> None:
+    """What is archived counts as long as a newer write is on the active timeline."""
+    rest = replace(timeline, instants=tuple(i for i in timeline.instants if i.time != time))
+    newest = next(table.archived_writes(), None)
+    if newest is not None and not rest.is_archived(newest.time):
+        raise InstantConflictError(
+            f"write {time} of table {table.base_path} cannot be rolled back: {newest.time} is archived, and would count no "
+            "more without a newer write on the active timeline; delete its rows by a write"
+        )
 
 
 def _check_before(table: HoodieTable, timeline: Timeline, write: Instant, metadata: CommitMetadata) -> None:

@@ -68,7 +68,7 @@ def test_up_to_version_7_what_has_replaced_its_files_is_undone() -> None:
     assert to_undo(timeline, write, Savepoint(at(3), "", "", 0, {"p": frozenset([new])}), 6) == ()
 
 
-def test_up_to_version_7_the_name_of_a_log_file_is_no_write() -> None:
+def test_up_to_version_7_a_log_file_names_its_slice() -> None:
     log = log_file_name("a", at(5), 1, "0-0-0")  # of the slice that a compaction was planned to begin
     done = Instant(at(3), COMMIT, State.COMPLETED), Instant(at(5), COMMIT, State.COMPLETED)
     saved = Savepoint(at(3), "", "", 0, {"p": frozenset([base_file_name("a", "0-0-0", at(3)), log])})

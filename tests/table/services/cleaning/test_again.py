@@ -18,15 +18,18 @@ from tagstream.table.services.cleaning.clean import (
 )
 from tagstream.table.services.cleaning.last_clean import last_clean
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
+from tagstream.table.services.restore.restore import restore
 from tagstream.table.services.restore.rollback_completed import rollback_completed
 from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import CLEAN, Instant, State
 from tests.support.table_version import table_version
 from tests.table.metadata.write.case import Case
 from tests.table.services.cleaning.tables import clock, data_files, live, rounds, rows
 from tests.table.stepping import Stepping
+from tests.table.timeline.history.crashes import cut_off_at_each_change
 from tests.table.writer import Writer
 
 pytestmark = pytest.mark.table_versions(6, 8, 9)
@@ -56,6 +59,43 @@ def test_a_rollback_withdraws_what_was_planned(options: CleanOptions, back: int,
     assert pending_cleans(writer.table.timeline()) == ()
     clean(writer.table.reload(), options, tick)
     assert rows(writer.table) == before[times[-1 - back]]
+
+
+def test_a_restore_withdraws_what_was_planned(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, COPY_ON_WRITE)
+    rounds(writer, 2)
+    wanted = rows(writer.table)
+    saved = create_savepoint(writer.table, None, "", "", clock(writer.now_ms + 10))
+    writer.now_ms += 1000
+    rounds(writer, 3)
+    planned(writer, VERSIONS)
+    tick = clock(writer.now_ms + 1000)
+    restore(writer.table.reload(), saved.time, tick)
+    assert pending_cleans(writer.table.timeline()) == ()
+    delete_savepoint(writer.table, saved.time)
+    clean(writer.table.reload(), VERSIONS, tick)
+    assert rows(writer.table) == wanted
+
+
+def test_a_rollback_beside_a_plan_can_be_cut_off_anywhere(tmp_path: Path) -> None:
+    writer = Case.create(tmp_path, COPY_ON_WRITE, table_version(), {"files": 1}).writer
+    times = rounds(writer, 4)
+    wanted = rows(writer.table, times[-2])
+    instant, _ = planned(writer, COMMITS)
+    plan = begin_clean(writer.table, instant)
+    assert plan is not None
+    tick = clock(writer.now_ms + 1000)
+
+    def work(cut: Storage) -> None:
+        table = HoodieTable.open(cut)
+        if table.timeline().find(times[-1]) is not None or table.timeline().pending_rollbacks:
+            rollback_completed(table, times[-1], tick)
+
+    cut_off_at_each_change(writer.table.storage, work, lambda _: None)
+    assert writer.table.timeline().pending == ()
+    assert rows(writer.table) == wanted
+    assert validate(writer.table.reload()) == []
+    assert validate_metadata(writer.table.reload()) == []
 
 
 @pytest.mark.parametrize(("options", "back"), [(VERSIONS, 1), (COMMITS, 2)])

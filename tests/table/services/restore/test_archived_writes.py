@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tagstream.table.errors import InstantConflictError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.services.archiving.archive_table import archive_table
 from tagstream.table.services.archiving.options import ArchiveOptions
@@ -14,6 +15,7 @@ from tagstream.table.services.compaction.execute import compact
 from tagstream.table.services.compaction.options import CompactionOptions, Strategy
 from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.services.restore.restore import restore
+from tagstream.table.services.restore.rollback_completed import rollback_completed
 from tagstream.table.services.restore.savepoint import create_savepoint
 from tagstream.table.services.sweep import sweep
 from tagstream.table.services.validate import validate
@@ -60,6 +62,25 @@ def test_they_count_after_a_restore_that_leaves_one_write(tmp_path: Path) -> Non
     assert rows(table) == wanted
     assert sweep(table) == []
     assert read_table(table.base_path).num_rows == len(wanted)
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_they_do_not_lose_the_last_write_that_is_newer(saves: bool, tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, COPY_ON_WRITE)
+    times = []
+    for key in range(6):
+        times.append(writer.write([row(key, f"p{key}", 1)]))
+        if key == 2 and saves:
+            create_savepoint(writer.table, None, "", "", clock(writer))
+    options = ArchiveOptions(1, 2, beyond_savepoint=True)
+    assert archive_table(writer.table, options, CleanOptions(commits=1), clock(writer)) is not None
+    tick = clock(writer)
+    rollback_completed(writer.table, times[-1], tick)
+    wanted = [found for found in live(writer) if found["part"] != "p5"]
+    assert rows(writer.table) == wanted
+    with pytest.raises(InstantConflictError, match="is archived, and would count no more"):
+        rollback_completed(writer.table, times[-2], tick)
+    assert rows(writer.table) == wanted
 
 
 @pytest.mark.table_versions(8, 9)

@@ -107,7 +107,7 @@ def test_a_restore_brings_back_all_rows(when: str, service: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("service", [COMPACTION, CLUSTERING])
-def test_a_savepoint_that_goes_by_instant_times_is_a_way_back(service: str, tmp_path: Path) -> None:
+def test_a_savepoint_that_goes_by_instant_times_can_be_restored(service: str, tmp_path: Path) -> None:
     """Of Hudi's, and of earlier versions of this program: it names the files of the service that was completed later."""
     writer, complete, time = begun(tmp_path, service)
     wanted = live(writer)
