@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, str] = {
     "table/file_group/log": "table table/storage table/schema table/file_group",
     "table/timeline/history": "table table/storage table/timeline table/file_group table/file_group/log",
     "table/meta_client": "table table/storage table/keys table/timeline table/timeline/history table/file_group",
+    "table/retention": "table table/timeline table/file_group",
     "table/metadata": "table table/storage table/keys table/timeline table/timeline/history table/file_group "
     "table/file_group/log table/meta_client",
     "table/metadata/encode": "table table/schema table/keys table/file_group table/file_group/log table/metadata",
@@ -47,12 +48,12 @@ MAY_IMPORT: dict[str, str] = {
     "table/services/compaction",
     "table/services/replacing": "table table/schema table/timeline table/file_group table/meta_client table/metadata "
     "table/metadata/write table/read table/write table/services table/services/compaction",
-    "table/services/cleaning": "table table/storage table/timeline table/file_group table/meta_client table/metadata "
-    "table/metadata/write table/write table/services",
-    "table/services/archiving": "table table/timeline table/timeline/history table/meta_client table/metadata/write "
-    "table/write table/services/cleaning",
-    "table/services/restore": "table table/timeline table/file_group table/meta_client table/metadata/write table/write "
-    "table/services table/services/cleaning",
+    "table/services/cleaning": "table table/storage table/timeline table/file_group table/meta_client table/retention "
+    "table/metadata table/metadata/write table/write table/services",
+    "table/services/archiving": "table table/timeline table/timeline/history table/file_group table/meta_client "
+    "table/retention table/metadata/write table/write table/services/cleaning",
+    "table/services/restore": "table table/timeline table/timeline/history table/file_group table/meta_client "
+    "table/retention table/metadata/write table/write table/services table/services/cleaning",
     "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
     "table/meta_client table/metadata table/metadata/encode table/read table/services table/services/compaction",
     "index": "table/*",

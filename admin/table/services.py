@@ -22,7 +22,7 @@ from tagstream.table.services.replacing.delete_partition import delete_partition
 from tagstream.table.services.replacing.groups import groups_of_partitions
 from tagstream.table.services.restore.restore import plan_restore, restore
 from tagstream.table.services.restore.rollback_completed import plan_rollback_completed, rollback_completed
-from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint
+from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint, plan_savepoint
 from tagstream.table.timeline.savepoints import savepoints
 
 Clock = Callable[[], int]
@@ -125,8 +125,13 @@ def _archive(table: HoodieTable, arguments: argparse.Namespace, out: Output, clo
     return done is not None
 
 
-def _show_savepoint(table: HoodieTable, arguments: argparse.Namespace, out: Output, _: Clock) -> None:
-    out.facts([Fact("instant", "commit", arguments.instant or table.timeline().newest_completed, "name")])
+def _show_savepoint(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> None:
+    if arguments.delete:
+        out.facts([Fact("instant", "savepoint", arguments.instant, "name")])
+        return
+    made = plan_savepoint(table, arguments.instant, arguments.user, arguments.comment, clock_ms)
+    files = sum(map(len, made.files.values()))
+    out.facts([Fact("instant", "commit", made.time, "name"), Fact("files", "files kept", files, "count")])
 
 
 def _savepoint(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Check) -> bool:

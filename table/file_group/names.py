@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -87,6 +88,17 @@ def parse_log_file_name(name: str) -> LogFileName | None:
         return None
     file_id, base_instant, _, version, token, cdc = match.groups()
     return LogFileName(file_id, base_instant, int(version), token, cdc is not None)
+
+
+def file_id_of(name: str) -> str | None:
+    """The file group that a data file is of, by its name; None for another file."""
+    parsed = parse_base_file_name(name) or parse_log_file_name(name)
+    return parsed.file_id if parsed is not None else None
+
+
+def has_group(names: Iterable[str], file_ids: Collection[str]) -> bool:
+    """Whether one of these names is of a data file of these file groups."""
+    return any(file_id_of(name) in file_ids for name in names)
 
 
 def seqnos(instant: str, task_partition: int, start: int, count: int) -> pa.Array:

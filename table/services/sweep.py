@@ -48,7 +48,7 @@ def sweep(table: HoodieTable, entries: Sequence[FileEntry] | None = None) -> lis
         instant = timeline.find(time)
         if time in pending:
             continue
-        if instant is None and timeline.is_valid(time):
+        if instant is None and timeline.is_archived(time):
             continue  # archived: its commit can no longer say which files are its own
         kept = set()
         if instant is not None:
@@ -91,7 +91,7 @@ def _undone(table: HoodieTable, timeline: Timeline, time: str, paths: Iterable[s
     """Those of the paths that are still nobody's: not of an execution that came after the one that was taken back."""
     instant = timeline.find(time)
     kept: set[str] = set()
-    if timeline.is_valid(time) if instant is None else not instant.is_completed:
+    if timeline.is_archived(time) if instant is None else not instant.is_completed:
         return []
     if instant is not None:
         kept = {stat.path for stat in timeline.metadata(table.storage, instant).all_stats()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -87,3 +88,18 @@ def parse_instant(file_name: str) -> Instant | None:
     if state not in (State.REQUESTED, State.INFLIGHT):
         return None
     return Instant(time, action, State(state))
+
+
+def newest_states(names: Iterable[str]) -> tuple[Instant, ...]:
+    """The newest state of each action that these files stand for, sorted by time."""
+    newest: dict[tuple[str, str], Instant] = {}
+    for name in names:
+        instant = parse_instant(name)
+        if instant is None:
+            continue
+        # A compaction completes as a commit: both names stand for one action.
+        key = (instant.time, COMPLETED_ACTION.get(instant.action, instant.action))
+        seen = newest.get(key)
+        if seen is None or ORDER[instant.state] > ORDER[seen.state]:
+            newest[key] = instant
+    return tuple(sorted(newest.values(), key=lambda i: (i.time, i.action)))

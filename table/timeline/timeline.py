@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -18,13 +18,12 @@ from tagstream.table.timeline.instant import (
     COMPACTION,
     COMPLETED_ACTION,
     DELTA_COMMIT,
-    ORDER,
     REPLACE_COMMIT,
     ROLLBACK,
     SAVEPOINT,
     Instant,
     State,
-    parse_instant,
+    newest_states,
 )
 from tagstream.table.timeline.plans import Plan, read_plan, requested_name
 
@@ -63,7 +62,7 @@ class Timeline:
                 return seen.timeline
         others = [seen for seen in _SEEN if (seen.folder, seen.storage) != (folder, storage)]
         before = next((seen.replaced for seen in _SEEN if (seen.folder, seen.storage) == (folder, storage)), {})
-        timeline = Timeline(folder, _newest_states(names))
+        timeline = Timeline(folder, newest_states(names))
         replaced = _replaced_by_commit(storage, timeline, before)
         timeline = replace(
             timeline,
@@ -125,21 +124,33 @@ class Timeline:
 
     @cached_property
     def start(self) -> str | None:
-        """Time of the first active write that no savepoint holds back; everything older was archived."""
+        """Time from which on every write is on the active timeline; everything older was archived.
+
+        It is that of the first write without a savepoint: archiving may pass over writes with one, and leaves gaps between
+        them. Where each has one, the newest write is behind all gaps.
+        """
         savepoints = {i.time for i in self.instants if i.action == SAVEPOINT}
-        return next((i.time for i in self.instants if i.is_write and i.time not in savepoints), None)
+        writes = [i.time for i in self.instants if i.is_write]
+        return next((time for time in writes if time not in savepoints), writes[-1] if writes else None)
+
+    def is_archived(self, time: str) -> bool:
+        """True for an action that is older than the active timeline: it was completed, and its file is in the archive."""
+        return self.start is not None and time < self.start
 
     def is_valid(self, time: str) -> bool:
         """True when files and blocks of this instant count: completed, or so old that it was archived."""
-        return time in self._completed_times or (self.start is not None and time < self.start)
+        return time in self._completed_times or self.is_archived(time)
 
     def completion_time(self, time: str) -> str:
-        """When a completed action was completed (version 8 on); its own time where that is not recorded."""
+        """When a completed action was completed (version 8 on); its own time where that is not recorded.
+
+        A savepoint has the time of the write that it keeps, and is asked by nobody.
+        """
         return self._completion_times.get(time, time)
 
     @cached_property
     def _completion_times(self) -> dict[str, str]:
-        return {i.time: i.completion_time for i in self.instants if i.completion_time}
+        return {i.time: i.completion_time for i in self.instants if i.completion_time and i.action != SAVEPOINT}
 
     def find(self, time: str) -> Instant | None:
         """The write action of this time."""
@@ -208,20 +219,6 @@ def _unpacked(packed: bytes) -> Timeline:
     known = {state.value: state for state in State}
     instants = tuple(map(Instant, times, actions, [known[state] for state in states], completed))
     return Timeline(folder, instants, *({(p, file_id): time for p, file_id, time in group} for group in groups))
-
-
-def _newest_states(names: Iterable[str]) -> tuple[Instant, ...]:
-    newest: dict[tuple[str, str], Instant] = {}
-    for name in names:
-        instant = parse_instant(name)
-        if instant is None:
-            continue
-        # A compaction completes as a commit: both names stand for one action.
-        key = (instant.time, COMPLETED_ACTION.get(instant.action, instant.action))
-        seen = newest.get(key)
-        if seen is None or ORDER[instant.state] > ORDER[seen.state]:
-            newest[key] = instant
-    return tuple(sorted(newest.values(), key=lambda i: (i.time, i.action)))
 
 
 def _planned(storage: Storage, timeline: Timeline, actions: tuple[str, ...]) -> dict[FileGroupId, str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tagstream.table.retention.leaving import held_by_savepoints
+from tagstream.table.retention.seen import completed_at
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.timeline.instant import CLEAN, COMMIT, DELTA_COMMIT, REPLACE_COMMIT, ROLLBACK, SAVEPOINT, Instant
 from tagstream.table.timeline.timeline import Timeline
@@ -18,7 +20,8 @@ class Limits:
     """What holds actions back, beside the timeline itself.
 
     ``earliest``: the earliest commit that a clean would retain now. ``cleaned_to``: replace commits from here on may have
-    replaced files on disk (None: there was no clean). ``merge_on_read``: compactions are counted by delta commits.
+    replaced files on disk (None: there was no clean); ``replaced_on_disk``: one that has. ``merge_on_read``: compactions are
+    counted by delta commits.
     ``metadata``: the table has a metadata table, which was last compacted at ``metadata_compacted``. ``data_start``: of a
     metadata table: the earliest active write of its table.
     """
@@ -27,6 +30,7 @@ class Limits:
     merge_on_read: bool
     earliest: str | None = None
     cleaned_to: str | None = None
+    replaced_on_disk: str | None = None
     metadata: bool = False
     metadata_compacted: str | None = None
     data_start: str | None = None
@@ -69,7 +73,9 @@ def _stops(timeline: Timeline, options: ArchiveOptions, limits: Limits) -> Itera
     if pending is not None:
         yield max((i.time for i in done if i.time < pending), default=pending)
     if not options.beyond_savepoint:
-        yield from (i.time for i in timeline.instants if i.action == SAVEPOINT)
+        yield from held_by_savepoints(timeline)
+    if limits.replaced_on_disk is not None:
+        yield limits.replaced_on_disk
     if limits.merge_on_read and options.compaction_deltas is not None:
         yield from _counted(done, options.compaction_deltas)
     if limits.merge_on_read and limits.layout == 2 and options.keep_uncompacted:
@@ -82,13 +88,17 @@ def _stops(timeline: Timeline, options: ArchiveOptions, limits: Limits) -> Itera
         if i.action == REPLACE_COMMIT and (limits.cleaned_to is None or i.time >= limits.cleaned_to)
     )
     if limits.metadata_compacted is not None:
-        yield from (
-            i.time
-            for i in done
-            if ((i.completion_time or i.time) if limits.layout == 2 else i.time) >= limits.metadata_compacted
-        )
+        yield from (i.time for i in done if not _is_compacted(i, limits))
     if limits.data_start is not None:
         yield limits.data_start
+
+
+def _is_compacted(instant: Instant, limits: Limits) -> bool:
+    """Whether the base files of the metadata table have what it was told of an action: else it must find the action."""
+    if not limits.metadata:
+        return True
+    at = completed_at(instant) if limits.layout == 2 else instant.time
+    return limits.metadata_compacted is not None and at < limits.metadata_compacted
 
 
 def _counted(done: tuple[Instant, ...], deltas: int) -> Iterator[str]:
@@ -104,7 +114,11 @@ def _counted(done: tuple[Instant, ...], deltas: int) -> Iterator[str]:
 
 
 def _others(timeline: Timeline, options: ArchiveOptions, limits: Limits, writes: list[Instant]) -> Iterator[Instant]:
-    """Cleans and rollbacks. The newest clean stays: the next one begins where it has ended."""
+    """Cleans and rollbacks. The newest clean stays: the next one begins where it has ended.
+
+    The metadata table reads what it was told of one only as long as the action is on the timeline, or older than all of
+    that; so it must have compacted it.
+    """
     for action in (CLEAN,) if options.keep_rollbacks else (CLEAN, ROLLBACK):
         done = [i for i in timeline.instants if i.action == action and i.is_completed]
         newest = done[-1:] if action == CLEAN else []
@@ -113,5 +127,9 @@ def _others(timeline: Timeline, options: ArchiveOptions, limits: Limits, writes:
         else:
             old = [i for i in done if writes and i.time < writes[-1].time]
         yield from (
-            i for i in old if i not in newest and (limits.data_start is None or i.time[:17] < limits.data_start)
+            i
+            for i in old
+            if i not in newest
+            and (limits.data_start is None or i.time[:17] < limits.data_start)
+            and _is_compacted(i, limits)
         )

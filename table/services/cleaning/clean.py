@@ -6,8 +6,9 @@
 3. The metadata table is told.
 4. ``T.clean`` completes.
 
-A plan that is on the timeline, of whatever writer, is carried out before there is a new one. Planning and completing need
-the writer lease; the files may be deleted elsewhere, while batches go on: no slice in a plan is read or written by them.
+A plan that is on the timeline, of whatever writer, is looked at again and carried out before there is a new one. Planning
+and completing need the writer lease; the files may be deleted elsewhere, while batches go on: no slice in a plan is read or
+written by them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.changes import Changes, PartitionChange
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.services.cleaning.again import gone_files, look_again, pending_plans, reduced, remove_plan
+from tagstream.table.services.cleaning.last_clean import SAVEPOINTED
 from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.services.cleaning.plan import data_files
 from tagstream.table.services.cleaning.planning import plan_table
@@ -138,22 +141,46 @@ def execute_clean(
 def begin_clean(
     table: HoodieTable, instant: str, check: Callable[[], None] = _nothing, reach: Callable[[str], None] = _ignored
 ) -> StoredPlan | None:
-    """Say on the timeline that a plan is being carried out. None: it is completed, or is an empty file and taken away."""
+    """Say on the timeline that a plan is being carried out; what of it may be (``again``).
+
+    None: it is completed, or nothing of it may be carried out, or it is an empty file; then its files are removed.
+    """
     storage = table.storage
     requested = _rel(table, Instant(instant, CLEAN, State.REQUESTED))
     inflight = _rel(table, Instant(instant, CLEAN, State.INFLIGHT))
-    if instant not in pending_cleans(table.timeline()):
+    timeline = table.timeline()
+    if instant not in pending_cleans(timeline):
         return None
     data = storage.read(requested)
-    if not data:  # as a writer of Hudi's that died between creating the file and filling it leaves it
-        storage.delete_many([inflight, requested])
+    # A writer of Hudi's that died between creating the file and filling it leaves an empty one.
+    plan = look_again(table, instant, read_plan(data, storage.where(requested)), timeline) if data else None
+    if plan is None:
+        check()
+        remove_plan(table, instant)
         return None
-    plan = read_plan(data, storage.where(requested))
     if not storage.exists(inflight):
         check()
         storage.write_new(inflight, b"" if table.config.has_completion_times else data)
     reach("clean_inflight")
     return plan
+
+
+def withdraw_cleans(
+    table: HoodieTable, clock_ms: Callable[[], int], check: Callable[[], None] = _nothing
+) -> tuple[str, ...]:
+    """Take every plan off the timeline that is not carried out yet, before the table goes back; their instants.
+
+    A plan that was begun is completed with the files that are gone, for the metadata table must be told of them.
+    """
+    plans = pending_plans(table, table.timeline())
+    for instant, plan in plans.items():
+        gone = reduced(plan, gone_files(table, plan), plan.extra.get(SAVEPOINTED, ""))
+        check()
+        if gone is None:
+            remove_plan(table, instant)
+        else:
+            complete_clean(table, instant, gone, clock_ms, check)
+    return tuple(plans)
 
 
 def delete_files(table: HoodieTable, plan: StoredPlan) -> None:

@@ -1,8 +1,9 @@
 """Which files a clean deletes: a function of the timeline, the slices as listed and the options.
 
-Of each file group stay: the newest slice; with an earliest commit to retain also the newest slice before it and all from it
-on; slices that a savepoint has a file of; slices that a pending compaction reads. Replaced groups go as a whole once the
-replace commit is older than what is retained. Files of writes that were not completed are never touched.
+Of each file group stays what somebody needs (``table.retention``): the newest slice; with an earliest commit to retain also
+the newest slice before it and all from it on; slices that a savepoint has a file of; slices that a pending plan reads.
+Replaced groups go as a whole once the replace commit is older than what is retained. Files of writes that were not completed
+are never touched.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from tagstream.table.each import each
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.retention.needed import Held, Past, why_needed
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.timeline.instant import Instant
-from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,8 @@ class CleanPlan:
         return sum(file.size for files in self.files.values() for file in files)
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What nothing may delete. ``savepointed``: names by partition path; ``busy``: groups of pending log compactions."""
-
-    savepointed: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    busy: frozenset[FileGroupId] = frozenset()
-
-
 def old_files(
-    view: FileSystemView, partitions: Sequence[str], options: CleanOptions, earliest: Instant | None, kept: Kept
+    view: FileSystemView, partitions: Sequence[str], options: CleanOptions, earliest: Instant | None, held: Held
 ) -> tuple[dict[str, tuple[OldFile, ...]], tuple[str, ...]]:
     """(old files by partition path, partitions that are left empty by a delete of partitions). Each is listed once or twice.
 
@@ -67,7 +60,7 @@ def old_files(
     time = earliest.time if earliest is not None else None
 
     def look(partition: str) -> tuple[tuple[OldFile, ...], bool]:
-        return _of_partition(view, partition, options, time, kept)
+        return _of_partition(view, partition, options, time, held)
 
     view.look_up(partitions)
     found = dict(zip(partitions, each(look, partitions), strict=True))
@@ -76,48 +69,19 @@ def old_files(
 
 
 def _of_partition(
-    view: FileSystemView, partition: str, options: CleanOptions, earliest: str | None, kept: Kept
+    view: FileSystemView, partition: str, options: CleanOptions, earliest: str | None, held: Held
 ) -> tuple[tuple[OldFile, ...], bool]:
-    timeline = view.timeline
+    by_version = options.policy is CleanPolicy.KEEP_LATEST_FILE_VERSIONS
+    past = Past(versions=options.file_versions) if by_version else Past(earliest)
     gone: list[OldFile] = []
     stays = False
     for file_id, slices in view.all_slices(partition).items():
-        group = partition, file_id
-        replaced_at = timeline.replaced.get(group)
-        free = [s for s in slices if not _savepointed(s, kept.savepointed.get(partition, frozenset()))]
-        if replaced_at is not None:
-            cleanable = earliest is None or replaced_at < earliest
-            old = free if cleanable else []
-        else:
-            times = _kept_times(timeline, group, slices, options, earliest)
-            old = [] if group in kept.busy else [s for s in free if s.base_instant not in times]
+        reasons = why_needed(view.timeline, (partition, file_id), slices, past, held)
+        old = [found for found, reason in zip(slices, reasons, strict=True) if reason is None]
         stays |= len(old) < len(slices)
         gone += [file for file_slice in old for file in _files(file_slice)]
     whole = bool(gone) and not stays and options.whole_partitions and _is_left_empty(view, partition, earliest, gone)
     return tuple(gone), whole
-
-
-def _kept_times(
-    timeline: Timeline, group: FileGroupId, slices: Sequence[FileSlice], options: CleanOptions, earliest: str | None
-) -> set[str]:
-    """The base instants of the slices of a living group that stay."""
-    times = sorted({file_slice.base_instant for file_slice in slices})
-    kept = {times[-1]}
-    pending = timeline.pending_compactions.get(group)
-    if pending is not None:
-        read = max((time for time in times if time < pending), default="")
-        kept |= {time for time in times if time >= read}
-    if options.policy is CleanPolicy.KEEP_LATEST_FILE_VERSIONS:
-        # The slice that a pending compaction is making counts as one, there or not.
-        versions = options.file_versions - (pending is not None)
-        others = [time for time in times if time != pending]
-        return kept | set(others[len(others) - versions :] if versions < len(others) else others)
-    assert earliest is not None  # no clean is planned without one by the other policies
-    return kept | {time for time in times if time >= earliest} | {max((t for t in times if t < earliest), default="")}
-
-
-def _savepointed(file_slice: FileSlice, names: frozenset[str]) -> bool:
-    return bool(names) and any(file.name in names for file in _files(file_slice))
 
 
 def _files(file_slice: FileSlice) -> Iterator[OldFile]:

@@ -6,14 +6,16 @@ from tagstream.table.file_group.names import next_instant
 from tagstream.table.file_group.partition_metadata import list_partitions
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.retention.needed import Held, savepointed_names
 from tagstream.table.services.cleaning.last_clean import NEXT_WRITE, SAVEPOINTED, last_clean
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
-from tagstream.table.services.cleaning.plan import CleanPlan, Kept, old_files
+from tagstream.table.services.cleaning.plan import CleanPlan, old_files
 from tagstream.table.services.cleaning.retain import earliest_to_retain
 from tagstream.table.services.cleaning.scope import partitions_in_scope
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import LOG_COMPACTION
 from tagstream.table.timeline.savepoints import savepoints
-from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 # So many commits that a clean looked at in vain are remembered by a clean that deletes nothing.
 _REMEMBERED_COMMITS = 10
@@ -43,20 +45,20 @@ def plan_table(
         timeline, options, earliest.time if earliest is not None else None, last, frozenset(s.time for s in saved),
         lambda instant: timeline.metadata(storage, instant), lambda: _all_partitions(table, timeline),
     )  # fmt: skip
-    by_partition: dict[str, frozenset[str]] = {}
-    for savepoint in saved:
-        for partition, names in savepoint.files.items():
-            by_partition[partition] = by_partition.get(partition, frozenset()) | names
-    plans = [timeline.plan(storage, i) for i in timeline.pending if i.action == LOG_COMPACTION]
-    busy = frozenset((s.partition_path, s.file_id) for plan in plans for s in plan.rewrites)
-    kept = Kept(by_partition, busy)
-    files, partitions = old_files(table.view(timeline), scope.partitions, options, earliest, kept)
+    held = Held(savepointed_names(saved), busy_groups(storage, timeline))
+    files, partitions = old_files(table.view(timeline), scope.partitions, options, earliest, held)
     if not files and not (options.incremental and (scope.whole or scope.commits >= _REMEMBERED_COMMITS)):
         return None
     extra = {SAVEPOINTED: ",".join(s.time for s in saved)} if saved else {}
     if by_version:
         extra[NEXT_WRITE] = min([next_instant(0, newest), *(i.time for i in timeline.pending if i.is_write)])
     return CleanPlan(options.policy, earliest, newest, files, partitions, len(scope.partitions), extra)
+
+
+def busy_groups(storage: Storage, timeline: Timeline) -> frozenset[FileGroupId]:
+    """The file groups of pending log compactions, whose plans name no slice that they begin."""
+    plans = (timeline.plan(storage, i) for i in timeline.pending if i.action == LOG_COMPACTION)
+    return frozenset((s.partition_path, s.file_id) for plan in plans for s in plan.rewrites)
 
 
 def _all_partitions(table: HoodieTable, timeline: Timeline) -> list[str]:

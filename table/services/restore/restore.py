@@ -1,6 +1,8 @@
 """A table is brought back to a savepoint: everything that was completed after it is undone, newest first.
 
-1. The metadata table is dropped; a job that keeps one builds it anew at its next start.
+What is undone, and whether the table is then what the savepoint names, tells ``table.retention``; else it is refused.
+
+1. The metadata table is dropped; a job that keeps one builds it at its next start. Cleans that wait are withdrawn.
 2. ``R.restore.requested`` names the instants, ``R.restore.inflight`` says that it is being carried out.
 3. Each of them loses its completed file, then its files, then the rest of it on the timeline. Cleans stay.
 4. ``R.restore`` completes.
@@ -18,6 +20,8 @@ from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.metadata_writer import fresh_times
+from tagstream.table.retention.undone import differences, to_undo, without
+from tagstream.table.services.cleaning.clean import withdraw_cleans
 from tagstream.table.services.restore.undo import undo_requests
 from tagstream.table.services.rollback import apply_requests, resume_rollbacks, rollback_record
 from tagstream.table.services.rollback_plan import RollbackRequest, plan_rollback
@@ -25,7 +29,6 @@ from tagstream.table.timeline.avro_schemas import parsed_schema
 from tagstream.table.timeline.avro_timeline import SYNC_MARKER, read_record, write_parsed
 from tagstream.table.timeline.instant import COMPLETED_ACTION, RESTORE, Instant, State
 from tagstream.table.timeline.savepoints import savepoints
-from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import completed_instant
 from tagstream.table.write.markers import delete_markers
 from tagstream.table.write.staged import unstage
@@ -56,7 +59,8 @@ class RestoreResult:
 def plan_restore(table: HoodieTable, savepoint: str) -> RestorePlan:
     """What a restore would do; nothing is changed.
 
-    InstantConflictError where there is no such savepoint, a newer one is there, or a file that it keeps is missing.
+    InstantConflictError where there is no such savepoint, a newer one is there, a file that it keeps is missing, or readers
+    would not see afterwards what it names.
     """
     timeline, storage = table.timeline(), table.storage
     known = {found.time: found for found in savepoints(storage, timeline)}
@@ -65,8 +69,8 @@ def plan_restore(table: HoodieTable, savepoint: str) -> RestorePlan:
         raise InstantConflictError(
             f"table {table.base_path} has no savepoint {savepoint}: `tagstream table savepoints` lists them"
         )
-    newer = max(known)
-    if newer > savepoint:
+    newer = max(known, key=lambda time: (timeline.completion_time(time), time))
+    if newer != savepoint:
         raise InstantConflictError(
             f"table {table.base_path} has savepoint {newer}, which a restore to {savepoint} would take away: delete it first"
         )
@@ -77,7 +81,17 @@ def plan_restore(table: HoodieTable, savepoint: str) -> RestorePlan:
             raise InstantConflictError(
                 f"{storage.where(missing)}, which savepoint {savepoint} keeps, is missing: there is no way back to it"
             )
-    return RestorePlan(savepoint, _after(timeline, at), table.config.metadata_partitions)
+    _check_archive(table, savepoint)
+    undone = to_undo(timeline, at, known[savepoint], table.config.version)
+    unlike = next(differences(without(table.view(timeline), undone), known[savepoint]), None)
+    if unlike is not None:
+        raise InstantConflictError(
+            f"restored to savepoint {savepoint}, table {table.base_path} would not be what the savepoint names: readers "
+            f"would see {storage.where(unlike)} and should not, or the other way round. It is of a write that the active "
+            "timeline does not tell of, or of another table version. Nothing was changed; no restore can use the savepoint: "
+            "delete it"
+        )
+    return RestorePlan(savepoint, undone, table.config.metadata_partitions)
 
 
 def restore(
@@ -100,6 +114,7 @@ def restore(
     metadata = table.drop_metadata_table(clock_ms())
     table = table.reload()
     reach("metadata_dropped")
+    withdraw_cleans(table, clock_ms, check)  # planned for what comes after the savepoint
     fresh = fresh_times(table, None, clock_ms)
     instant, infos = begun if begun is not None else (fresh(), [_info(i) for i in plan.instants])
     if begun is None:
@@ -150,25 +165,14 @@ def resume_restore(
     return restore(table, savepoint, clock_ms, check)
 
 
-def _after(timeline: Timeline, at: Instant) -> tuple[Instant, ...]:
-    """What was completed later than a write, or is unfinished; plans that were made before it stay plans."""
-    end = at.completion_time or at.time
-    found = [
-        i
-        for i in timeline.instants
-        if i.is_write
-        and i.time != at.time
-        and (
-            (i.completion_time or i.time) > end
-            if i.is_completed
-            else i.time > at.time or (i.action not in COMPLETED_ACTION and i.time not in _plans(timeline))
+def _check_archive(table: HoodieTable, savepoint: str) -> None:
+    """What is archived cannot be undone: InstantConflictError where a newer write is."""
+    newest = next(table.archived_writes(), None)
+    if newest is not None and newest.time > savepoint:
+        raise InstantConflictError(
+            f"write {newest.time} of table {table.base_path} is newer than savepoint {savepoint} and archived "
+            "(hoodie.archive.beyond.savepoint), so a restore cannot undo it: delete the savepoint"
         )
-    ]
-    return tuple(sorted(found, key=lambda i: i.time, reverse=True))
-
-
-def _plans(timeline: Timeline) -> set[str]:
-    return set(timeline.pending_clusterings.values())
 
 
 def _undo(table: HoodieTable, instant: Instant, time: str, undone: set[str]) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The newest completed write of a table is taken back.
 
-1. A metadata table that has compacted what it was told of the write is dropped: that cannot be taken back.
+1. A metadata table that has compacted what it was told of the write is dropped: that cannot be taken back. Cleans that wait
+   are withdrawn.
 2. ``R.rollback.requested`` holds the plan.
 3. The write's completed file is removed. From here on it is a failed write with a pending rollback.
 4. That rollback is carried out as any (``services.rollback``).
@@ -11,12 +12,19 @@ Cut off after 2, the next call, or a job's next start, goes on by the plan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tagstream.table.errors import InstantConflictError, MetadataCompactedError, UnsupportedTableError
+from tagstream.table.file_group.names import file_id_of
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.metadata.write.rollback import check_rollback
+from tagstream.table.retention.seen import completed_at
+from tagstream.table.retention.superseded import Later, missing, superseded
+from tagstream.table.retention.undone import without
+from tagstream.table.services.cleaning.again import gone_files, pending_plans
+from tagstream.table.services.cleaning.clean import withdraw_cleans
 from tagstream.table.services.restore.undo import undo_requests
 from tagstream.table.services.rollback import OF_COMPLETED, RollbackResult, carry_out, resume_rollbacks
 from tagstream.table.services.rollback_plan import RollbackRequest, plan_record
@@ -24,7 +32,6 @@ from tagstream.table.timeline.avro_timeline import ROLLBACK_PLAN, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import ROLLBACK, SAVEPOINT, Instant, State
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.timeline.write_status import NO_PREVIOUS
 
 _COMPACTIONS = ("COMPACT", "LOG_COMPACT")
 
@@ -42,7 +49,8 @@ def plan_rollback_completed(table: HoodieTable, time: str) -> RollbackPlan:
     """The plan for the completed write ``time``. Nothing is changed.
 
     InstantConflictError where it is not the newest, is unfinished or archived, another action is pending, a savepoint keeps
-    it, or a clean has deleted what was there before; UnsupportedTableError for a compaction.
+    it, a clean has deleted what was there before, or archived writes would be left without a newer one;
+    UnsupportedTableError for a compaction.
     """
     timeline = table.timeline()
     where = f"write {time} of table {table.base_path}"
@@ -61,13 +69,17 @@ def plan_rollback_completed(table: HoodieTable, time: str) -> RollbackPlan:
         raise InstantConflictError(
             f"{where} cannot be taken back while {pending.action} {pending.time} is pending: let it come to its end"
         )
-    saved = next((i.time for i in timeline.instants if i.action == SAVEPOINT and i.time >= time), None)
+    end = completed_at(found)
+    saved = next(
+        (i.time for i in timeline.instants if i.action == SAVEPOINT and timeline.completion_time(i.time) >= end), None
+    )
     if saved is not None:
         raise InstantConflictError(f"{where} is kept by savepoint {saved}: delete that first")
     metadata = timeline.metadata(table.storage, found)
     if metadata.compacted or metadata.operation in _COMPACTIONS:
         raise UnsupportedTableError(f"{where} is a compaction, which changes no row: restore to a savepoint before it")
-    _check_before(table, timeline, time, metadata)
+    _check_archive(table, timeline, time)
+    _check_before(table, timeline, found, metadata)
     return RollbackPlan(found, tuple(undo_requests(table, metadata, {time})), _is_compacted(table, time))
 
 
@@ -93,6 +105,7 @@ def rollback_completed(
         table.drop_metadata_table(clock_ms())
         table = table.reload()
         reach("metadata_dropped")
+    withdraw_cleans(table, clock_ms, check)  # what is old with this write may be the newest without it
     instant = fresh_times(table, MetadataWriter.open(table), clock_ms)()
     folder, requests = table.config.timeline_folder, list(plan.requests)
     content = write_record(ROLLBACK_PLAN, plan_record(table, plan.instant, requests), {OF_COMPLETED: "true"})
@@ -107,23 +120,32 @@ def rollback_completed(
     return result
 
 
-def _check_before(table: HoodieTable, timeline: Timeline, time: str, metadata: CommitMetadata) -> None:
-    """What the write has replaced must be there still."""
-    view = table.view(timeline)
-    wanted = {
-        (s.partition_path, s.file_id): s.prev_commit
-        for s in metadata.all_stats()
-        if s.log_version is None and s.prev_commit not in (NO_PREVIOUS, "")
-    }
-    wanted |= {(partition, file_id): "" for partition, ids in metadata.replaced.items() for file_id in ids}
-    for partition in sorted({partition for partition, _ in wanted}):
-        slices = view.all_slices(partition)
-        for (path, file_id), before in wanted.items():
-            times = {s.base_instant for s in slices.get(file_id, ())} - {time}
-            if path == partition and not (before in times if before else times):
+def _check_archive(table: HoodieTable, timeline: Timeline, time: str) -> None:
+    """What is archived counts as long as a newer write is on the active timeline."""
+    rest = replace(timeline, instants=tuple(i for i in timeline.instants if i.time != time))
+    newest = next(table.archived_writes(), None)
+    if newest is not None and not rest.is_archived(newest.time):
+        raise InstantConflictError(
+            f"write {time} of table {table.base_path} cannot be rolled back: {newest.time} is archived, and would count no "
+            "more without a newer write on the active timeline; delete its rows by a write"
+        )
+
+
+def _check_before(table: HoodieTable, timeline: Timeline, write: Instant, metadata: CommitMetadata) -> None:
+    """What the write has replaced must be there still, as a whole."""
+    time = write.time
+    where = f"write {time} of table {table.base_path} cannot be taken back"
+    wanted = superseded([Later(time, metadata)])
+    gone = missing(without(table.view(timeline), (write,)), wanted)
+    if gone is not None:
+        raise InstantConflictError(f"{where}: a clean has deleted the slice before it, {gone}")
+    for instant, plan in pending_plans(table, timeline).items():
+        for partition, names in gone_files(table, plan).items():
+            deleted = next((name for name in names if (partition, file_id_of(name)) in wanted), None)
+            if deleted is not None:
                 raise InstantConflictError(
-                    f"write {time} of table {table.base_path} cannot be taken back: a clean has deleted the slice before it "
-                    f"of file group {file_id} in partition {partition!r}"
+                    f"{where}: the clean {instant} is being carried out and has deleted {join(partition, deleted)}; end it "
+                    "with `tagstream table clean`, then look again with --dry-run"
                 )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
-from tagstream.table.file_group.names import next_instant
+from tagstream.table.file_group.names import next_instant, parse_log_file_name
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import READABLE_VERSIONS, HoodieTable
 from tagstream.table.meta_client.table_config import (
     LAYOUT_2_VERSION,
@@ -18,6 +19,7 @@ from tagstream.table.services.rollback import resume_rollbacks, rollback
 from tagstream.table.services.upgrade.logs import changes_layout
 from tagstream.table.timeline.heartbeat import is_alive
 from tagstream.table.timeline.instant import INDEXING, RESTORE
+from tagstream.table.timeline.savepoints import savepoints
 from tagstream.table.timeline.timeline import Timeline
 
 # Unfinished actions that only their own tool can end.
@@ -67,6 +69,21 @@ def check_pending(timeline: Timeline, where: str) -> None:
             raise InstantConflictError(
                 f"{instant.action} {instant.time} of {where} is unfinished: finish it with the tool that began it"
             )
+
+
+def check_savepoints(table: HoodieTable, to: int) -> None:
+    """InstantConflictError naming a savepoint with log files, whose names mean something else below version 8."""
+    if to >= LAYOUT_2_VERSION or not changes_layout(table, to):
+        return
+    for savepoint in savepoints(table.storage, table.timeline()):
+        for partition, names in savepoint.files.items():
+            log = min((name for name in names if parse_log_file_name(name) is not None), default=None)
+            if log is not None:
+                raise InstantConflictError(
+                    f"savepoint {savepoint.time} of {table.base_path} keeps the log file {join(partition, log)}, which "
+                    f"version {to} takes for one of another file slice: restore to the savepoint, or delete it with "
+                    "`tagstream table savepoint --delete`, then begin again"
+                )
 
 
 def check_nobody_writes(table: HoodieTable, now_ms: int) -> None:

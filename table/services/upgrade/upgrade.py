@@ -40,6 +40,7 @@ from tagstream.table.services.upgrade.logs import changes_layout, check_logs, co
 from tagstream.table.services.upgrade.preconditions import (
     check_nobody_writes,
     check_pending,
+    check_savepoints,
     check_settings,
     settle,
 )
@@ -95,7 +96,8 @@ def downgrade(
     guard: Callable[[], None] = lambda: None,
     execute: Execute = one_by_one,
 ) -> VersionChange:
-    """As :func:`upgrade`, to a lower version. From 8 to 6 a table whose newest slices have log files is compacted.
+    """As :func:`upgrade`, to a lower version. From 8 to 6 a table whose newest slices have log files is compacted. It is
+    refused while a savepoint keeps log files.
 
     Older slices keep their log files under names that mean something else in version 6: a query of the past (before the
     table was compacted) misses rows, until the cleaner removes these slices. So it is with Hudi's downgrade.
@@ -111,6 +113,7 @@ def plan_change(table: HoodieTable, to: int) -> VersionChange:
     check_pending(timeline, table.base_path)
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=leftovers(table))
+    check_savepoints(table, to)
     other = changes_layout(table, to)
     compacted = check_logs(table, to)
     return VersionChange(
@@ -137,6 +140,7 @@ def _change(
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=stale)
     check_nobody_writes(table, clock_ms())
+    check_savepoints(table, to)
     check_logs(table, to)
     properties = table.config.raw
     metadata = table.drop_metadata_table(clock_ms())

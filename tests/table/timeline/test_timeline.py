@@ -88,6 +88,22 @@ def test_a_savepoint_does_not_hold_the_start_back(tmp_path: Path) -> None:
     assert timeline.is_valid(two)
 
 
+def test_archived_writes_count_where_every_write_has_a_savepoint(tmp_path: Path) -> None:
+    one, two, three, four = (T.format(n) for n in (1, 2, 3, 4))
+    names = [f"{two}.commit", f"{two}.savepoint", f"{three}.commit", f"{three}.savepoint"]
+    timeline = load(tmp_path, *names)
+    assert timeline.start == three
+    assert [timeline.is_valid(t) for t in (one, two, three, four)] == [True, True, True, False]
+    assert timeline.is_archived(one)
+    assert not timeline.is_archived(three)
+
+
+def test_a_savepoint_does_not_change_when_its_write_was_completed(tmp_path: Path) -> None:
+    one, two, three = (T.format(n) for n in (1, 2, 3))
+    timeline = load(tmp_path, f"{one}_{two}.deltacommit", f"{one}_{three}.savepoint")
+    assert timeline.completion_time(one) == two
+
+
 def test_an_older_pending_write_is_never_taken_for_archived(tmp_path: Path) -> None:
     one, two = T.format(1), T.format(2)
     timeline = load(tmp_path, f"{one}.deltacommit.requested", f"{two}.deltacommit")

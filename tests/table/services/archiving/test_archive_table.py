@@ -12,7 +12,9 @@ from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.services.archiving.archive_table import archive_metadata, archive_table
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.clean import clean
-from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
+from tagstream.table.services.compaction.options import CompactionOptions, Strategy
+from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.storage.storage import Storage
@@ -21,9 +23,10 @@ from tests.support.table_version import table_version
 from tests.table.metadata.write.case import Case
 from tests.table.services.cleaning.tables import clock, live, rounds, rows
 from tests.table.services.compacting import plan_compaction
+from tests.table.services.compaction.compacting import clock as compaction_clock
 from tests.table.timeline.history.archives import archived_times
 from tests.table.timeline.history.crashes import cut_off_at_each_change
-from tests.table.writer import Writer
+from tests.table.writer import Writer, row
 
 pytestmark = pytest.mark.table_versions(6, 8, 9)
 FEW = ArchiveOptions(3, 5, compaction_deltas=2)
@@ -106,3 +109,27 @@ def test_it_can_be_cut_off_anywhere(tmp_path: Path) -> None:
     assert {"archive_written", "archive_unfinished_removed"} <= set(steps)
     assert len(writer.table.timeline().completed_writes) <= 5
     assert validate(writer.table) == []
+
+
+def test_cleans_stay_while_a_plan_keeps_the_metadata_table_from_compacting(tmp_path: Path) -> None:
+    """Up to version 7 a metadata table is compacted only when nothing is pending; cleans go by their number alone there."""
+    case = Case.create(tmp_path, MERGE_ON_READ, table_version(), {"files": 1})
+    writer = case.writer
+    writer.groups = 1
+    writer.with_options(inserts_to_base_files=True)
+    writer.write([row(1, "p0", 1)])
+    writer.with_options(inserts_to_base_files=False)
+    writer.write([row(9, "p9", 1)])
+    tick = compaction_clock(writer)
+    planned = schedule_compaction(writer.table, CompactionOptions(strategy=Strategy.UNBOUNDED), tick, force=True)
+    assert planned is not None
+    writer.with_options(inserts_to_base_files=True)
+    by_version = CleanOptions(CleanPolicy.KEEP_LATEST_FILE_VERSIONS, file_versions=1)
+    options = ArchiveOptions(2, 3, compaction_deltas=None)
+    for ver in range(6):
+        writer.write([row(100 + ver, "p0", 2 + ver)])
+        tick = compaction_clock(writer)
+        clean(writer.table, by_version, tick)
+        compact(case.metadata_writer, case.times, 3)
+        archive_table(writer.table, options, by_version, tick)
+    assert validate_metadata(writer.table) == []

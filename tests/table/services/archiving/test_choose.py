@@ -116,6 +116,26 @@ def test_cleans_and_rollbacks() -> None:
     assert numbers(instants_to_archive(found, OPTIONS, Limits(2, merge_on_read=False))) == [0, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize(("compacted", "wanted"), [(None, []), (at(3), [1, 2]), (at(9), [1, 2, 3])])
+def test_cleans_stay_until_the_metadata_table_has_compacted_them(compacted: str | None, wanted: list[int]) -> None:
+    """It reads what it was told of an action as long as that is on the timeline; a pending plan holds writes of before."""
+    limits = Limits(1, merge_on_read=False, metadata=True, metadata_compacted=compacted)
+    assert numbers(instants_to_archive(timeline("ckkkkkk"), OPTIONS, limits)) == wanted
+    assert numbers(instants_to_archive(timeline("cbbbbbb"), OPTIONS, limits)) == wanted
+
+
+def test_a_replace_commit_with_files_on_disk_stays_and_all_after_it() -> None:
+    limits = Limits(1, merge_on_read=False, cleaned_to=at(9), replaced_on_disk=at(2))
+    assert numbers(instants_to_archive(timeline("ccrccccc"), OPTIONS, limits)) == [0, 1]
+
+
+def test_what_a_restore_would_undo_stays() -> None:
+    saved = Instant(at(2), "savepoint", DONE, at(99))
+    writes = [Instant(at(n), "commit", DONE, at(20) if n == 1 else at(n + 10)) for n in range(8)]
+    found = Timeline("t", tuple(sorted([*writes, saved], key=lambda i: (i.time, i.action))))
+    assert numbers(instants_to_archive(found, OPTIONS, Limits(2, merge_on_read=False))) == [0]
+
+
 def test_rollbacks_stay_where_an_index_must_know_them() -> None:
     kept = ArchiveOptions(3, 5, keep_rollbacks=True)
     assert numbers(instants_to_archive(timeline("ckkkkkkbbbbbbb"), kept, COW)) == [1, 2, 3]

@@ -1,0 +1,1 @@
+"""What others still need of a table, as pure functions."""
