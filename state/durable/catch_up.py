@@ -1,8 +1,9 @@
 """Bring a key group past the epochs it lacks: what other writers' commits did to its keys.
 
 An epoch says what the touched file groups hold now. Keys there take that location and ordering value, whatever the
-index had; keys that the index has in a touched group and that are there no more become tombstones which keep their
-ordering value, so that a late event does not bring them back.
+index had. A row whose ordering value the table does not hold keeps the one that the index knows: the order of a Debezium
+stream is a position in its source's log, which is in no column. Keys that the index has in a touched group and that are
+there no more become tombstones which keep their ordering value, so that a late event does not bring them back.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def epoch_change(
     loc[live] = np.array(codes, np.uint32)[np.searchsorted(used, rows.place[live])]
     instants = np.array([codec.instant_number(t.instant) for t in marker.touched], np.int64)
     instant = instants[rows.place] if len(rows.place) else np.zeros(0, np.int64)
-    flags, ordering = _dead_keep_greatest(rows, live, found, was)
+    flags, ordering = _newest_known(rows, live, found, was)
     changes = (loc != was.loc) | (flags != was.flags) | (ordering != was.ordering)
     # A delete in a log says nothing about a key that has moved on to a file group these commits did not touch.
     pick = np.flatnonzero(np.where(live, ~found | changes, (~was_live | in_touched) & (~found | changes)))
@@ -124,15 +125,17 @@ def epoch_change(
     return Change([names[i] for i in order.tolist()], values, raw, (), entries, after), len(doubled)
 
 
-def _dead_keep_greatest(
+def _newest_known(
     rows: SideRows, live: BOOLS, found: BOOLS, was: Records
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
-    """Flags and ordering values: a live row's are the table's own; a delete keeps the greatest value known of its key."""
+    """Flags and ordering values: a live row's are the table's own where it has one, else what the index knew of the key;
+    a delete keeps the greatest value known of its key.
+    """
     known = (rows.flags & ORDERING_UNKNOWN) == 0
     was_known = found & ((was.flags & ORDERING_UNKNOWN) == 0)
-    older = ~live & was_known & (~known | (was.ordering > rows.ordering).astype(np.bool_))
-    ordering = np.where(older, was.ordering, rows.ordering)
-    flags = np.where(older, rows.flags & np.uint8(~ORDERING_UNKNOWN & 0xFF), rows.flags).astype(np.uint8)
+    kept = was_known & (~known | (~live & (was.ordering > rows.ordering).astype(np.bool_)))
+    ordering = np.where(kept, was.ordering, rows.ordering)
+    flags = np.where(kept, rows.flags & np.uint8(~ORDERING_UNKNOWN & 0xFF), rows.flags).astype(np.uint8)
     return flags, ordering
 
 
