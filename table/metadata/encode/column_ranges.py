@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.decimals import unscaled
 from tagstream.table.schema.widen import to_double
 
 _LONGEST: Final = 1024  # characters or bytes of a value that are kept
@@ -199,9 +200,8 @@ def _ends(values: pa.ChunkedArray, kind: str) -> tuple[Any, Any]:
 
 
 def _value(scalar: pa.Scalar, kind: str) -> Any:
-    decimal = _DECIMAL.match(kind)
-    if decimal:
-        return int(scalar.as_py().scaleb(int(decimal[2])))
+    if _DECIMAL.match(kind):
+        return unscaled(scalar.as_py(), scalar.type.scale)
     return scalar.value if pa.types.is_temporal(scalar.type) else scalar.as_py()
 
 
