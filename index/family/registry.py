@@ -34,6 +34,11 @@ class IndexOptions:
     hbase: HbaseOptions | None = None
     rebalanced: bool = False
 
+    @property
+    def is_state(self) -> bool:
+        """Whether it is the state index."""
+        return self.type == STATE
+
 
 @dataclass(frozen=True)
 class IndexFacts:

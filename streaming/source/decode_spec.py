@@ -20,12 +20,11 @@ from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.schemas.watch import SchemaWatch
 from tagstream.streaming.source.format_options import format_rules
-from tagstream.table.errors import ConfigError
+from tagstream.streaming.source.spec_checks import check_kinds, check_order
 from tagstream.table.file_group.log.ordering_wrapper import beyond
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
 from tagstream.table.ordering import ordering_type
 from tagstream.table.read.key_encoding import names_single_key
 from tagstream.table.schema.evolve import EvolutionRules
@@ -68,20 +67,11 @@ class DecodeSpec:
         A complex key of one field is ``value`` or ``field:value``, by the version that wrote the table: its rows tell.
         """
         config = table.config
-        files, rows = options.source_class == "dfs", options.source_class == "frame"
+        files = options.source_class == "dfs"
         reads = format_rules(options, ordered=bool(config.ordering_fields))
-        if (files or rows) and not config.ordering_fields and reads.ordering_kind == "none":
-            raise ConfigError(
-                f"{'files' if files else 'rows of a DataFrame'} have no order among each other: give "
-                "hoodie.table.ordering.fields (the field whose greater value is the newer event)"
-            )
+        check_order(options, config, reads)
         spec = cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
-        if _lacks_kinds(config) and not options.is_set("hoodie.datasource.write.partitionpath.field"):
-            raise ConfigError(
-                f"table {config.name} has the custom key generator, and does not say of which kind its partition fields "
-                "are: give hoodie.datasource.write.partitionpath.field, as "
-                f"{','.join(f'{name}:SIMPLE' for name in config.partition_fields)} or with TIMESTAMP for a time"
-            )
+        check_kinds(options, config)
         # What the table does not say, the job may.
         spec = replace(spec, time_fields=spec.time_fields or options.time_fields, times=spec.times or options.times)
         return replace(
@@ -193,12 +183,6 @@ class DecodeSpec:
         values = decode_ordering(codes_of, known, self.ordering_type)
         great = beyond(values) if self.merge_on_read else None
         return values if great is None else pc.if_else(pa.array(great), pa.scalar(None, values.type), values)
-
-
-def _lacks_kinds(config: TableConfig) -> bool:
-    """Whether a table of the custom key generator has names of partition fields alone, as tables of version 6 have."""
-    told = config.raw.get("hoodie.table.partition.fields", "")
-    return key_generator_type(config.key_generator) == "CUSTOM" and bool(config.partition_fields) and ":" not in told
 
 
 @lru_cache(maxsize=2)

@@ -1,0 +1,42 @@
+"""What the options and the table must say together, so that records can be read and ordered."""
+
+from __future__ import annotations
+
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.decode.formats.make import FormatRules
+from tagstream.table.errors import ConfigError
+from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
+
+
+def check_order(options: Options, config: TableConfig, reads: FormatRules) -> None:
+    """ConfigError where records come in another order than their own, and nothing tells an older one from a newer one."""
+    if config.ordering_fields:
+        return
+    own = {"dfs": "files", "frame": "rows of a DataFrame"}.get(options.source_class)
+    if own is not None and reads.ordering_kind == "none":
+        raise ConfigError(
+            f"{own} have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is the "
+            "newer event)"
+        )
+    # An order that no column has is known to the state index alone.
+    if options.replay_quarantine and (reads.ordering_kind == "none" or not options.index.is_state):
+        raise ConfigError(
+            "--replay-quarantine sends records that are older than what the table may have by now, and here records count "
+            "as they arrive: they would overwrite newer rows. Give hoodie.table.ordering.fields (the field whose greater "
+            "value is the newer event); or look at the records (tagstream quarantine list), and send those that nothing "
+            "newer follows to the topic yourself"
+        )
+
+
+def check_kinds(options: Options, config: TableConfig) -> None:
+    """ConfigError for a table of the custom key generator that has names of partition fields alone, as tables of version 6
+    have, where the job does not say their kinds.
+    """
+    told = config.raw.get("hoodie.table.partition.fields", "")
+    lacks = key_generator_type(config.key_generator) == "CUSTOM" and bool(config.partition_fields) and ":" not in told
+    if lacks and not options.is_set("hoodie.datasource.write.partitionpath.field"):
+        kinds = ",".join(f"{name}:SIMPLE" for name in config.partition_fields)
+        raise ConfigError(
+            f"table {config.name} has the custom key generator, and does not say of which kind its partition fields are: "
+            f"give hoodie.datasource.write.partitionpath.field, as {kinds} or with TIMESTAMP for a time"
+        )
