@@ -20,7 +20,7 @@ from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.schemas.watch import SchemaWatch
 from tagstream.streaming.source.format_options import format_rules
-from tagstream.streaming.source.spec_checks import check_kinds, check_order
+from tagstream.streaming.source.spec_checks import check_kinds, check_order, longest_key
 from tagstream.table.file_group.log.ordering_wrapper import beyond
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import TimePartition
@@ -37,7 +37,8 @@ class DecodeSpec:
 
     ``files``: records are lines of files, not Kafka messages. ``merge_on_read``: deletes are written to log files.
     ``refuse_collisions``: composite keys that other values would make, too, are bad. ``evolution``: how schemas of records
-    change the table's; None: they do not. ``partial``: a field that a record lacks keeps what the row has.
+    change the table's; None: they do not. ``partial``: a field that a record lacks keeps what the row has. ``longest_key``:
+    bytes of a record key that an index outside of the rows can hold.
     """
 
     avro_json: str
@@ -59,6 +60,7 @@ class DecodeSpec:
     format: FormatRules = PLAIN
     evolution: EvolutionRules | None = None
     partial: bool = False
+    longest_key: int | None = None
 
     @classmethod
     def for_table(cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
@@ -80,6 +82,7 @@ class DecodeSpec:
             rules=DecodeRules(**options.decode_rules),
             format=reads,
             partial=options.schema.partial_update,
+            longest_key=longest_key(options, config),
         )
 
     @classmethod
@@ -218,6 +221,7 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
         record_format=record_format or make_format(spec.format, table),
         watch=watch,
         partial=spec.partial,
+        longest_key=spec.longest_key,
     )
 
 

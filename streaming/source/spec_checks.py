@@ -6,6 +6,8 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.formats.make import FormatRules
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
+from tagstream.table.metadata.encode.hfile_writer import LONGEST_KEY
+from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 
 
 def check_order(options: Options, config: TableConfig, reads: FormatRules) -> None:
@@ -40,3 +42,10 @@ def check_kinds(options: Options, config: TableConfig) -> None:
             f"table {config.name} has the custom key generator, and does not say of which kind its partition fields are: "
             f"give hoodie.datasource.write.partitionpath.field, as {kinds} or with TIMESTAMP for a time"
         )
+
+
+def longest_key(options: Options, config: TableConfig) -> int | None:
+    """Bytes of a record key that every index of the keys can hold; None where there is no limit."""
+    kept = options.metadata.record_index or RECORD_INDEX_PARTITION in config.metadata_partitions
+    limits = [options.index.longest_key, LONGEST_KEY if kept else None]
+    return min((limit for limit in limits if limit is not None), default=None)

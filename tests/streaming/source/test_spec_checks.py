@@ -1,4 +1,4 @@
-"""What options and table must say together: an order where records come out of theirs."""
+"""What options and table must say together: an order where records come out of theirs, keys that an index can hold."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ BLOOM = {"hoodie.index.type": "GLOBAL_BLOOM"}
 def test_old_records_are_sent_again_only_where_their_order_is_known(
     tmp_path: Path, conf: dict[str, str], ordering: tuple[str, ...], is_ordered: bool
 ) -> None:
-    spec(tmp_path / "without", conf, ordering=ordering)
+    assert spec(tmp_path / "without", conf, ordering=ordering).longest_key is None
     if is_ordered:
         spec(tmp_path / "with", conf, "--replay-quarantine", ordering=ordering)
         return
@@ -64,3 +64,24 @@ def test_old_records_are_sent_again_only_where_their_order_is_known(
         ConfigError, match=r"--replay-quarantine .* would overwrite newer rows\. Give hoodie\.table\.ordering"
     ):
         spec(tmp_path / "with", conf, "--replay-quarantine", ordering=ordering)
+
+
+@pytest.mark.parametrize(
+    ("conf", "longest"),
+    [
+        ({}, None),
+        ({"hoodie.metadata.record.index.enable": "true"}, 32_767),
+        ({"hoodie.index.type": "RECORD_INDEX"}, 32_767),
+        ({"hoodie.index.type": "HBASE", "hoodie.index.hbase.table": "h"}, 32_767),
+        (
+            {
+                "hoodie.index.class": "org.apache.hudi.index.hbase.RebalancedSparkHoodieHBaseIndex",
+                "hoodie.index.hbase.table": "h",
+                "hoodie.index.hbase.bucket.number": "16",
+            },
+            32_765,
+        ),
+    ],
+)
+def test_the_longest_key_that_an_index_holds(tmp_path: Path, conf: dict[str, str], longest: int | None) -> None:
+    assert spec(tmp_path, conf).longest_key == longest
