@@ -78,13 +78,10 @@ def test_every_value_is_between_the_ends(data: st.DataObject, arrow: pa.DataType
         assert (known.rows, known.nulls) == (len(values), values.count(None))
         there = [plain(value, arrow) for value in values if value is not None]
         assert (known.low is None) == (known.high is None) == (not there)
-        from_footer = known.uncompressed > 0
         for value in there:
-            if isinstance(value, float) and math.isnan(value) and from_footer:
-                continue  # no footer tells of it
             assert not greater(known.low, value)
             assert not greater(value, known.high)
-        for version in (6, 8, 9):
+        for version in (9,) if arrow == pa.decimal128(38, 10) else (6, 8, 9):  # before 9 such a column has none
             encode_records(dict([stats_record("p", "f", "c", known, version)]), version)
 
 
