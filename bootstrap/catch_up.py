@@ -21,7 +21,7 @@ from tagstream.bootstrap.run import check_ordering, run_tasks
 from tagstream.bootstrap.scan import key_reader
 from tagstream.bootstrap.spill import ScanDone, read_pieces
 from tagstream.bootstrap.tasks import SCAN, TWICE_SUFFIX, BootstrapSpec, scan_task
-from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, resolve_run
+from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, resolve_run
 from tagstream.state.durable.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.store.codec import instant_number
@@ -219,8 +219,15 @@ def side_task(spec: BootstrapSpec, places: Sequence[int], group: int) -> Side:
         place=np.array(places, np.int32)[run.place[chosen]],
         ordering=run.ordering[chosen],
         flags=run.flags[chosen],
+        others={t.skey: found for t in twice if (found := _others(t, places))},
     )
     return Side(label, write_side(spec.layout, spec.generation, spec.epoch, label, side), len(twice))
+
+
+def _others(twice: Twice, places: Sequence[int]) -> tuple[int, ...]:
+    """The touched file groups that a key is in beside the one that counts."""
+    kept = places[twice.places[-1]]
+    return tuple(sorted({places[i] for i in twice.places} - {kept}))
 
 
 def _nothing() -> None:

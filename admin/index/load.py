@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.admin.errors import AdminError
+from tagstream.admin.index.copies import CarriedCopies, dictionary
 from tagstream.admin.index.entries import EmptiedMark, Entries, key_groups_of
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
@@ -25,7 +26,7 @@ from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, TOMBSTONE, Records
-from tagstream.state.store.dictionary import Place, intern
+from tagstream.state.store.dictionary import Place
 from tagstream.state.store.key_order import sort_keys
 from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
 from tagstream.state.store.scratch import make_folder, remove
@@ -83,6 +84,7 @@ class Carrier:
         self._spills = PosixStorage(folder, sync=False)
         self._writer = SpillWriter(self._spills, 0, layout.ordering, 0)
         self._emptied = EmptiedMark(layout)
+        self.copies = CarriedCopies()
 
     def add(self, entries: Entries) -> None:
         """Take records. That the table was emptied at its source becomes known to every key group."""
@@ -172,11 +174,12 @@ class Carrier:
             records.put(keys, values)
             buried = int(np.count_nonzero(table.flags & TOMBSTONE))
             dead, live = dead + buried, live + len(keys) - buried
-        _, entries, next_code = intern([places[i] for i in used], lambda names: [None] * len(names), 0)
+        copies = self.copies.of_group(group, len(self._labels))
+        entries, next_code = dictionary((places[i] for i in used), copies)
         for key, value in sorted(entries):
             digest.update(b"%d %d " % (len(key), len(value)) + key + value)
         chain = digest.hexdigest()
-        own = sorted([*entries, (META_KEY, StoreMeta(chain, next_code, live, dead).to_bytes())])
+        own = sorted([*entries, (META_KEY, StoreMeta(chain, next_code, live, dead, len(copies)).to_bytes())])
         own_path = os.path.join(scratch, "own.sst")
         write_sorted_file(own_path, [k for k, _ in own], [v for _, v in own])
         with RocksStore(os.path.join(scratch, "store")) as store:

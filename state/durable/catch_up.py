@@ -9,6 +9,7 @@ there no more become tombstones which keep their ordering value, so that a late 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.store.copies import all_copies, copies_entry
 from tagstream.state.store.dictionary import codes_of, intern, places_of
 from tagstream.state.store.key_order import sort_keys
 from tagstream.state.store.records import records_of
@@ -89,8 +91,10 @@ def epoch_change(
     in_touched = was_live & np.isin(was.loc, touched)
 
     loc = np.full(len(keys), NO_LOCATION, np.uint32)
-    used = np.unique(rows.place[live])
+    elsewhere = {place for found in rows.others.values() for place in found}
+    used = np.array(sorted({*rows.place[live].tolist(), *elsewhere}), np.int64)
     codes, entries, next_code = intern([places[i] for i in used.tolist()], store.get, meta.next_code)
+    codes_by_place = dict(zip(used.tolist(), codes, strict=True))
     loc[live] = np.array(codes, np.uint32)[np.searchsorted(used, rows.place[live])]
     instants = np.array([codec.instant_number(t.instant) for t in marker.touched], np.int64)
     instant = instants[rows.place] if len(rows.place) else np.zeros(0, np.int64)
@@ -108,7 +112,12 @@ def epoch_change(
     if gone is not None:
         names += gone_keys
         records = _joined(records, replace(gone, minutes=_minutes(marker, len(gone_keys))))
-    if not names:
+    copies = _copies(store, meta, rows, codes_by_place, doubled, was, loc, {*touched.tolist()})
+    if copies:
+        entries = [*entries, *(copies_entry(skey, after) for skey, (_, after) in copies.items())]
+        grown = sum(bool(after) - bool(before) for before, after in copies.values())
+        meta = replace(meta, copies=meta.copies + grown)
+    if not names and not copies:
         return None, len(doubled)
     before_live = int(np.count_nonzero(was_live[pick])) + len(gone_keys)
     before_dead = int(np.count_nonzero(found[pick] & ~was_live[pick]))
@@ -123,6 +132,33 @@ def epoch_change(
     records = Records(*(getattr(records, f)[order] for f in ("loc", "instant", "minutes", "flags", "ordering")))
     values, raw = codec.encode(records, layout.ordering)
     return Change([names[i] for i in order.tolist()], values, raw, (), entries, after), len(doubled)
+
+
+def _copies(
+    store: RocksStore,
+    meta: StoreMeta,
+    rows: SideRows,
+    codes: Mapping[int, int],
+    doubled: npt.NDArray[np.int64],
+    was: Records,
+    loc: npt.NDArray[np.uint32],
+    touched: set[int],
+) -> dict[bytes, tuple[set[int], set[int]]]:
+    """(other places before, other places after) of each key for which they change; `codes`: of places of the epoch.
+
+    Loops over rows: over keys that no sound table has.
+    """
+    known = {skey: {*found} for skey, found in all_copies(store)} if meta.copies else {}
+    after = {skey: found - touched for skey, found in known.items()}
+    for i in doubled.tolist():
+        after.setdefault(rows.skeys[i], set()).add(int(was.loc[i]))
+    for skey, places in rows.others.items():
+        after.setdefault(skey, set()).update(codes[place] for place in places)
+    at = {skey: i for i, skey in enumerate(rows.skeys.tolist()) if skey in after} if after else {}
+    for skey, i in at.items():
+        after[skey].discard(int(loc[i]))
+    pairs = {skey: (known.get(skey, set()), found) for skey, found in after.items()}
+    return {skey: pair for skey, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _newest_known(

@@ -80,6 +80,11 @@ def tell(report: BootstrapReport, layout: StateLayout) -> None:
     _list(
         f"key found twice ({report.twice_policy})", [_places(found) for found in report.twice_examples], logging.WARNING
     )
+    if report.twice:
+        LOG.warning(
+            "loading the index: the next record of a key found twice replaces or deletes all of its rows (but for a second "
+            "one in the same base file of a merge-on-read table); `tagstream table dedup` keeps the newest row of each key"
+        )
     _list("other rows than its commit says", report.mismatched, logging.WARNING)
     if report.damaged_blocks:
         LOG.warning(
