@@ -21,9 +21,9 @@ from tagstream.bootstrap.run import check_ordering, run_tasks
 from tagstream.bootstrap.scan import key_reader
 from tagstream.bootstrap.spill import ScanDone, read_pieces
 from tagstream.bootstrap.tasks import SCAN, TWICE_SUFFIX, BootstrapSpec, scan_task
-from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, resolve_run
+from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, resolve_run
 from tagstream.state.durable.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
-from tagstream.state.layout import StateLayout
+from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.store.codec import instant_number
 from tagstream.state.ttl import minutes_of
 from tagstream.table.errors import CorruptFileError
@@ -47,9 +47,17 @@ class CatchUpPlan:
     removals: bool
     plan: BootstrapPlan
 
-    def too_big(self, key_groups: int) -> bool:
-        """True where loading the whole index anew is the better way."""
-        return self.plan.size > key_groups * GROUP_BYTES
+    def too_big(self, key_groups: int, ordering: OrderingKind) -> bool:
+        """True where loading the whole index anew is the better way. ``ordering``: how the index keeps ordering values.
+
+        Never where the index alone knows the order of the events: a load from the table would forget it.
+        """
+        return not knows_order_alone(self.plan.table, ordering) and self.plan.size > key_groups * GROUP_BYTES
+
+
+def knows_order_alone(table: HoodieTable, ordering: OrderingKind) -> bool:
+    """Whether the ordering values of an index are in no column of its table: positions in the source's log (Debezium)."""
+    return ordering != "none" and not table.config.ordering_fields
 
 
 @dataclass(frozen=True)
@@ -211,8 +219,15 @@ def side_task(spec: BootstrapSpec, places: Sequence[int], group: int) -> Side:
         place=np.array(places, np.int32)[run.place[chosen]],
         ordering=run.ordering[chosen],
         flags=run.flags[chosen],
+        others={t.skey: found for t in twice if (found := _others(t, places))},
     )
     return Side(label, write_side(spec.layout, spec.generation, spec.epoch, label, side), len(twice))
+
+
+def _others(twice: Twice, places: Sequence[int]) -> tuple[int, ...]:
+    """The touched file groups that a key is in beside the one that counts."""
+    kept = places[twice.places[-1]]
+    return tuple(sorted({places[i] for i in twice.places} - {kept}))
 
 
 def _nothing() -> None:

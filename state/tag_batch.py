@@ -57,8 +57,8 @@ class Completion:
     `rows`: the records; `donor` (rows x columns): the row that has the value, -1: the held row. `held`: -1 the key's own row
     in the table, which is at `places`; -2 no held row is needed; else the held row is that of the old key of this row.
     `asked`: whose rows were asked for: `image_rows` is -1 where the batch has none, `image_held` -3 where nothing has.
-    `image_open`: whether events of the key may still come that were before the one that took its
-    row away.
+    `image_open`: whether events of the key may still come that were before the one that took its row away. `image_deleted`:
+    a delete of the key is known, which may be that one: where deletes have no ordering value, theirs is that of the row.
     """
 
     rows: INT64
@@ -71,6 +71,7 @@ class Completion:
     image_held: INT64
     image_places: list[tuple[str, str] | None]
     image_open: npt.NDArray[np.bool_]
+    image_deleted: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

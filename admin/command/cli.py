@@ -16,7 +16,7 @@ commands:
   tagstream table  ...    timeline, commits, files, rows, validate, health, page: a Hudi table;
                           upgrade, downgrade: to another table version;
                           compact, cluster, clean, archive, savepoint, savepoints, restore, rollback,
-                          delete-partition, insert-overwrite
+                          delete-partition, insert-overwrite, dedup
   tagstream services run    compaction, cleaning and archiving in a process of their own
   tagstream quarantine ...  list, show, count, replay: bad records that a job put aside
   tagstream rescale ...   a new checkpoint with another number of key groups

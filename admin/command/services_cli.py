@@ -11,7 +11,7 @@ from tagstream.table.services.clustering.options import ClusteringOptions
 
 SERVICES = frozenset(
     {"compact", "cluster", "clean", "archive", "savepoints", "savepoint", "restore", "rollback"}
-    | {"delete-partition", "insert-overwrite"}
+    | {"delete-partition", "insert-overwrite", "dedup"}
 )
 Leaf = Callable[[str, str], argparse.ArgumentParser]
 _PLAN = "hoodie.clustering.plan.strategy"
@@ -65,6 +65,10 @@ def add_services(leaf: Leaf) -> None:
         "--partition", metavar="PATH", action="append", required=True, help="partition path; may be repeated"
     )
     _add_overwrite(leaf)
+    once = _changing(leaf("dedup", "of rows with the same key keep the newest: another writer put the key there again"))
+    once.add_argument(
+        "--by-partition", action="store_true", help="keys are unique in a partition alone (index.global.enabled=false)"
+    )
 
 
 def _add_overwrite(leaf: Leaf) -> None:

@@ -17,6 +17,7 @@ from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place
 from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
+from tagstream.state.tag.emptied import emptied_key
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 
 _NUL = b"\x00"
@@ -58,6 +59,12 @@ class Entries:
         kind = pa.binary() if layout.ordering == "tuple" else pa.int64()
         return pa.array(self.records.ordering, kind, mask=unknown)
 
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Entries:
+        """Some of them."""
+        r = self.records
+        records = Records(r.loc[chosen], r.instant[chosen], r.minutes[chosen], r.flags[chosen], r.ordering[chosen])
+        return Entries(self.skeys.filter(pa.array(chosen)), records, self.places, self.place[chosen])
+
     def _of_places(self, part: int) -> pa.Array:
         names = pa.array([place[part] for place in self.places], pa.string())
         return names.take(pa.array(self.place, pa.int64(), mask=self.place < 0))
@@ -68,6 +75,28 @@ def entries_of(store: RocksStore, layout: StateLayout, label: int) -> Iterator[E
     for keys, records in records_of(store, layout):
         places, place = places_of_records(store, records, label)
         yield Entries(pa.array(keys, pa.binary()), records, places, place)
+
+
+@dataclass
+class EmptiedMark:
+    """The newest event that emptied the table at its source, which every key group keeps under a key of no record.
+
+    It is no key of the group that it is found in: a new index has it in each of its groups, a file once.
+    """
+
+    layout: StateLayout
+    found: Entries | None = None
+
+    def taken_from(self, entries: Entries) -> Entries:
+        """The entries without it; it is kept here, the newest of all."""
+        is_mark = pc.equal(entries.skeys, emptied_key(self.layout)).to_numpy(zero_copy_only=False)
+        if not is_mark.any():
+            return entries
+        for number in np.flatnonzero(is_mark).tolist():  # one a key group
+            mark = entries.where(np.arange(len(is_mark)) == number)
+            if self.found is None or mark.records.ordering[0] > self.found.records.ordering[0]:
+                self.found = mark
+        return entries.where(~is_mark)
 
 
 def record_keys(skeys: pa.Array, layout: StateLayout) -> tuple[pa.Array, pa.Array | None]:

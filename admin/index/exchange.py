@@ -2,7 +2,8 @@
 
 Columns: ``record_key``, ``partition_path``, ``file_id``, ``instant`` (text), ``ordering`` (int64, text, or the bytes of
 several fields, as the index keeps it; left out for an index without ordering values), and with ``--all`` also
-``deleted``. The file's metadata has the fixed choices of the checkpoint under ``tagstream.index``.
+``deleted``. A deleted row without a record key says when the table was emptied at its source (TRUNCATE). The file's
+metadata has the fixed choices of the checkpoint under ``tagstream.index``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tagstream.admin.errors import AdminError
-from tagstream.admin.index.entries import Entries, entries_of, record_keys
+from tagstream.admin.index.entries import EmptiedMark, Entries, entries_of, record_keys
 from tagstream.admin.index.index_files import existing_checkpoint, open_index
 from tagstream.admin.output import Fact, Output
 from tagstream.state.durable.meta import CheckpointMeta
@@ -73,18 +75,18 @@ def run_export(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
             heads = index.heads
             info = ExportInfo.of(heads.meta, heads.batch_id, heads.instant, tombstones=arguments.all)
             about = {METADATA_KEY: json.dumps({"version": _VERSION, **asdict(info)}).encode()}
-            schema = info.schema().with_metadata(about)
+            schema, emptied = info.schema().with_metadata(about), EmptiedMark(index.layout)
             with pq.ParquetWriter(temp, schema, compression="zstd") as writer:
                 for group, label in enumerate(index.labels):
                     out.progress(f"key group {group + 1} of {len(index.labels)}")
                     with index.group(label) as store:
-                        for entries in entries_of(store, index.layout, label):
-                            rows = _rows(entries, index.layout, info)
-                            writer.write_batch(rows.replace_schema_metadata(about))
-                            dead += len(entries.place) - rows.num_rows if not arguments.all else 0
-                            dead += pc.sum(rows["deleted"]).as_py() or 0 if arguments.all else 0
-                            live += rows.num_rows
-            live -= dead if arguments.all else 0
+                        for entries in map(emptied.taken_from, entries_of(store, index.layout, label)):
+                            writer.write_batch(_rows(entries, index.layout, info).replace_schema_metadata(about))
+                            dead += int(np.count_nonzero(entries.deleted))
+                            live += int(np.count_nonzero(~entries.deleted))
+                if emptied.found is not None and arguments.all:
+                    writer.write_batch(_rows(emptied.found, index.layout, info).replace_schema_metadata(about))
+                    dead += 1
         os.link(temp, path)
     except FileExistsError as e:
         raise AdminError(f"{path} was made in the meantime; give another --out") from e

@@ -38,8 +38,11 @@ def _check(path: str, first: int, rows: pa.RecordBatch, layout: StateLayout) -> 
     deleted = _deleted(rows)
     placed = pc.or_(deleted, pc.and_(rows["partition_path"].is_valid(), rows["file_id"].is_valid()))
     keys = rows["record_key"]
+    named: pa.Array = pc.not_equal(keys, "")
+    if layout.ordering != "none":  # the record of when the table was emptied
+        named = pc.or_(named, pc.and_(deleted, rows["ordering"].is_valid()))
     checks = [
-        (pc.and_kleene(keys.is_valid(), pc.not_equal(keys, "")), "has no record_key"),
+        (pc.and_kleene(keys.is_valid(), named), "has no record_key"),
         (placed, "has no partition_path or no file_id"),
         (
             pc.and_kleene(rows["instant"].is_valid(), pc.match_substring_regex(rows["instant"], _DIGITS)),

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.admin.errors import AdminError
-from tagstream.admin.index.entries import Entries, key_groups_of
+from tagstream.admin.index.copies import CarriedCopies, dictionary
+from tagstream.admin.index.entries import EmptiedMark, Entries, key_groups_of
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
 from tagstream.state.durable.generation import GenerationMarker, GroupStart, complete_generation, write_start
@@ -25,7 +26,7 @@ from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, TOMBSTONE, Records
-from tagstream.state.store.dictionary import Place, intern
+from tagstream.state.store.dictionary import Place
 from tagstream.state.store.key_order import sort_keys
 from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
 from tagstream.state.store.scratch import make_folder, remove
@@ -82,9 +83,12 @@ class Carrier:
         self._places = Places()
         self._spills = PosixStorage(folder, sync=False)
         self._writer = SpillWriter(self._spills, 0, layout.ordering, 0)
+        self._emptied = EmptiedMark(layout)
+        self.copies = CarriedCopies()
 
     def add(self, entries: Entries) -> None:
-        """Take records."""
+        """Take records. That the table was emptied at its source becomes known to every key group."""
+        entries = self._emptied.taken_from(entries)
         numbers = self._places.of(entries.places)
         place = np.full(len(entries.place), -1, np.int32)
         live = entries.place >= 0
@@ -162,8 +166,7 @@ class Carrier:
         codes = np.full(len(places), NO_LOCATION, np.uint32)
         used: list[int] = []
         live = dead = 0
-        for run in _runs(self._spills, done, group):
-            keys, table = _sorted(run, codes, used)
+        for keys, table in self._records(done, group, codes, used):
             values, raw = codec.encode(table, layout.ordering)
             digest.update(np.fromiter(map(len, keys), "<u4", len(keys)).tobytes())
             digest.update(b"".join(keys))
@@ -171,11 +174,12 @@ class Carrier:
             records.put(keys, values)
             buried = int(np.count_nonzero(table.flags & TOMBSTONE))
             dead, live = dead + buried, live + len(keys) - buried
-        _, entries, next_code = intern([places[i] for i in used], lambda names: [None] * len(names), 0)
+        copies = self.copies.of_group(group, len(self._labels))
+        entries, next_code = dictionary((places[i] for i in used), copies)
         for key, value in sorted(entries):
             digest.update(b"%d %d " % (len(key), len(value)) + key + value)
         chain = digest.hexdigest()
-        own = sorted([*entries, (META_KEY, StoreMeta(chain, next_code, live, dead).to_bytes())])
+        own = sorted([*entries, (META_KEY, StoreMeta(chain, next_code, live, dead, len(copies)).to_bytes())])
         own_path = os.path.join(scratch, "own.sst")
         write_sorted_file(own_path, [k for k, _ in own], [v for _, v in own])
         with RocksStore(os.path.join(scratch, "store")) as store:
@@ -185,6 +189,15 @@ class Carrier:
             size = sum(f["size"] for f in store.live_files())
             snapshot = take_snapshot(store, layout, label, 0, chain, None)
         return write_start(layout, GroupStart(label, _GENERATION, snapshot, live, dead, 0, size))
+
+    def _records(
+        self, done: ScanDone, group: int, codes: npt.NDArray[np.uint32], used: list[int]
+    ) -> Iterator[tuple[list[bytes], Records]]:
+        """A key group's records in the order of their keys: first that of no record, if there is one."""
+        if self._emptied.found is not None:
+            yield self._emptied.found.skeys.to_pylist(), self._emptied.found.records
+        for run in _runs(self._spills, done, group):
+            yield _sorted(run, codes, used)
 
 
 def _sorted(run: pa.Table, codes: npt.NDArray[np.uint32], used: list[int]) -> tuple[list[bytes], Records]:

@@ -69,6 +69,7 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
                 with index.group(label) as store:
                     for entries in entries_of(store, index.layout, label):
                         carrier.add(entries)
+                    carrier.copies.add(store, label)
             loaded = new.finish(carrier, timeline, index.partition_regex)
             new.publish(lease, timeline)
     _report(out, new, loaded, (clock_ms() - begun) / 1000)

@@ -9,6 +9,7 @@ from typing import Final
 from tagstream.admin.output import Column, Fact, Output
 from tagstream.admin.table.cluster import run_cluster, show_cluster
 from tagstream.admin.table.compact import run_compact, show_compact
+from tagstream.admin.table.dedup import run_dedup, show_dedup
 from tagstream.admin.table.overwrite import run_overwrite, show_overwrite
 from tagstream.admin.table.version import alone
 from tagstream.table.errors import ConfigError
@@ -220,4 +221,5 @@ _COMMANDS: Final[dict[str, tuple[Show, Act]]] = {
     "rollback": (_show_rollback, _rollback),
     "delete-partition": (_show_delete, _delete),
     "insert-overwrite": (show_overwrite, run_overwrite),
+    "dedup": (show_dedup, run_dedup),
 }

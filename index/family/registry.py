@@ -12,6 +12,7 @@ from tagstream.index.family.record_index import GlobalRecordLevelIndex, RecordLe
 from tagstream.index.family.simple import GlobalSimpleIndex, SimpleIndex
 from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
 from tagstream.index.hbase.options import HbaseOptions
+from tagstream.index.hbase.row_keys import MAX_ROW_BYTES
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.bucket_hash import BucketHash
 
@@ -33,6 +34,19 @@ class IndexOptions:
     overwrite: bool = False
     hbase: HbaseOptions | None = None
     rebalanced: bool = False
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is the state index."""
+        return self.type == STATE
+
+    @property
+    def longest_key(self) -> int | None:
+        """Bytes of a record key that an index in another system can hold; None where there is no such system."""
+        if self.hbase is None:
+            return None
+        prefix = len(str(self.hbase.bucket_number - 1)) if self.rebalanced else 0
+        return MAX_ROW_BYTES - prefix
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.local_folder import make_private
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.store.copies import copies_entry
 from tagstream.state.store.dictionary import Place, intern
 from tagstream.state.store.key_order import sort_keys
 from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
@@ -98,11 +99,13 @@ def bulk_load(
         records = SortedFile(os.path.join(scratch, "records.sst"))
         for run in runs:
             _load_run(run, places, codes, minutes, layout, records, totals, digest)
+        copies = _copies(totals.twice, codes)
         _, entries, next_code = intern([places.places[i] for i in codes.used], _knows_nothing, 0)
+        entries += copies
         for key, value in sorted(entries):
             digest.update(b"%d %d " % (len(key), len(value)) + key + value)
         chain = digest.hexdigest()
-        meta = StoreMeta(chain, next_code, totals.live, totals.tombstones)
+        meta = StoreMeta(chain, next_code, totals.live, totals.tombstones, len(copies))
         own = sorted([*entries, (META_KEY, meta.to_bytes())])
         own_path = os.path.join(scratch, "own.sst")
         write_sorted_file(own_path, [k for k, _ in own], [v for _, v in own])
@@ -117,6 +120,16 @@ def bulk_load(
     start = GroupStart(label, generation, snapshot, totals.live, totals.tombstones, len(totals.twice), size)
     on_twice(totals.twice)
     return write_start(layout, start)
+
+
+def _copies(twice: Iterable[Twice], codes: _Codes) -> list[tuple[bytes, bytes]]:
+    """Entries of the keys that are in other file groups, too. A row loop: over keys that no sound table has."""
+    found = []
+    for key in twice:
+        others = sorted({*key.places[:-1]} - {key.places[-1]})
+        if others:
+            found.append(copies_entry(key.skey, codes.of(np.array(others, np.int32)).tolist()))
+    return found
 
 
 class _Codes:

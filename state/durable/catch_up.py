@@ -1,13 +1,15 @@
 """Bring a key group past the epochs it lacks: what other writers' commits did to its keys.
 
 An epoch says what the touched file groups hold now. Keys there take that location and ordering value, whatever the
-index had; keys that the index has in a touched group and that are there no more become tombstones which keep their
-ordering value, so that a late event does not bring them back.
+index had. A row whose ordering value the table does not hold keeps the one that the index knows: the order of a Debezium
+stream is a position in its source's log, which is in no column. Keys that the index has in a touched group and that are
+there no more become tombstones which keep their ordering value, so that a late event does not bring them back.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +22,7 @@ from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.store.copies import all_copies, copies_entry
 from tagstream.state.store.dictionary import codes_of, intern, places_of
 from tagstream.state.store.key_order import sort_keys
 from tagstream.state.store.records import records_of
@@ -88,12 +91,14 @@ def epoch_change(
     in_touched = was_live & np.isin(was.loc, touched)
 
     loc = np.full(len(keys), NO_LOCATION, np.uint32)
-    used = np.unique(rows.place[live])
+    elsewhere = {place for found in rows.others.values() for place in found}
+    used = np.array(sorted({*rows.place[live].tolist(), *elsewhere}), np.int64)
     codes, entries, next_code = intern([places[i] for i in used.tolist()], store.get, meta.next_code)
+    codes_by_place = dict(zip(used.tolist(), codes, strict=True))
     loc[live] = np.array(codes, np.uint32)[np.searchsorted(used, rows.place[live])]
     instants = np.array([codec.instant_number(t.instant) for t in marker.touched], np.int64)
     instant = instants[rows.place] if len(rows.place) else np.zeros(0, np.int64)
-    flags, ordering = _dead_keep_greatest(rows, live, found, was)
+    flags, ordering = _newest_known(rows, live, found, was)
     changes = (loc != was.loc) | (flags != was.flags) | (ordering != was.ordering)
     # A delete in a log says nothing about a key that has moved on to a file group these commits did not touch.
     pick = np.flatnonzero(np.where(live, ~found | changes, (~was_live | in_touched) & (~found | changes)))
@@ -107,7 +112,12 @@ def epoch_change(
     if gone is not None:
         names += gone_keys
         records = _joined(records, replace(gone, minutes=_minutes(marker, len(gone_keys))))
-    if not names:
+    copies = _copies(store, meta, rows, codes_by_place, doubled, was, loc, {*touched.tolist()})
+    if copies:
+        entries = [*entries, *(copies_entry(skey, after) for skey, (_, after) in copies.items())]
+        grown = sum(bool(after) - bool(before) for before, after in copies.values())
+        meta = replace(meta, copies=meta.copies + grown)
+    if not names and not copies:
         return None, len(doubled)
     before_live = int(np.count_nonzero(was_live[pick])) + len(gone_keys)
     before_dead = int(np.count_nonzero(found[pick] & ~was_live[pick]))
@@ -124,15 +134,44 @@ def epoch_change(
     return Change([names[i] for i in order.tolist()], values, raw, (), entries, after), len(doubled)
 
 
-def _dead_keep_greatest(
+def _copies(
+    store: RocksStore,
+    meta: StoreMeta,
+    rows: SideRows,
+    codes: Mapping[int, int],
+    doubled: npt.NDArray[np.int64],
+    was: Records,
+    loc: npt.NDArray[np.uint32],
+    touched: set[int],
+) -> dict[bytes, tuple[set[int], set[int]]]:
+    """(other places before, other places after) of each key for which they change; `codes`: of places of the epoch.
+
+    Loops over rows: over keys that no sound table has.
+    """
+    known = {skey: {*found} for skey, found in all_copies(store)} if meta.copies else {}
+    after = {skey: found - touched for skey, found in known.items()}
+    for i in doubled.tolist():
+        after.setdefault(rows.skeys[i], set()).add(int(was.loc[i]))
+    for skey, places in rows.others.items():
+        after.setdefault(skey, set()).update(codes[place] for place in places)
+    at = {skey: i for i, skey in enumerate(rows.skeys.tolist()) if skey in after} if after else {}
+    for skey, i in at.items():
+        after[skey].discard(int(loc[i]))
+    pairs = {skey: (known.get(skey, set()), found) for skey, found in after.items()}
+    return {skey: pair for skey, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _newest_known(
     rows: SideRows, live: BOOLS, found: BOOLS, was: Records
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
-    """Flags and ordering values: a live row's are the table's own; a delete keeps the greatest value known of its key."""
+    """Flags and ordering values: a live row's are the table's own where it has one, else what the index knew of the key;
+    a delete keeps the greatest value known of its key.
+    """
     known = (rows.flags & ORDERING_UNKNOWN) == 0
     was_known = found & ((was.flags & ORDERING_UNKNOWN) == 0)
-    older = ~live & was_known & (~known | (was.ordering > rows.ordering).astype(np.bool_))
-    ordering = np.where(older, was.ordering, rows.ordering)
-    flags = np.where(older, rows.flags & np.uint8(~ORDERING_UNKNOWN & 0xFF), rows.flags).astype(np.uint8)
+    kept = was_known & (~known | (~live & (was.ordering > rows.ordering).astype(np.bool_)))
+    ordering = np.where(kept, was.ordering, rows.ordering)
+    flags = np.where(kept, rows.flags & np.uint8(~ORDERING_UNKNOWN & 0xFF), rows.flags).astype(np.uint8)
     return flags, ordering
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tagstream.state.durable.files import read_sealed
 from tagstream.state.errors import StateError
@@ -26,6 +27,7 @@ from tagstream.table.storage.create import create
 
 EPOCH_VERSION = 1
 _MARKER = "complete.json"
+_OTHERS = pa.field("others", pa.list_(pa.int32()))  # only where a key is in several groups
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,15 @@ class SideRows:
     """Keys of one key group in the touched file groups, ascending and unique.
 
     `place`: index into the touched groups. `flags`: of the location record; a TOMBSTONE stands for a delete that the
-    logs hold. `ordering`: int64, or objects of bytes, zero/empty where unknown.
+    logs hold. `ordering`: int64, or objects of bytes, zero/empty where unknown. `others`: of keys that are live in several
+    of the groups, the indexes of the groups that `place` does not name.
     """
 
     skeys: OBJECTS
     place: npt.NDArray[np.int32]
     ordering: npt.NDArray[Any]
     flags: npt.NDArray[np.uint8]
+    others: Mapping[bytes, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,9 @@ def write_side(layout: StateLayout, generation: int, epoch: int, label: int, row
         pa.array(rows.flags),
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=_schema(layout.ordering))
+    if rows.others:
+        lists = [rows.others.get(skey) for skey in rows.skeys.tolist()]
+        batch = batch.append_column(_OTHERS, pa.array(lists, _OTHERS.type))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
@@ -103,7 +110,12 @@ def read_side(layout: StateLayout, marker: EpochMarker, label: int) -> SideRows 
     if zlib.crc32(data) != marker.files[label]:
         raise damaged(layout.durable.where(path), "it is not the one that the epoch ended with")
     table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
-    return SideRows(*(table[name].to_numpy() for name in ("skey", "place", "ordering", "flags")))
+    rows = SideRows(*(table[name].to_numpy() for name in ("skey", "place", "ordering", "flags")))
+    if _OTHERS.name not in table.column_names:
+        return rows
+    several = table.filter(pc.is_valid(table[_OTHERS.name]))
+    found = zip(several["skey"].to_pylist(), several[_OTHERS.name].to_pylist(), strict=True)
+    return replace(rows, others={skey: tuple(places) for skey, places in found})
 
 
 def complete_epoch(layout: StateLayout, marker: EpochMarker) -> EpochMarker:

@@ -12,16 +12,23 @@ from tagstream.state.store.codec import FORMAT_VERSION
 
 @dataclass(frozen=True)
 class StoreMeta:
-    """`chain`: the delta the store stands at. `next_code`: first free location code. Counts are of whole keys."""
+    """`chain`: the delta the store stands at. `next_code`: first free location code. Counts are of whole keys.
+
+    `copies`: keys with other places (``state/store/copies.py``); written where there are some.
+    """
 
     chain: str = ROOT_CHAIN
     next_code: int = 0
     live: int = 0
     tombstones: int = 0
+    copies: int = 0
 
     def to_bytes(self) -> bytes:
         """Compact JSON with the format version."""
-        return json.dumps({"format": FORMAT_VERSION, **asdict(self)}, separators=(",", ":"), sort_keys=True).encode()
+        doc = {"format": FORMAT_VERSION, **asdict(self)}
+        if not self.copies:
+            del doc["copies"]
+        return json.dumps(doc, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes | None, label: int) -> StoreMeta:

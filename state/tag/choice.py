@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from tagstream.state.store.codec import TOMBSTONE
 from tagstream.state.store.dictionary import Place
 from tagstream.state.tag import fill
 from tagstream.state.tag.decide import BOOLS, Keys, Known, Winners, choose_winners, distinct_keys
@@ -75,6 +76,7 @@ class Choice:
                 image_held=self._whole(self.images.held),
                 image_places=[found[i] if i >= 0 else None for i in at.tolist()],
                 image_open=self.image_open,
+                image_deleted=self.image_known.found & ((self.image_known.records.flags & TOMBSTONE) != 0),
             ),
         )
 

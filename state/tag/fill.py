@@ -103,6 +103,8 @@ def image_row(batch: TagBatch, rows: INT64, wanted: ImageWanted) -> int:
     if batch.ordering is not None and wanted.before is not None:
         ordered = (batch.flags[rows] & FLAG_NO_ORDERING) == 0
         kept = [i for i, row in enumerate(rows.tolist()) if not ordered[i] or batch.ordering[row] < wanted.before]
+        if kept and deleted[kept[-1]] and not ordered[kept[-1]]:  # that is the event: it comes last, and says no order
+            kept.pop()
         at = kept[-1] if kept else -1
     else:
         gone = np.flatnonzero(deleted)

@@ -26,6 +26,7 @@ from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag import stats
 from tagstream.state.tag.choice import Choice, choose
+from tagstream.state.tag.copies import find_copies
 from tagstream.state.tag.decide import Decision, Known, Winners, check_batch, decide
 from tagstream.state.tag.emptied import with_deletes
 from tagstream.state.tag.standing import standing_of
@@ -69,9 +70,12 @@ def _process(
         chosen = choose(batch, lambda wanted: _look_up(store, wanted, profile, layout))
         batch, names, winners, known = chosen.batch, chosen.names, chosen.winners, chosen.known
         located = _locate(store, label, chosen, profile, meta)
-        change = _change(store, new, names.tolist(), winners, known, located, profile, layout)
+        copies = find_copies(store, label, meta, names, located.decision, located.codes, located.new)
+        located = replace(located, entries=[*located.entries, *copies.entries], meta=copies.counted(located.meta))
+        change = _change(store, new, names.tolist(), winners, known, located, profile, layout, meta.copies)
         result = tag_result(names, winners, located.decision, located.old, located.new, located.places)
         result = chosen.complete(result, located.old, located.places, lambda codes: places_of(codes, store.get, label))
+        result = copies.deleted_too(result)
         size = sum(f["size"] for f in store.live_files())
         counts = stats.count(len(batch), located.decision, meta if change is None else change.meta, size)
         counts["records"] -= unseen
@@ -153,6 +157,7 @@ def _change(
     located: _Located,
     profile: WriteProfile,
     layout: StateLayout,
+    store_copies: int,
 ) -> Change | None:
     """The new records of the keys whose state the batch changes; None when it changes none."""
     d = located.decision
@@ -167,7 +172,7 @@ def _change(
         changed = ~d.late
     pick = np.flatnonzero(changed)
     dropped, dropped_live, dropped_dead = _sweep(store, at, wanted, pick, profile, layout)
-    if len(pick) == 0 and not dropped:
+    if len(pick) == 0 and not dropped and located.meta.copies == store_copies:
         return None
     instant = np.where(d.update, was.instant, codec.instant_number(profile.instant))
     records = Records(

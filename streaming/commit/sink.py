@@ -172,8 +172,9 @@ class BatchSink:
             report = replace(report, phases={**report.phases, "services": time.monotonic() - begun})
         if outcome.counts["twice"]:
             LOG.warning(
-                "%s keys that another writer wrote are live in another place of the table too; the newer one counts, all "
-                "are listed in %s/*.twice.jsonl",
+                "%s keys that another writer wrote are live in another place of the table too; the newer one counts, and "
+                "the next record of such a key replaces or deletes all of its rows. All are listed in %s/*.twice.jsonl; "
+                "`tagstream table dedup` keeps the newest row of each",
                 f"{outcome.counts['twice']:,}",
                 job.layout.durable.where(job.layout.epoch_dir(job.generation, job.index_epoch)),
             )

@@ -1,4 +1,4 @@
-"""Bad records sent to the topic they came from once more, when what was wrong is mended: ``--replay-quarantine``.
+"""Bad records sent to the topic they came from once more, when what was wrong is corrected: ``--replay-quarantine``.
 
 Those of batches that are done, each once: a mark, ``<quarantine>/resent/<batch>``, says which batches were. A process that
 dies between sending and its mark sends a batch again at the next start, which changes no row: events of the same order.

@@ -8,6 +8,7 @@ timeline is archived with Hudi's defaults: a table that gets a few rows an hour 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -54,6 +55,8 @@ LETTER_SCHEMA = pa.schema(
         pa.field("found_at", pa.timestamp("ms", tz="UTC")),
     ]
 )
+_LOCK = threading.Lock()
+_turns: dict[str, threading.Lock] = {}
 _NO_DELETES = pa.table({RECORD_KEY: pa.array([], pa.string()), "_ordering": pa.array([], pa.int64())})
 
 
@@ -71,9 +74,16 @@ class ErrorTable:
     newest: str | None = None
 
     def take(self, letters: list[Letter], batch: str) -> None:
-        """One commit with all of them; nothing where the table has this batch. DeadLetterError while another writes."""
+        """One commit with all of them; nothing where the table has this batch. DeadLetterError while another process writes.
+
+        The tables of one job may have one error table: their threads take turns.
+        """
         if batch == self.newest:
             return
+        with _turn(open_storage(self.path).root):
+            self._take(letters, batch)
+
+    def _take(self, letters: list[Letter], batch: str) -> None:
         may_be_there, self.newest = self.newest is None, None
         table = self._opened()
         owner = LeaseOwner.this_process(f"dead letters of {self.target}")
@@ -163,6 +173,12 @@ class ErrorTable:
         rows = pa.table({f.name: pa.array(columns[f.name], f.type) for f in LETTER_SCHEMA}, schema=LETTER_SCHEMA)
         rows = rows.append_column(RECORD_KEY, ids)
         return rows.append_column(IS_INSERT, pa.array([True] * len(letters)))
+
+
+def _turn(path: str) -> threading.Lock:
+    """One lock for each error table of this process: to its lease the threads of a process are one owner."""
+    with _LOCK:
+        return _turns.setdefault(path, threading.Lock())
 
 
 def _has(table: HoodieTable, batch: str) -> bool:

@@ -146,7 +146,8 @@ def _decide(
     if step.kind == "catch up":
         touched = plan_catch_up(table, step.found.uncovered, options.index_partition_regex)
         page.row("behind by", step.why)
-        if not touched.too_big(read_meta(checkpoint).key_groups):
+        meta = read_meta(checkpoint)
+        if not touched.too_big(meta.key_groups, meta.ordering):
             _plan_rows(page, touched.plan)
             return f"catch the index up with {len(touched.touched):,} file groups, then {then}", True
     if step.kind in ("retire", "reread"):

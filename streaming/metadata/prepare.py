@@ -73,9 +73,11 @@ def drop_wrong_listing(table: HoodieTable, now_ms: int) -> HoodieTable:
 
 def _index_problem(table: HoodieTable, options: MetadataOptions) -> str | None:
     """Why a table's record index goes; None when it stays."""
-    if options.no_record_index:
-        return "since nobody tells it which keys go with the file groups that an overwrite replaces"
+    if options.no_record_index is not None:
+        return options.no_record_index
     by_partition = has_partitioned_index(table.storage)
+    if options.keys_by_partition and not by_partition:
+        return "since partition and key identify a row together in this stream, and it has one place for a key"
     if by_partition and table.config.version < LAYOUT_2_VERSION:
         return "one by partition, which Hudi 0.x takes for the global one and misses keys in"
     if options.record_index and by_partition != options.partitioned_index:

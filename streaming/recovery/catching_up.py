@@ -37,8 +37,9 @@ def catch_up(job: JobContext, spark: SparkSession, plan: CatchUpPlan, first_batc
     )
     if report.twice:
         LOG.warning(
-            "%s keys are live in two of these file groups; the slice with the newest base instant counts, all are listed "
-            "in %s/*.twice.jsonl",
+            "%s keys are live in two of these file groups; the slice with the newest base instant counts, and the next "
+            "record of such a key replaces or deletes all of its rows. All are listed in %s/*.twice.jsonl; `tagstream table "
+            "dedup` keeps the newest row of each",
             f"{report.twice:,}",
             job.layout.durable.where(job.layout.epoch_dir(job.generation, epoch)),
         )

@@ -122,7 +122,7 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
     if step.kind == "catch up":
         plan = plan_catch_up(job.table, step.found.uncovered, job.options.index_partition_regex)
         LOG.info("%s; they touched %s file groups", step.why, f"{len(plan.touched):,}")
-        if not plan.too_big(len(job.meta.labels)):
+        if not plan.too_big(len(job.meta.labels), job.layout.ordering):
             catch_up(job, spark, plan, first_batch)
             return
     level = logging.INFO if state.query_id is None else logging.WARNING  # a new checkpoint is nothing to worry about

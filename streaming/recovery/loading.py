@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tagstream.bootstrap.catch_up import knows_order_alone
 from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
@@ -61,6 +62,13 @@ def load_index(job: JobContext, spark: SparkSession, generation: int, first_batc
         plan=plan,
     )
     tell(report, job.layout)
+    if report.live and knows_order_alone(job.table, job.layout.ordering):
+        LOG.warning(
+            "the order of this stream's events (a position in the source's log) is in no column of table %s, so the order "
+            "of its rows is not known after the load: the first event of a key counts as the newer one. Where events may "
+            "come out of order, give the table an ordering field (hoodie.table.ordering.fields)",
+            job.table.base_path,
+        )
     return report
 
 
@@ -72,6 +80,11 @@ def tell(report: BootstrapReport, layout: StateLayout) -> None:
     _list(
         f"key found twice ({report.twice_policy})", [_places(found) for found in report.twice_examples], logging.WARNING
     )
+    if report.twice:
+        LOG.warning(
+            "loading the index: the next record of a key found twice replaces or deletes all of its rows (but for a second "
+            "one in the same base file of a merge-on-read table); `tagstream table dedup` keeps the newest row of each key"
+        )
     _list("other rows than its commit says", report.mismatched, logging.WARNING)
     if report.damaged_blocks:
         LOG.warning(

@@ -183,7 +183,7 @@ class Clusterer:
         if job.index is not None:  # it asks the table, but for one that is loaded when the query starts
             return job.index.name != _KEPT_IN_MEMORY
         plan = plan_catch_up(job.table, (result.instant,), job.options.index_partition_regex)
-        if plan.too_big(len(job.meta.labels)):
+        if plan.too_big(len(job.meta.labels), job.layout.ordering):
             LOG.warning(
                 "clustering %s moved the keys of %s files: the index is loaded anew",
                 result.instant,

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.state.tag_batch import PartialRows
-from tagstream.streaming.options.keys.table import NEW_ENCODING
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.events import RecordFormat
 from tagstream.streaming.source.decode.facts import avro_facts
@@ -21,12 +20,11 @@ from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.schemas.watch import SchemaWatch
 from tagstream.streaming.source.format_options import format_rules
-from tagstream.table.errors import ConfigError
+from tagstream.streaming.source.spec_checks import check_kinds, check_order, key_names_its_field, longest_key
 from tagstream.table.file_group.log.ordering_wrapper import beyond
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
 from tagstream.table.ordering import ordering_type
 from tagstream.table.read.key_encoding import names_single_key
 from tagstream.table.schema.evolve import EvolutionRules
@@ -39,7 +37,8 @@ class DecodeSpec:
 
     ``files``: records are lines of files, not Kafka messages. ``merge_on_read``: deletes are written to log files.
     ``refuse_collisions``: composite keys that other values would make, too, are bad. ``evolution``: how schemas of records
-    change the table's; None: they do not. ``partial``: a field that a record lacks keeps what the row has.
+    change the table's; None: they do not. ``partial``: a field that a record lacks keeps what the row has. ``longest_key``:
+    bytes of a record key that an index outside of the rows can hold.
     """
 
     avro_json: str
@@ -61,6 +60,7 @@ class DecodeSpec:
     format: FormatRules = PLAIN
     evolution: EvolutionRules | None = None
     partial: bool = False
+    longest_key: int | None = None
 
     @classmethod
     def for_table(cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
@@ -69,29 +69,21 @@ class DecodeSpec:
         A complex key of one field is ``value`` or ``field:value``, by the version that wrote the table: its rows tell.
         """
         config = table.config
-        files, rows = options.source_class == "dfs", options.source_class == "frame"
+        files = options.source_class == "dfs"
         reads = format_rules(options, ordered=bool(config.ordering_fields))
-        if (files or rows) and not config.ordering_fields and reads.ordering_kind == "none":
-            raise ConfigError(
-                f"{'files' if files else 'rows of a DataFrame'} have no order among each other: give "
-                "hoodie.table.ordering.fields (the field whose greater value is the newer event)"
-            )
+        check_order(options, config, reads)
         spec = cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
-        if _lacks_kinds(config) and not options.is_set("hoodie.datasource.write.partitionpath.field"):
-            raise ConfigError(
-                f"table {config.name} has the custom key generator, and does not say of which kind its partition fields "
-                "are: give hoodie.datasource.write.partitionpath.field, as "
-                f"{','.join(f'{name}:SIMPLE' for name in config.partition_fields)} or with TIMESTAMP for a time"
-            )
+        check_kinds(options, config)
         # What the table does not say, the job may.
         spec = replace(spec, time_fields=spec.time_fields or options.time_fields, times=spec.times or options.times)
         return replace(
             spec,
-            name_single_key=_names_single_key(table, options),
+            name_single_key=key_names_its_field(table, options),
             refuse_collisions=options.key_collisions == "quarantine",
             rules=DecodeRules(**options.decode_rules),
             format=reads,
             partial=options.schema.partial_update,
+            longest_key=longest_key(options, config),
         )
 
     @classmethod
@@ -197,37 +189,6 @@ class DecodeSpec:
         return values if great is None else pc.if_else(pa.array(great), pa.scalar(None, values.type), values)
 
 
-def _names_single_key(table: HoodieTable, options: Options) -> bool:
-    """Whether a complex key of one field is ``field:value``: as the rows have it, in a new table as the job asks for.
-
-    ConfigError for what the rows contradict, and for version 9, where Hudi writes the value alone.
-    """
-    rows, asked = names_single_key(table), options.new_key_encoding
-    if asked is None:
-        return rows or False
-    config = table.config
-    if "Complex" in config.key_generator and len(config.record_key_fields) == 1:
-        name = config.record_key_fields[0]
-        if rows is not None and rows is asked:
-            form = f"{name}:value" if rows else "the value alone"
-            raise ConfigError(
-                f"{NEW_ENCODING} = {str(asked).lower()} ({options.origin(NEW_ENCODING)}): the rows of table {config.name} "
-                f"have keys of the other form ({form}), and every key would be new; remove it"
-            )
-        if not asked and config.version >= 9:
-            raise ConfigError(
-                f"{NEW_ENCODING} = false ({options.origin(NEW_ENCODING)}): a table of version 9 has keys of the value "
-                "alone; remove it, or take version 6 or 8"
-            )
-    return not asked
-
-
-def _lacks_kinds(config: TableConfig) -> bool:
-    """Whether a table of the custom key generator has names of partition fields alone, as tables of version 6 have."""
-    told = config.raw.get("hoodie.table.partition.fields", "")
-    return key_generator_type(config.key_generator) == "CUSTOM" and bool(config.partition_fields) and ":" not in told
-
-
 @lru_cache(maxsize=2)
 def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
     """The decoder of a spec; a worker process keeps it from batch to batch."""
@@ -261,6 +222,7 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
         record_format=record_format or make_format(spec.format, table),
         watch=watch,
         partial=spec.partial,
+        longest_key=spec.longest_key,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ _SETTINGS = (
     "spark.sql.streaming.checkpointFileManagerClass",
 )
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_ONE_START = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -77,14 +79,18 @@ def make_row_function(
 
 @contextmanager
 def settings_of(own: SparkSession, user: SparkSession) -> Iterator[None]:
-    """Give the user's session the settings that the state needs while a query is started, which takes a copy of them."""
+    """Give the user's session the settings that the state needs while a query is started, which takes a copy of them.
+
+    One at a time: each start, and each restart by itself, is a thread of its own, and the session is one.
+    """
     wanted = {name: own.conf.get(name, None) for name in _SETTINGS} | {_ARROW_ROWS: str(ROWS_PER_BATCH)}
-    before = {name: user.conf.get(name, None) for name in wanted}
-    try:
-        _set(user, wanted)
-        yield
-    finally:
-        _set(user, before)
+    with _ONE_START:
+        before = {name: user.conf.get(name, None) for name in wanted}
+        try:
+            _set(user, wanted)
+            yield
+        finally:
+            _set(user, before)
 
 
 def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:

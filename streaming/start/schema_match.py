@@ -16,6 +16,7 @@ from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV, Re
 from tagstream.streaming.source.decode.formats.schema_names import renamed, table_schema
 from tagstream.streaming.source.decode.schemas.row_schema import row_schema
 from tagstream.streaming.source.decode.typed.typed_schema import in_table_types
+from tagstream.streaming.start.former_columns import check_former
 from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedTableError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -52,10 +53,11 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
             schema = in_table_types(schema, own)
         if own is not None:
             schema = evolve(own, schema, given_rules(options, table.config), given_name(options)).schema
+            check_former(table, own, schema, given_name(options))
     if not options.bootstrap_only:
         check_ordering(schema, table.config)
     sources = [given, *([] if text is None else [text])]
-    schema = _with_noticed(schema, noticed, record_rules(options, table.config, sources[::-1]))
+    schema = _with_noticed(table, schema, noticed, record_rules(options, table.config, sources[::-1]))
     if text is not None and own is not None and schema.equals(own) and not has_given_schema(options):
         return text, text
     sources += [item.avro_json for item in noticed]
@@ -63,13 +65,17 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
     return written, _with_columns(given, written)
 
 
-def _with_noticed(schema: pa.Schema, noticed: Sequence[Noticed], rules: EvolutionRules) -> pa.Schema:
+def _with_noticed(
+    table: HoodieTable, schema: pa.Schema, noticed: Sequence[Noticed], rules: EvolutionRules
+) -> pa.Schema:
     for item in noticed:
         try:
             incoming = row_schema(item.avro_json, schema.names, rules.aliases)
         except UnsupportedTableError as e:
             raise SchemaRefusedError(f"{item.source}: {e}; the table's schema stays as it is") from e
-        schema = evolve(schema, incoming, rules, item.source).schema
+        made = evolve(schema, incoming, rules, item.source).schema
+        check_former(table, schema, made, item.source)
+        schema = made
     return schema
 
 

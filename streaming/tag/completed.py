@@ -20,7 +20,7 @@ from tagstream.state.tag_batch import (
 )
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.key_decoder import FLAG_IMAGE
-from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, OPEN, located_table
+from tagstream.streaming.tag.located import DELETED, OP_IMAGE, OP_LEFT, OPEN, located_table
 from tagstream.streaming.tag.mends import mends
 from tagstream.table import chunks
 
@@ -132,7 +132,11 @@ def _images(
         "dest_part": pa.repeat(pa.scalar(""), n),
         "dest_file": pa.repeat(pa.scalar("#"), n),
         "op": pa.array(np.where(left, OP_LEFT, OP_IMAGE).astype(np.int8)),
-        "note": pc.if_else(pa.array(done.image_open), pa.scalar(OPEN), pa.scalar(None, pa.string())),
+        "note": pc.if_else(
+            pa.array(done.image_open),
+            pc.if_else(pa.array(done.image_deleted), pa.scalar(DELETED), pa.scalar(OPEN)),
+            pa.scalar(None, pa.string()),
+        ),
         "skey": keys,
         "row": _filled(held, done.image_donor, held.type),
         "absent": absent_bits(done.image_donor < 0, np.arange(n), n),

@@ -19,6 +19,7 @@ OP_MEND = 8  # nothing new: a row that may have taken values from another key's 
 OP_LEFT = 7  # nothing to write: a deleted row as it was, kept for a record of another key in a later batch
 OP_IMAGE = 6  # nothing to write: a row as it was, for a record of another key that lacks values of it
 OPEN = "open"  # the note of an image: events of its key that were before it may come yet
+DELETED = "open, deleted"  # the same, and a delete of the key is known: the row from before it may be the one
 
 # ``lane``: which write task; ``rows``: a packed table of ``located_schema``; ``status``: a key group's counts and delta
 LOCATED_SQL = "lane int, rows binary, status string"

@@ -20,6 +20,7 @@ from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.store.codec import ORDERING_UNKNOWN, Records
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag import stats
+from tagstream.state.tag.copies import Copies
 from tagstream.state.tag.decide import (
     Decision,
     Keys,
@@ -76,12 +77,15 @@ class PullSpec:
 
 @dataclass(frozen=True)
 class _Places:
-    """Per distinct key where its row is: a code into ``places``, -1 for nowhere; ``exists``: the file group is there."""
+    """Per distinct key where its row is: a code into ``places``, -1 for nowhere; ``others``: (key, place) of rows that
+    another writer put into the table again.
+    """
 
     code: INT64
     places: list[tuple[str, str]]
     known: Known
     twice: int = 0
+    others: tuple[tuple[int, tuple[str, str]], ...] = ()
 
 
 def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec) -> tuple[pa.Table, dict[str, int]]:
@@ -130,7 +134,7 @@ def _tag_found(
     new = np.where(decision.update, at.code, -1)
     new[fresh] = len(at.places) + slots
     counts = _counts(len(batch), decision) | {"twice": at.twice}
-    return _rows(good, names, winners, decision, at.code, new, [*at.places, *new_places], spec), counts
+    return _rows(good, names, winners, decision, at.code, new, [*at.places, *new_places], spec, at.others), counts
 
 
 def _tag_computed(
@@ -174,6 +178,7 @@ def _places(names: OBJECTS, found: pa.Table, spec: PullSpec) -> _Places:
     index, rows = order.column("k").to_numpy(), order.column("row").to_numpy()
     last = np.append(index[1:] != index[:-1], True) if len(index) else np.zeros(0, np.bool_)
     twice = len(index) - int(last.sum())
+    index_all, rows_all = index, rows
     index, rows = index[last], rows[last]
     chosen = found.take(pa.array(rows))
     groups = chosen.select(["partition_path", "file_id"]).group_by(["partition_path", "file_id"], use_threads=False)
@@ -188,7 +193,9 @@ def _places(names: OBJECTS, found: pa.Table, spec: PullSpec) -> _Places:
     if len(distinct):
         code[index] = np.array(codes, np.int64)[inverse]
     ordering, known = _orderings(n, index, chosen.column("ord").combine_chunks(), spec.ordering)
-    return _Places(code, places, _known(code, ordering, known), twice)
+    return _Places(
+        code, places, _known(code, ordering, known), twice, _others(index_all, rows_all, ~last, found, code, places)
+    )
 
 
 def _orderings(
@@ -228,7 +235,16 @@ def _resolved(at: _Places, leaving: npt.NDArray[np.bool_], names: OBJECTS, spec:
         has[mine[there]] = known
         empty: Any = b"" if has_bytes(spec.ordering) else 0
         ordering[mine[there]] = pc.fill_null(taken, empty).to_numpy(zero_copy_only=False)
-    return _Places(code, at.places, _known(code, ordering, has), at.twice)
+    return _Places(code, at.places, _known(code, ordering, has), at.twice, at.others)
+
+
+def _others(
+    index: INT64, rows: INT64, more: npt.NDArray[np.bool_], found: pa.Table, code: INT64, places: list[tuple[str, str]]
+) -> tuple[tuple[int, tuple[str, str]], ...]:
+    """The places that do not count. A row loop: over keys that no sound table has."""
+    told = found.select(["partition_path", "file_id"]).take(pa.array(rows[more])).to_pylist()
+    pairs = {(key, (at["partition_path"], at["file_id"])) for key, at in zip(index[more].tolist(), told, strict=True)}
+    return tuple(sorted((key, place) for key, place in pairs if place != places[code[key]]))
 
 
 def _partitions(batch: TagBatch, winners: Winners) -> tuple[INT64, dict[str, int]]:
@@ -247,10 +263,20 @@ def _rows(
     new: INT64,
     places: list[tuple[str, str]],
     spec: PullSpec,
+    others: tuple[tuple[int, tuple[str, str]], ...] = (),
 ) -> pa.Table:
-    """Rows to write; the deletes of a move say so, for the report."""
-    rows = located(tag_result(names, winners, d, old, new, places), good, spec.ordering)
-    moved = np.concatenate([np.zeros(np.count_nonzero(d.kept), np.bool_), d.move[d.move | d.delete]])
+    """Rows to write; the deletes of a move say so, for the report. ``others``: see ``_Places``."""
+    own = {key: places[new[key]] for key, _ in others if new[key] >= 0 and d.kept[key]}
+    more = [(key, place) for key, place in others if (d.kept[key] or d.delete[key]) and own.get(key) != place]
+    copies = Copies([names[key] for key, _ in more], [place for _, place in more], [], 0)
+    rows = located(copies.deleted_too(tag_result(names, winners, d, old, new, places)), good, spec.ordering)
+    moved = np.concatenate(
+        [
+            np.zeros(np.count_nonzero(d.kept), np.bool_),
+            d.move[d.move | d.delete],
+            np.array([d.kept[key] for key, _ in more], np.bool_),
+        ]
+    )
     note = pc.if_else(pa.array(moved), pa.scalar(MOVED), pa.scalar(None, pa.string()))
     return rows.set_column(rows.schema.get_field_index("note"), "note", note)
 

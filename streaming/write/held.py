@@ -16,7 +16,7 @@ from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
 from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.state_keys import record_keys
-from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, OP_MEND
+from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, OP_MEND, OPEN
 from tagstream.streaming.write.borrowed import BORROWED, mended, notes_table, read_notes
 from tagstream.streaming.write.left_files import write_file
 from tagstream.streaming.write.left_images import KEY, left_table, read_left
@@ -88,7 +88,10 @@ class HeldRows:
             keys, sources = (flat_of(short.column(name)).filter(take) for name in ("skey", "from_key"))
             made = notes_table(keys, sources, taken[some], values.filter(take))
             write_file(self.left.below(BORROWED), self.instant, self.task, made)
-        left: Bits = bits & ~taken
+        # Of a key that was deleted before, the row is gone for good where it was not found.
+        never = images.filter(pc.equal(images.column("note"), OPEN).fill_null(False)).column("skey")
+        may_come = pc.is_in(flat_of(short.column("from_key")), value_set=flat_of(never)).to_numpy(zero_copy_only=False)
+        left: Bits = bits & ~(taken & may_come[:, None])
         return left
 
     def _mended(self, rows: pa.Table, to_mend: pa.Table, images: pa.Table) -> pa.Table:
@@ -173,8 +176,9 @@ class HeldRows:
         wanted = pa.schema([self.schema.field(name).with_nullable(True) for name in names])
         asked = set(keys.filter(pa.array(lost)).to_pylist())
         kept = list(read_left(self.left, asked, self.instant))
-        # A key whose events may yet come was most likely never in the table: all of its deletes would be gone through.
-        is_open = images.column("note").is_valid().to_numpy()
+        # A key whose events may yet come, and none was a delete, was most likely never in the table: all of its deletes
+        # would be gone through.
+        is_open = pc.equal(images.column("note"), OPEN).fill_null(False).to_numpy()
         held = left_rows(
             self.table, self.timeline, asked, wanted, kept, set(keys.filter(pa.array(lost & is_open)).to_pylist())
         )

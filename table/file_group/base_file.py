@@ -2,7 +2,8 @@
 
 Footer keys: ``org.apache.hudi.bloomfilter`` (base64), ``hoodie_bloom_filter_type_code`` (absent for SIMPLE),
 ``hoodie_min_record_key`` and ``hoodie_max_record_key`` (absent in a file without rows), ``parquet.avro.schema`` (with
-the meta columns) and ``writer.model.name`` = ``avro``.
+the meta columns), ``writer.model.name`` = ``avro``; of a file with columns of floats also, Tagstream's own,
+``tagstream.float.statistics``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 
 from tagstream.table.errors import CorruptFileError, InvalidKeyError
 from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
-from tagstream.table.file_group.parquet_options import compression_of, writer_options
+from tagstream.table.file_group.parquet_options import base_file_options, compression_of, float_entries
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
 
@@ -117,9 +118,9 @@ class BaseFileWriter:
 
     def close(self) -> BaseFileResult:
         """Write the footer: the file is whole."""
-        self._flush()
+        self._flush(whole=True)
         footer = self._footer()
-        writer = self._writer(self._schema.empty_table())
+        writer = self._writer(self._schema.empty_table(), whole=True)
         writer.add_key_value_metadata(footer)
         writer.close()
         bloom = footer[BLOOM_KEY].decode("ascii")
@@ -141,10 +142,10 @@ class BaseFileWriter:
             self._opened.close()
         self._opened.is_open = False
 
-    def _writer(self, first: pa.Table) -> pq.ParquetWriter:
-        """Parquet's writer, which is told by the file's first rows how to write its columns."""
+    def _writer(self, first: pa.Table, *, whole: bool) -> pq.ParquetWriter:
+        """Parquet's writer, which is told by the file's first rows how to write its columns; ``whole``: these are all."""
         if self._opened is None:
-            options = writer_options(self._codec, first)
+            options = base_file_options(self._codec, first, whole=whole)
             self._opened = pq.ParquetWriter(self._out, self._schema, metadata_collector=self._footers, **options)
         return self._opened
 
@@ -160,10 +161,10 @@ class BaseFileWriter:
         self._min = low if self._min is None else min(self._min, low)
         self._max = high if self._max is None else max(self._max, high)
 
-    def _flush(self) -> None:
+    def _flush(self, *, whole: bool = False) -> None:
         if self._pending:
             rows = pa.concat_tables(self._pending)
-            self._writer(rows).write_table(rows, row_group_size=1 << 40)
+            self._writer(rows, whole=whole).write_table(rows, row_group_size=1 << 40)
         self._pending, self._pending_bytes = [], 0
 
     def _footer(self) -> dict[bytes, bytes]:
@@ -172,6 +173,7 @@ class BaseFileWriter:
             footer[BLOOM_TYPE_KEY] = self._params.kind.encode("ascii")
         if self._min is not None and self._max is not None:
             footer[MIN_KEY], footer[MAX_KEY] = self._min.encode(), self._max.encode()
+        footer |= float_entries(self._schema)
         return {**footer, b"writer.model.name": b"avro", AVRO_SCHEMA_KEY: self._avro_json.encode()}
 
 

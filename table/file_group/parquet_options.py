@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tagstream.table.errors import ConfigError
 from tagstream.table.schema.schema import COMMIT_TIME, FILE_NAME, PARTITION_PATH
@@ -21,6 +22,10 @@ _CODECS: dict[str, tuple[str, int | None]] = {
     "uncompressed": ("none", None),
 }
 
+
+# In the footer of a file in which no chunk with not-a-number has statistics. None of parquet-mr has; files of Arrow lack it.
+FLOAT_STATISTICS_KEY = b"tagstream.float.statistics"
+_KNOWS_NAN = "parquet-mr"
 
 # A column of so many different values among its first rows has some 400,000 in a large file: its dictionary would outgrow
 # the page that Parquet's writers leave it, and be given up after the work was done.
@@ -48,6 +53,41 @@ def writer_options(codec: str, rows: pa.Table, sample: int = _SAMPLE) -> dict[st
     }
 
 
+def base_file_options(codec: str, rows: pa.Table, *, whole: bool) -> dict[str, Any]:
+    """The same for a base file, whose footer has statistics; ``whole``: ``rows`` are all that the file will have.
+
+    Arrow leaves not-a-number out of the least and greatest value of a chunk, and Spark, for which it is greater than every
+    number, then leaves the chunk out of ``> 1000``. parquet-mr writes no statistics where there is one. So does this, of
+    which Arrow must be told before the first rows. Nested floats have none.
+    """
+    options = writer_options(codec, rows)
+    return options | {"write_statistics": list(_with_statistics(rows, whole))} if _floats(rows.schema) else options
+
+
+def float_entries(schema: pa.Schema) -> dict[bytes, bytes]:
+    """What the footer of such a file says of its statistics, where it has columns of floats."""
+    return {FLOAT_STATISTICS_KEY: b"1"} if _floats(schema) else {}
+
+
+def tells_of_nan(footer: pq.FileMetaData) -> bool:
+    """Whether statistics of a floating column in this footer say that no value is not-a-number."""
+    return FLOAT_STATISTICS_KEY in (footer.metadata or {}) or (footer.created_by or "").startswith(_KNOWS_NAN)
+
+
+def _floats(schema: pa.Schema) -> bool:
+    leaves = (kind for field in schema for _, kind in _typed_leaves(field.name, field.type))
+    return any(map(pa.types.is_floating, leaves))
+
+
+def _with_statistics(rows: pa.Table, whole: bool) -> Iterator[str]:
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if pa.types.is_nested(field.type):
+            leaves = _typed_leaves(field.name, field.type)
+            yield from (path for path, kind in leaves if not pa.types.is_floating(kind))
+        elif not pa.types.is_floating(field.type) or (whole and not pc.any(pc.is_nan(column)).as_py()):
+            yield field.name
+
+
 def compression_of(codec: str) -> tuple[str, int | None]:
     """Arrow's name of a codec and its level. ConfigError for one that cannot be written."""
     found = _CODECS.get(codec.lower())
@@ -61,7 +101,7 @@ def _repeated(sample: pa.Table) -> Iterator[str]:
     """Parquet's names of the columns whose values come again: those whose values hardly do cost a sixth of the encoding."""
     for field, column in zip(sample.schema, sample.columns, strict=True):
         if pa.types.is_nested(field.type):
-            yield from _leaves(field.name, field.type)
+            yield from (path for path, _ in _typed_leaves(field.name, field.type))
         elif field.name in _ALWAYS_REPEATED or not _is_unique(column):
             yield field.name
 
@@ -72,15 +112,15 @@ def _is_unique(column: pa.ChunkedArray) -> bool:
     return len(column) > 1 and pc.count_distinct(column, mode="all").as_py() >= _UNIQUE_SHARE * len(column)
 
 
-def _leaves(name: str, kind: pa.DataType) -> Iterator[str]:
+def _typed_leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
     """Of a nested column Parquet knows its innermost ones, by their paths."""
     if pa.types.is_struct(kind):
         for field in kind:
-            yield from _leaves(f"{name}.{field.name}", field.type)
+            yield from _typed_leaves(f"{name}.{field.name}", field.type)
     elif pa.types.is_map(kind):
-        yield from _leaves(f"{name}.key_value.key", kind.key_type)
-        yield from _leaves(f"{name}.key_value.value", kind.item_type)
+        yield from _typed_leaves(f"{name}.key_value.key", kind.key_type)
+        yield from _typed_leaves(f"{name}.key_value.value", kind.item_type)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        yield from _leaves(f"{name}.list.element", kind.value_type)
+        yield from _typed_leaves(f"{name}.list.element", kind.value_type)
     else:
-        yield name
+        yield name, kind

@@ -20,6 +20,11 @@ from tagstream.table.errors import ConfigError
 _YEAR = "yY"
 _FIELDS = {"M": pc.month, "d": pc.day, "H": pc.hour, "m": pc.minute, "s": pc.second}
 _NUMBERS = npt.NDArray[np.int64]
+CYCLE_YEARS = 400
+CYCLE_MS = 146_097 * 86_400_000
+_YEAR_0_MS = -719_528 * 86_400_000
+_FAR_MS = _YEAR_0_MS + 7 * CYCLE_MS  # the year 2800
+_LAST_YEAR = 200_000_000  # that milliseconds of 64 bits surely hold
 
 
 @dataclass(frozen=True)
@@ -49,18 +54,24 @@ class Pattern:
         return 1 + sum(part.text.count("/") for part in self.parts if not part.letter)
 
     def write(self, times: pa.Array) -> pa.Array:
-        """The texts of timestamps, in the time zone of their type."""
-        columns = [self._text(part, times) for part in self.parts]
+        """The texts of timestamps of milliseconds, in the time zone of their type; of any year that these can be of."""
+        near, cycles = near_times(times.cast(pa.int64()).fill_null(0).to_numpy())
+        moved = pa.array(near, times.type, mask=times.is_null().to_numpy(zero_copy_only=False))
+        years = pa.array(pc.year(moved).fill_null(0).to_numpy(zero_copy_only=False) + cycles * CYCLE_YEARS)
+        columns = [self._text(part, moved, years) for part in self.parts]
         return pc.binary_join_element_wise(*columns, "") if len(columns) > 1 else columns[0]
 
-    def _text(self, part: Part, times: pa.Array) -> pa.Array:
+    def _text(self, part: Part, times: pa.Array, years: pa.Array) -> pa.Array:
         if not part.letter:
             return pc.if_else(pc.is_valid(times), part.text, None)
         if part.letter in _YEAR:
-            year = pc.year(times)
-            if part.count == 2:
-                return _padded(pc.subtract(year, pc.multiply(pc.divide(year, 100), 100)), 2)
-            return _padded(year, part.count)
+            count, numbers = part.count, pc.if_else(pc.is_valid(times), years, None)
+            if part.letter == "Y":  # of its era: the year before 1 is 1 B.C.
+                numbers = pc.if_else(pc.less(numbers, 1), pc.subtract(1, numbers), numbers)
+            if count == 2:
+                numbers = pc.abs(numbers)
+                return _padded(pc.subtract(numbers, pc.multiply(pc.divide(numbers, 100), 100)), 2)
+            return _padded(numbers, count)
         if part.letter == "S":
             millis = pc.millisecond(times)
             digits = pc.utf8_slice_codeunits(_padded(millis, 3), 0, min(part.count, 3))
@@ -141,7 +152,21 @@ def _digits(part: Part, *, fixed: bool) -> str:
 
 
 def _padded(numbers: pa.Array, width: int) -> pa.Array:
-    return pc.utf8_lpad(numbers.cast(pa.int64()).cast(pa.string()), width, "0")
+    """Digits with zeros in front; Joda's sign of a negative number does not count into the width."""
+    digits = pc.utf8_lpad(pc.abs(numbers.cast(pa.int64())).cast(pa.string()), width, "0")
+    return pc.binary_join_element_wise(pc.if_else(pc.less(numbers, 0), "-", ""), digits, "")
+
+
+def near_times(ms: _NUMBERS) -> tuple[_NUMBERS, _NUMBERS]:
+    """(times of the years 0 to 2799, cycles of 400 years that they were moved by) of milliseconds since 1970.
+
+    Arrow has years in 16 bits and goes on at -32768 behind 32767. The calendar repeats itself after 400 years, to the day
+    of the week; before the first rule of a time zone and behind its last one so do its offsets.
+    """
+    cycles = np.where(
+        ms >= _FAR_MS, (ms - _FAR_MS) // CYCLE_MS + 1, np.where(ms < _YEAR_0_MS, (ms - _YEAR_0_MS) // CYCLE_MS, 0)
+    )
+    return ms - cycles * CYCLE_MS, cycles
 
 
 @dataclass(frozen=True)
@@ -171,7 +196,8 @@ def read_times(pattern: Pattern, texts: pa.Array) -> ReadTimes:
     month, day = numbers("M", 1), numbers("d", 1)
     hour, minute, second = numbers("H", 0), numbers("m", 0), numbers("s", 0)
     good = good & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59) & (day >= 1)
-    months = (np.clip(year, -9999, 99_999) - 1970) * 12 + np.where(good, month, 1) - 1
+    good = good & (np.abs(year) <= _LAST_YEAR)
+    months = (np.where(good, year, 1970) - 1970) * 12 + np.where(good, month, 1) - 1
     first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     after = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     good = good & (day <= after - first)

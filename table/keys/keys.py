@@ -148,7 +148,7 @@ class KeyGenerator:
         return reason
 
     def partition_paths(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """Partition path of every row; a null or empty value, and a text that is no time where it should be one, is
+        """Partition path of every row; a null or empty value, and what is no time where it should be one, is
         ``__HIVE_DEFAULT_PARTITION__``. A null in place of a time has a path of its own."""
         if not self.partition_fields:
             return pa.repeat(pa.scalar("", pa.string()), rows.num_rows)
@@ -156,12 +156,11 @@ class KeyGenerator:
         return segments[0] if len(segments) == 1 else pc.binary_join_element_wise(*segments, "/")
 
     def partition_errors(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """Why a row has no partition path; null where it has one. Only a text that is to be a time can have none."""
+        """Why a row has no partition path; null where it has one. Only what is to be a time, and is not, has none."""
         reason = pa.nulls(rows.num_rows, pa.string())
         for name in self.time_fields:
-            values = column_of(rows, name)
-            if self.times is not None and is_text(values.type):
-                reason = pc.coalesce(reason, self.times.paths(values)[1])
+            if self.times is not None:
+                reason = pc.coalesce(reason, self.times.paths(column_of(rows, name))[1])
         return reason
 
     def lacks_partition(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:

@@ -1,7 +1,8 @@
 """Partition paths that are the time of a field, as Hudi's TimestampBasedKeyGenerator makes them.
 
 Source: TimestampBasedAvroKeyGenerator and HoodieDateTimeParser of Hudi 0.15 to 1.2. Where the zone of the output is not
-told, Hudi takes that of its own process for numbers; here it is UTC then.
+told, Hudi takes that of its own process for numbers; here it is UTC then. A number that is no time (not-a-number, one that
+milliseconds of 64 bits do not hold) has no path here; Hudi puts it to 1970 or to the year 292278994.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -19,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.keys.joda_pattern import Pattern, parse_pattern, read_times
+from tagstream.table.keys.joda_pattern import CYCLE_MS, Pattern, near_times, parse_pattern, read_times
 
 PREFIX: Final = "hoodie.keygen.timebased."
 OLD_PREFIX: Final = "hoodie.deltastreamer.keygen.timebased."
@@ -37,6 +39,8 @@ _UNIT_OF_TYPE: Final = {
 }  # fmt: skip
 _TEXTS: Final = ("DATE_STRING", "MIXED")
 _GMT: Final = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_GREATEST: Final = 2**63 - 1
+_LONG_DIGITS: Final = 18  # that a long holds, whatever they are
 _NULL_MS: Final = 1  # Hudi takes 1 of the unit for a null, or the text of 1 ms
 
 
@@ -115,12 +119,22 @@ class TimePartition:
         """(the partition path of each value, why there is none): one of the two is null."""
         if _is_text(values.type):
             return self._of_texts(values.cast(pa.string()))
-        numbers = _numbers(values)
         assert self.unit is not None  # ``check`` has seen to it
         numerator, denominator = _UNITS[self.unit]
-        filled = pc.fill_null(numbers, 1).to_numpy(zero_copy_only=False).astype(np.int64)
-        ms = np.sign(filled) * (np.abs(filled) // denominator) if denominator > 1 else filled * numerator
-        return self._written(ms), pa.nulls(len(values), pa.string())
+        numbers, good = _numbers(values)
+        if denominator > 1:
+            ms = numbers // denominator
+            ms += (numbers < 0) & (numbers % denominator != 0)
+        else:
+            good &= (numbers >= -(_GREATEST // numerator)) & (numbers <= _GREATEST // numerator)
+            ms = np.where(good, numbers, _NULL_MS) * numerator
+        paths = self._written(ms)
+        if good.all():
+            return paths, pa.nulls(len(values), pa.string())
+        none = pa.scalar(None, pa.string())
+        text = f" is no number of {self.unit.lower()} since 1970 that fits into milliseconds of 64 bits"
+        reason = pc.binary_join_element_wise("the partition field's value ", values.cast(pa.string()), text, "")
+        return pc.if_else(pa.array(good), paths, none), pc.if_else(pa.array(good), none, reason)
 
     def _of_texts(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
         missing = texts.is_null().to_numpy(zero_copy_only=False)
@@ -177,25 +191,40 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _numbers(values: pa.Array) -> pa.Array:
-    """Whole numbers: of a date its day, of a timestamp what Avro has for it; fractions are cut off."""
-    kind = values.type
-    if pa.types.is_date32(kind):
-        return values.cast(pa.int32()).cast(pa.int64())
-    if pa.types.is_timestamp(kind):
-        return values.cast(pa.int64())
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return pc.trunc(values).cast(pa.int64(), safe=False)
-    return values.cast(pa.int64())
+def _numbers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """(whole numbers, which of them are the values'): of a date its day, of a timestamp what Avro has for it; fractions are
+    cut off, and 1 stands for a null. Java takes the nearest long for one that is too great, and 0 for not-a-number.
+    """
+    kind, t = values.type, pa.types
+    fits = pa.array(np.ones(len(values), np.bool_))
+    if t.is_date32(kind):
+        values = values.cast(pa.int32())
+    elif t.is_floating(kind):
+        values = pc.trunc(values.cast(pa.float64()))
+        fits = pc.and_(pc.is_finite(values), pc.less(pc.abs(values), 2.0**63))
+    elif t.is_decimal(kind):
+        whole = max(1, kind.precision - kind.scale)
+        values = pc.trunc(values).cast(pa.decimal128(max(whole, _LONG_DIGITS + 1), 0))
+        if whole > _LONG_DIGITS:
+            fits = pc.less_equal(pc.abs(values), pa.scalar(Decimal(_GREATEST), values.type))
+    elif t.is_uint64(kind):
+        fits = pc.less_equal(values, pa.scalar(_GREATEST, kind))
+    fits = fits.fill_null(True)
+    numbers = pc.if_else(fits, values, pa.scalar(None, values.type)).cast(pa.int64()).fill_null(_NULL_MS)
+    return (
+        numbers.to_numpy(zero_copy_only=False).astype(np.int64),
+        fits.to_numpy(zero_copy_only=False).astype(np.bool_),
+    )
 
 
 def _to_utc(wall_ms: npt.NDArray[np.int64], zone: str | None) -> npt.NDArray[np.int64]:
     if zone in (None, "UTC"):
         return wall_ms
-    walls = pa.array(wall_ms, pa.timestamp("ms"))
+    near, cycles = near_times(wall_ms)
+    walls = pa.array(near, pa.timestamp("ms"))
     # An hour that the clock passed twice counts as the first one; one that it left out as the time after it.
     times = pc.assume_timezone(walls, zone, ambiguous="earliest", nonexistent="latest")
-    found: npt.NDArray[np.int64] = times.cast(pa.int64()).to_numpy().astype(np.int64)
+    found: npt.NDArray[np.int64] = times.cast(pa.int64()).to_numpy().astype(np.int64) + cycles * CYCLE_MS
     return found
 
 

@@ -42,10 +42,10 @@ class DuplicateKeys:
         if self._reader is None:
             return
         try:
-            parts = [_hashes(keys) for keys in self._keys(self._reader, partition)]
+            parts = [key_hashes(keys) for keys in self._keys(self._reader, partition)]
             hashes = np.concatenate([np.zeros(0, np.uint64), *parts])
             self.rows += len(hashes)
-            twice = _repeated(hashes)
+            twice = repeated(hashes)
             if len(twice):
                 suspects = _concat([k.filter(pa.array(_among(k, twice))) for k in self._keys(self._reader, partition)])
                 for count in suspects.value_counts().to_pylist():
@@ -62,7 +62,7 @@ class DuplicateKeys:
         """With global keys: those that are in several of the partitions checked."""
         if self._reader is None or not self._all:
             return
-        twice = _repeated(np.concatenate(self._all))
+        twice = repeated(np.concatenate(self._all))
         if not len(twice):
             return
         where: dict[str, list[str]] = {}
@@ -85,15 +85,16 @@ class DuplicateKeys:
                 yield from batch.column(RECORD_KEY).chunks
 
 
-def _hashes(keys: pa.Array) -> _Hashes:
+def key_hashes(keys: pa.Array) -> _Hashes:
+    """A number of 64 bits for each key; equal ones for equal keys."""
     return pd.util.hash_array(keys.to_numpy(zero_copy_only=False), categorize=False)
 
 
 def _among(keys: pa.Array, hashes: _Hashes) -> npt.NDArray[np.bool_]:
-    return np.isin(_hashes(keys), hashes)
+    return np.isin(key_hashes(keys), hashes)
 
 
-def _repeated(hashes: _Hashes) -> _Hashes:
+def repeated(hashes: _Hashes) -> _Hashes:
     """Values that occur more than once."""
     ordered = np.sort(hashes)
     return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])

@@ -117,7 +117,7 @@ def merge_batches(
     """
     upsert_keys = _flat(incoming.column(RECORD_KEY))
     delete_keys = _flat(deletes.column(RECORD_KEY))
-    placed = np.zeros(incoming.num_rows, dtype=np.bool_)
+    placed, written = (np.zeros(incoming.num_rows, dtype=np.bool_) for _ in range(2))
     new_order = ordering_column(incoming, ordering)
     for batch in old:
         keys = _flat(batch.column(RECORD_KEY))
@@ -134,7 +134,7 @@ def merge_batches(
                 gone, late = _timely(old_order, gone, deletes[ORDERING].combine_chunks())
                 counts.late += len(late)
         dropped = gone.is_valid() if gone is not None else None
-        yield _merge_batch(copied_rows(batch, file_name), incoming, matches, dropped, placed, counts)
+        yield _merge_batch(copied_rows(batch, file_name), incoming, matches, dropped, placed, written, counts)
     rest = np.flatnonzero(~placed)
     counts.inserted += len(rest)
     yield incoming if len(rest) == incoming.num_rows else chunks.take(incoming, rest)
@@ -156,6 +156,7 @@ def _merge_batch(
     matches: pa.Array,
     dropped: pa.Array | None,
     placed: npt.NDArray[np.bool_],
+    written: npt.NDArray[np.bool_],
     counts: MergeCounts,
 ) -> pa.Table:
     updated = matches.is_valid().to_numpy(zero_copy_only=False)
@@ -164,16 +165,30 @@ def _merge_batch(
     if dropped is not None:
         # A key that is both deleted and upserted here has come back: the new row stays.
         keep = ~(dropped.to_numpy(zero_copy_only=False) & ~updated)
+    source = matches.drop_null().to_numpy().astype(np.int64)
+    keep[at[_again(source, written)]] = False
     counts.deleted += rows.num_rows - int(keep.sum())
+    at, source = at[keep[at]], source[keep[at]]
     counts.updated += len(at)
     counts.copied += int(keep.sum()) - len(at)
     if not len(at):
         return rows if keep.all() else rows.filter(pa.array(keep))
-    source = matches.drop_null().to_numpy().astype(np.int64)
     placed[source] = True
     order = np.arange(rows.num_rows, dtype=np.int64)
     order[at] = rows.num_rows + np.arange(len(at))
     return chunks.take(chunks.together([rows, chunks.take(incoming, source)]), order[keep])
+
+
+def _again(source: npt.NDArray[np.int64], written: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Which of the rows to update have had their new row already: another writer put the key into the file again."""
+    before = np.count_nonzero(written)
+    had = written[source]
+    written[source] = True
+    if np.count_nonzero(written) - before == len(source):
+        return np.zeros(0, np.int64)
+    first = np.zeros(len(source), np.bool_)
+    first[np.unique(source, return_index=True)[1]] = True
+    return np.flatnonzero(had | ~first)
 
 
 def old_batches(

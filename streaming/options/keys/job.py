@@ -74,7 +74,8 @@ JOB_KEYS = (
         "--replay-quarantine",
         Kind.BOOL,
         "Send the bad records of batches that are done to the topic they came from again, before the first batch: when what "
-        "was wrong with them is mended. Each is sent once. For files: `tagstream quarantine replay`.",
+        "was wrong with them is corrected. Each is sent once. They come behind newer ones, so an order is needed: an "
+        "ordering field, or a Debezium log's positions with the state index. For files: `tagstream quarantine replay`.",
         default=False,
         flag="--replay-quarantine",
         section=_JOB,

@@ -42,6 +42,7 @@ class KeyDecoder:
     ``merge_on_read``: deletes go to log files, whose blocks do not hold every decimal. ``refuse_collisions``: a composite
     key that other values would make, too, is bad. ``record_format``: how events are read; plain JSON by default, where
     ``partial`` makes a field that a record lacks one that was not sent. ``watch``: what the format tells of schemas.
+    ``longest_key``: bytes of a record key; a longer one is bad.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class KeyDecoder:
         record_format: RecordFormat | None = None,
         watch: Watch | None = None,
         partial: bool = False,
+        longest_key: int | None = None,
     ) -> None:
         key_generator.check(schema)
+        self._longest_key = longest_key
         self.watch = watch
         self._generator = key_generator
         self._ordering = _RowOrder(schema, ordering_fields, merge_on_read=merge_on_read) if ordering_fields else None
@@ -101,6 +104,7 @@ class KeyDecoder:
         keys, parts = self._generator.record_keys(rows), self._generator.partition_paths(rows)
         if events.keys is not None:
             keys = pc.coalesce(events.keys, keys)
+        reason = pc.coalesce(reason, only_where(~events.skipped, self._too_long(keys)))
         no_part = self._no_partition(rows, parts, deleted, events.by_key)
         stays = np.zeros(batch.num_rows, np.bool_) if events.keeps_place is None else events.keeps_place
         faults = check_partition_path(parts, partition_depth, self._generator.least_depth)
@@ -138,6 +142,14 @@ class KeyDecoder:
         if HEADERS in batch.schema.names:
             columns[HEADERS] = header_texts(batch.column(HEADERS), bad)
         return pa.RecordBatch.from_pydict(columns)
+
+    def _too_long(self, keys: pa.Array) -> pa.Array:
+        """Why an index cannot hold a record key; null where it can."""
+        if self._longest_key is None:
+            return pa.nulls(len(keys), pa.string())
+        lengths = pc.fill_null(pc.binary_length(keys), 0)
+        great = mask_of(pc.greater(lengths, self._longest_key))
+        return text_where(great, f"the record key is longer than the {self._longest_key} bytes that the index can hold")
 
     def _no_partition(self, rows: pa.Table, parts: pa.Array, deleted: Mask, by_key: Mask) -> Mask:
         """Deletes that take their partition from the index: a partition field is null. Only a global index can."""

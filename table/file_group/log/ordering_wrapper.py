@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.decimals import unscaled
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.log.varint import binary_array, prefixed, unscaled_bytes, zigzag, zigzags
 from tagstream.table.ordering import tuples
@@ -137,8 +138,8 @@ def _decimals(values: pa.Array) -> pa.Array:
             f"an ordering value does not fit the decimal(30,15) of a delete block ({error}); use another ordering field"
         ) from error
     # A row loop: decimals are rare as ordering fields, and each is of its own length (measured: 1 us a value).
-    unscaled = [int(value.scaleb(15)) for value in values.to_pylist()]
-    return prefixed(pa.array([unscaled_bytes(n) for n in unscaled], pa.binary()))
+    numbers = [unscaled(value, _DECIMAL.scale) for value in values.to_pylist()]
+    return prefixed(pa.array([unscaled_bytes(n) for n in numbers], pa.binary()))
 
 
 def decode(values: Sequence[Any], wanted: pa.DataType) -> pa.Array:

@@ -17,6 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.decimals import unscaled
+from tagstream.table.file_group.parquet_options import tells_of_nan
 from tagstream.table.schema.widen import to_double
 
 _LONGEST: Final = 1024  # characters or bytes of a value that are kept
@@ -88,7 +90,11 @@ def kind_of(arrow: pa.DataType) -> str | None:
 
 
 def ranges_of_footer(footer: Any, columns: Collection[str]) -> dict[str, ColumnRange]:
-    """Ranges of the columns that a base file has, from its footer (pyarrow's FileMetaData): no data is read."""
+    """Ranges of the columns that a base file has, from its footer (pyarrow's FileMetaData): no data is read.
+
+    Not-a-number is greater than all numbers to Hudi's readers. Arrow's statistics pass over it, so a column of floats has it
+    as its greatest value there.
+    """
     found: dict[str, ColumnRange] = {}
     kinds = {field.name: kind_of(field.type) for field in footer.schema.to_arrow_schema() if field.name in columns}
     places = [(n, footer.schema.column(n).path) for n in range(footer.num_columns)]
@@ -97,6 +103,8 @@ def ranges_of_footer(footer: Any, columns: Collection[str]) -> dict[str, ColumnR
         if kind is not None:
             groups = (footer.row_group(group) for group in range(footer.num_row_groups))
             parts = [_of_chunk(group.column(number), group.num_rows, kind) for group in groups]
+            if kind in ("float", "double") and not tells_of_nan(footer):
+                parts = [part if part.high is None else replace(part, high=math.nan) for part in parts]
             found[name] = merged_ranges(parts) if parts else ColumnRange(kind, None, None, 0, 0)
     return found
 
@@ -199,9 +207,8 @@ def _ends(values: pa.ChunkedArray, kind: str) -> tuple[Any, Any]:
 
 
 def _value(scalar: pa.Scalar, kind: str) -> Any:
-    decimal = _DECIMAL.match(kind)
-    if decimal:
-        return int(scalar.as_py().scaleb(int(decimal[2])))
+    if _DECIMAL.match(kind):
+        return unscaled(scalar.as_py(), scalar.type.scale)
     return scalar.value if pa.types.is_temporal(scalar.type) else scalar.as_py()
 
 

@@ -32,7 +32,7 @@ BLOCK_BYTES: Final = 64 * 1024
 _CHUNK_BYTES: Final = 8 * 1024 * 1024  # of entries that are put together at one time
 _PIECE: Final = 16 * 1024  # bytes a checksum would cover
 _HEADER: Final = struct.Struct(">8siiqBii")
-_LONGEST_KEY: Final = 2**15 - 1  # a row's length is an i16
+LONGEST_KEY: Final = 2**15 - 1  # a row's length is an i16
 _NO_BLOCK: Final = 2**64 - 1
 _COMPARATOR: Final = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 _VERSION: Final = b"\3\0\0\3"  # minor 3, major 3
@@ -83,10 +83,10 @@ class HFileWriter:
             return
         _check_order(keys, self._last)
         lengths = pc.binary_length(keys).to_numpy().astype(np.int64)
-        if int(lengths.max()) > _LONGEST_KEY:
+        if int(lengths.max()) > LONGEST_KEY:
             raise InvalidKeyError(
-                f"a key of {int(lengths.max())} bytes does not fit into the metadata table's files ({_LONGEST_KEY}); "
-                "shorten the record key or do without the metadata table"
+                f"a key of {int(lengths.max())} bytes does not fit into the metadata table's files ({LONGEST_KEY}); "
+                "shorten the record key, or do without the record index (hoodie.metadata.record.index.enable=false)"
             )
         self._first = keys[0].as_py() if self._first is None else self._first
         self._last = keys[-1].as_py()

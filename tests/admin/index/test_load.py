@@ -13,11 +13,17 @@ import pytest
 from tagstream.admin.errors import AdminError
 from tagstream.admin.index.entries import Entries, entries_of, key_groups_of, record_keys, state_keys
 from tagstream.admin.index.load import Carrier
+from tagstream.state.durable.delta import Change, ingest_change
 from tagstream.state.durable.generation import newest_generation, starting_pointer
 from tagstream.state.durable.view import open_view
 from tagstream.state.key_group import balanced_labels, key_group
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
+from tagstream.state.store.copies import all_copies, copies_entry
+from tagstream.state.store.dictionary import intern, places_of
+from tagstream.state.store.rocks_store import RocksStore
+from tagstream.state.store.store_meta import StoreMeta
+from tagstream.state.tag.emptied import emptied_key
 from tagstream.table.storage.posix import PosixStorage
 
 LABELS = balanced_labels(5, 2)
@@ -100,6 +106,60 @@ def test_a_key_that_comes_twice(tmp_path: Path) -> None:
     with pytest.raises(AdminError, match="'key-4-é.*' is there twice"):
         carrier.load("/t", (), ".*")
     assert newest_generation(layout) is None
+
+
+def mark(layout: StateLayout, at: int) -> Entries:
+    """What a key group holds since the table was emptied at its source."""
+    value: Any = b"v%d" % at if layout.ordering in ("bytes", "tuple") else at
+    ordering = np.array([value], object if isinstance(value, bytes) else np.int64)
+    one = np.ones(1, np.int64)
+    records = Records(
+        np.full(1, NO_LOCATION, np.uint32), one * 20_260_101_000_000_000 + at, one.astype(np.uint32) * 29_000_000,
+        np.full(1, TOMBSTONE, np.uint8), ordering,
+    )  # fmt: skip
+    return Entries(pa.array([emptied_key(layout)], pa.binary()), records, [], -one)
+
+
+@pytest.mark.parametrize("global_index", [True, False])
+@pytest.mark.parametrize("kind", [kind for kind in get_args(OrderingKind) if kind != "none"])
+def test_every_new_group_knows_when_the_table_was_emptied(
+    tmp_path: Path, kind: OrderingKind, global_index: bool
+) -> None:
+    layout = make_layout(tmp_path, kind, global_index)
+    carrier = Carrier(layout, LABELS, str(tmp_path / "scratch"), lambda _: None)
+    for piece in (mark(layout, 5), made(layout, 40), mark(layout, 7), mark(layout, 6)):  # one of each old group
+        carrier.add(piece)
+    loaded = carrier.load("/t", (), ".*")
+    found = content(layout)
+    assert [group[0] for group in found.values()] == [row for _ in LABELS for row in rows(mark(layout, 7))]
+    others = sorted(row for group in found.values() for row in group[1:])
+    assert others == sorted(rows(made(layout, 40)))
+    dead = sum(place is None for _, place, *_ in others)
+    assert (loaded.live, loaded.tombstones) == (40 - dead, dead + len(LABELS))
+
+
+def test_other_places_of_keys_come_along(tmp_path: Path) -> None:
+    """Keys that another writer put into the table again."""
+    layout = make_layout(tmp_path, "int64", True)
+    entries = made(layout, 20)
+    carrier = Carrier(layout, LABELS, str(tmp_path / "scratch"), lambda _: None)
+    carrier.add(entries)
+    wanted = {entries.skeys[n].as_py(): [("p1", f"f{n}"), PLACES[0]] for n in (3, 4)}
+    with RocksStore(str(tmp_path / "store")) as store:
+        places = sorted({place for found in wanted.values() for place in found})
+        codes, known, _ = intern(places, lambda names: [None] * len(names), 0)
+        of_place = dict(zip(places, codes, strict=True))
+        known += [copies_entry(skey, [of_place[place] for place in found]) for skey, found in wanted.items()]
+        ingest_change(store, Change([], (), b"", (), known, StoreMeta(copies=2)))
+        carrier.copies.add(store, 0)
+    carrier.load("/t", (), ".*")
+    back: dict[bytes, list[tuple[str, str]]] = {}
+    for label in LABELS:
+        with open_view(layout, label, starting_pointer(layout, 1, label), 0) as store:
+            for skey, codes_there in all_copies(store):
+                assert LABELS[key_group(skey[1:], len(LABELS))] == label
+                back[skey] = places_of(np.array(codes_there, np.uint32), store.get, label)
+    assert {skey: sorted(found) for skey, found in back.items()} == {k: sorted(v) for k, v in wanted.items()}
 
 
 @pytest.mark.parametrize("global_index", [True, False])

@@ -111,6 +111,25 @@ def test_keys_come_move_go_and_stay(layout: StateLayout) -> None:
     assert late.stats["late"] == 2
 
 
+def test_an_order_that_the_table_does_not_hold_is_kept(layout: StateLayout) -> None:
+    """A position in the source's log is in no column: the rows of an epoch come without an ordering value."""
+    pointer, files = start(layout)
+    rows: dict[str, Row] = {"a": ("p1", None), "c": ("p1", None), "e": ("p1", None), "n": ("p1", None)}
+    write_epoch(layout, 1, rows, ["p1", "p2"], files)
+    after = tag(layout, pointer, 1, [Event("x", "p9", 1)], epoch=1)
+    found = content(layout, Pointer.from_bytes(after, LABEL))
+    assert {key: found[key] for key in "abcen"} == {
+        "a": ("p1", 10),
+        "b": (None, 10),  # gone
+        "c": ("p1", 10),  # moved
+        "e": ("p1", 5),  # deleted in the stream, and put back by the other writer
+        "n": ("p1", None),
+    }
+    late = [Event("a", "p1", 9), Event("c", None, 9, delete=True), Event("e", "p1", 4), Event("n", "p1", 1)]
+    result = tag_key_group(LABEL, after, make_batch(late, layout), make_profile(2, epoch=1), layout)
+    assert (result.stats["late"], result.stats["updates"]) == (3, 1)
+
+
 def test_a_delete_in_the_log_of_a_place_that_a_key_has_left(layout: StateLayout) -> None:
     pointer, files = start(layout)
     write_epoch(layout, 1, {"d": (None, 12), "a": ("p1", 10), "b": ("p1", 10)}, ["p1"], files)

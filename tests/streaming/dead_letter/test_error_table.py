@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from tagstream.streaming.dead_letter.table import ErrorTable
 from tagstream.streaming.errors import DeadLetterError
 from tagstream.streaming.write.quarantine import write_quarantine
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline import lease as leases
@@ -126,3 +129,28 @@ def test_after_a_failure_the_commits_are_asked_again(tmp_path: Path, monkeypatch
     monkeypatch.undo()
     table.take(letters(tmp_path, 4), "q.4")
     assert read_table(tmp_path / "errors").num_rows == 4
+
+
+@pytest.mark.parametrize("targets", [("orders", "orders"), ("orders", "customers")])
+def test_the_tables_of_a_job_share_one(tmp_path: Path, targets: tuple[str, str]) -> None:
+    """A thread each, also two of one name, of different databases."""
+    clock, count, together = itertools.count(NOW, 7), 4, threading.Barrier(2)
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        errors = ErrorTable(str(tmp_path / "errors"), "bad", 6, targets[number], lambda: next(clock))
+        try:
+            together.wait(60)
+            for batch in range(count):
+                errors.take([Letter(f"{batch}.0.1", "t", 0, batch, "bad", b"k", b"v", ())], f"query{number}.{batch}")
+        except BaseException as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert failed == []
+    found = read_snapshot(HoodieTable.open(str(tmp_path / "errors")))
+    assert found.num_rows == len(set(found["id"].to_pylist())) == 2 * count

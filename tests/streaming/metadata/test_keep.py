@@ -154,7 +154,7 @@ def test_the_form_that_is_asked_for_takes_the_place_of_the_other(
 
 def test_an_overwrite_goes_without_a_record_index(tmp_path: Path, spark: SparkSession) -> None:
     """Nobody tells which keys go with the file groups that a batch replaces."""
-    conf = {**ALL, "hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+    conf = {**ALL, "hoodie.index.type": "GLOBAL_SIMPLE"}
     case = StreamCase(tmp_path, spark, conf=conf)
     ev.write_files([ev.Event(f"k{n}", f"p{n % 2}", 1, name="first", amount=1.0) for n in range(20)], case.source, 20)
     case.run()

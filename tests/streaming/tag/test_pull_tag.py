@@ -122,8 +122,25 @@ def test_a_record_that_lacks_values_is_a_bad_one() -> None:
 def test_of_a_key_that_is_there_twice_the_newest_counts() -> None:
     places = found(("k", "p1", "old", "1", 4), ("k", "p2", "young", "2", 4))
     located, counts = tag([event("k", "p2", 5)], places)
-    assert located == [("update", "k", "p2", "young")]
+    assert located == [("delete (moved)", "k", "p1", "old"), ("update", "k", "p2", "young")]
     assert counts["twice"] == 1
+
+
+@pytest.mark.parametrize("partition", ["p1", "p2", "p3"])
+def test_every_row_of_a_key_that_is_there_several_times_is_reached(partition: str) -> None:
+    """An update, a move or a delete leaves none of the others; a late event leaves all."""
+    places = found(
+        ("k", "p1", "a", "1", 9), ("k", "p1", "b", "2", 4), ("k", "p2", "c", "3", 4), ("m", "p1", "a", "1", 4)
+    )
+    located, counts = tag([event("k", None, 5, FLAG_DELETE), event("m", "p1", 5)], places)
+    assert sorted(row[2:] for row in located if row[1] == "k") == [("p1", "a"), ("p1", "b"), ("p2", "c")]
+    assert counts["deletes"] == 1
+    located, counts = tag([event("k", partition, 5), event("m", "p1", 5)], places)
+    gone = sorted(row[2:] for row in located if row[1] == "k" and row[0].startswith("delete"))
+    assert gone == [("p1", "a"), ("p1", "b"), *([] if partition == "p2" else [("p2", "c")])]
+    assert (counts["updates"], counts["moves"]) == ((2, 0) if partition == "p2" else (1, 1))
+    assert [row for row in located if row[1] == "m"] == [("update", "m", "p1", "a")]
+    assert [row[1] for row in tag([event("k", None, 3, FLAG_DELETE), event("m", "p1", 5)], places)[0]] == ["m"]
 
 
 def test_a_row_stays_in_its_partition_where_that_is_asked() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import math
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.file_group.parquet_options import writer_options
-from tagstream.table.schema.schema import FILE_NAME
+from tagstream.table.file_group.base_file import BaseFileWriter
+from tagstream.table.file_group.parquet_options import tells_of_nan, writer_options
+from tagstream.table.metadata.encode.column_ranges import ranges_of_footer
+from tagstream.table.schema.schema import FILE_NAME, RECORD_KEY, with_meta
 
 ROWS = 2000
 NESTED = pa.struct([("a", pa.struct([("b", pa.int32())])), ("l", pa.list_(pa.struct([("x", pa.string())])))])
@@ -53,6 +57,69 @@ def test_a_column_of_a_hundredth_of_repeated_values_has_one() -> None:
 def test_the_first_rows_decide_whatever_comes_later() -> None:
     rows = pa.table({"n": [*range(10_000), *([7] * 50_000)]})
     assert with_dictionary(rows) == set()
+
+
+def statistics_of(path: Path) -> dict[str, list[tuple[object, object] | None]]:
+    """(least, greatest) of each column by row group; None where the footer tells none."""
+    found: dict[str, list[tuple[object, object] | None]] = {}
+    metadata = pq.read_metadata(path)
+    for group in range(metadata.num_row_groups):
+        for n in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(n)
+            stats = chunk.statistics if chunk.is_stats_set and chunk.statistics.has_min_max else None
+            found.setdefault(chunk.path_in_schema, []).append(stats and (stats.min, stats.max))
+    return found
+
+
+FLOATS = {
+    "plain": pa.float64(),
+    "odd": pa.float32(),
+    "zero": pa.float64(),
+    "n": pa.int32(),
+    "s": pa.struct([("f", pa.float64()), ("t", pa.string())]),
+}
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_column_of_floats_has_statistics_where_no_chunk_can_have_nan(tmp_path: Path, groups: int) -> None:
+    """Spark leaves a chunk out by its greatest value, and NaN, which Arrow does not count there, is greater than all."""
+    schema = with_meta(pa.schema(list(FLOATS.items())))
+    values = [
+        {"plain": 1.5, "odd": 3.0, "zero": -0.0, "n": 1, "s": {"f": 1.0, "t": "a"}},
+        {"plain": 2.5, "odd": math.nan, "zero": 0.0, "n": 2, "s": {"f": math.nan, "t": "b"}},
+    ]
+    lines = [{**dict.fromkeys(schema.names), RECORD_KEY: str(n), **v} for n, v in enumerate(values)]
+    path = tmp_path / "f.parquet"
+    with (
+        path.open("wb") as out,
+        BaseFileWriter(out, "f", schema, "{}", row_group_bytes=1 if groups == 2 else 1 << 20) as writer,
+    ):
+        writer.append(pa.Table.from_pylist(lines, schema))
+        result = writer.close()
+    found = statistics_of(path)
+    assert found["odd"] == found["s.f"] == [None] * groups
+    assert found["n"] == ([(1, 2)] if groups == 1 else [(1, 1), (2, 2)])
+    assert found["s.t"] == ([("a", "b")] if groups == 1 else [("a", "a"), ("b", "b")])
+    # Where rows come behind those that the writer is opened with, they may have NaN.
+    assert found["plain"] == ([(1.5, 2.5)] if groups == 1 else [None, None])
+    assert str(found["zero"]) == ("[(-0.0, 0.0)]" if groups == 1 else "[None, None]")
+    assert tells_of_nan(result.footer)
+    ranges = ranges_of_footer(result.footer, ["plain", "odd", "n"])
+    assert math.isnan(ranges["odd"].high)
+    assert (ranges["plain"].low, ranges["plain"].high) == (
+        (1.5, 2.5) if groups == 1 else (-math.inf, ranges["odd"].high)
+    )
+
+
+def test_files_of_arrow_from_before_do_not_tell_of_nan() -> None:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"f": [1.0, math.nan]}), out)
+    footer = pq.ParquetFile(out).metadata
+    assert not tells_of_nan(footer)
+    assert (ranges_of_footer(footer, ["f"])["f"].low, math.isnan(ranges_of_footer(footer, ["f"])["f"].high)) == (
+        1.0,
+        True,
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1])

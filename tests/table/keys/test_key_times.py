@@ -63,6 +63,13 @@ def test_custom() -> None:
     assert plain.depth(ROWS.schema) == 0
 
 
+def test_a_number_that_is_no_time_has_a_reason() -> None:
+    found = KeyGenerator.create("TIMESTAMP", ["id"], ["at"], times=DAYS)
+    rows = pa.table({"id": ["a", "b", "c"], "at": [1.79e12, float("nan"), 1e30]})
+    assert found.partition_paths(rows).to_pylist() == ["2026/09/21", *["__HIVE_DEFAULT_PARTITION__"] * 2]
+    assert [reason is None for reason in found.partition_errors(rows).to_pylist()] == [True, False, False]
+
+
 def test_a_text_that_is_no_time_has_a_reason() -> None:
     found = KeyGenerator.create("TIMESTAMP", ["id"], ["day"], times=TEXTS)
     assert found.partition_paths(ROWS).to_pylist() == ["202611", "__HIVE_DEFAULT_PARTITION__", "197001"]

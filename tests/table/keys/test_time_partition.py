@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -98,6 +99,72 @@ def test_a_text_that_is_no_time_has_a_reason(text: str) -> None:
     assert paths.to_pylist() == [None, "2026", None]
     assert "yyyy-MM-dd" in reasons[0].as_py()
     assert reasons[1].as_py() is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "kind", "value"),
+    [
+        ("UNIX_TIMESTAMP", pa.int64(), 9_223_372_036_854_776),
+        ("UNIX_TIMESTAMP", pa.int64(), 10**17),
+        ("UNIX_TIMESTAMP", pa.int64(), 2**63 - 1),
+        ("UNIX_TIMESTAMP", pa.int64(), -(2**63)),
+        ("EPOCHMILLISECONDS", pa.uint64(), 2**63),
+        ("EPOCHMILLISECONDS", pa.float64(), float("nan")),
+        ("EPOCHMILLISECONDS", pa.float32(), float("inf")),
+        ("EPOCHMICROSECONDS", pa.float64(), -1e30),
+        ("EPOCHMICROSECONDS", pa.float64(), 2.0**63),
+        ("EPOCHMICROSECONDS", pa.decimal128(38, 0), Decimal(2**63)),
+        ("EPOCHMICROSECONDS", pa.decimal128(38, 8), Decimal(-(10**29))),
+    ],
+)
+def test_a_number_that_is_no_time_has_a_reason(unit: str, kind: pa.DataType, value: Any) -> None:
+    good: Any = Decimal(1) if pa.types.is_decimal(kind) else 1
+    paths, reasons = rules({TYPE: unit, OUT: "yyyy"}).paths(pa.array([value, good, None], kind))
+    assert paths.to_pylist() == [None, "1970", "1970"]
+    assert "since 1970 that fits into milliseconds" in reasons[0].as_py()
+    assert reasons.to_pylist()[1:] == [None, None]
+
+
+FIRST_MS, LAST_MS = 1 - 2**63, 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("ms", "pattern", "zone", "path"),
+    [
+        (LAST_MS, "yyyy-MM-dd", "UTC", "292278994-08-17"),
+        (FIRST_MS, "yyyy-MM-dd", "UTC", "-292275055-05-16"),
+        (FIRST_MS, "YYYY-MM-dd", "UTC", "292275056-05-16"),
+        (1_704_067_200_000_000, "yyyy-MM-dd", "UTC", "55969-09-28"),  # seconds that were milliseconds
+        (1_719_792_000_000_000, "yyyy-MM-dd HH", "America/New_York", "56468-01-14 19"),
+        (-62_167_219_200_001, "yyyy-MM-dd", "UTC", "-0001-12-31"),
+        (-62_167_219_200_000, "yyyy-MM-dd yy", "UTC", "0000-01-01 00"),
+        (-62_135_596_800_001, "YYYY", "UTC", "0001"),
+    ],
+)
+def test_years_that_arrow_does_not_have(ms: int, pattern: str, zone: str, path: str) -> None:
+    assert one(rules({TYPE: "EPOCHMILLISECONDS", OUT: pattern, "output.timezone": zone}), ms, pa.int64()) == path
+
+
+def test_a_text_of_a_far_year() -> None:
+    told = {TYPE: "DATE_STRING", IN: "y-MM-dd HH", OUT: "yyyy-MM-dd HH"}
+    assert one(rules(told), "123456-02-29 05", pa.string()) == "123456-02-29 05"
+    zones = {"input.timezone": "Asia/Tokyo", "output.timezone": "UTC"}
+    assert one(rules({**told, **zones}), "123456-03-01 05", pa.string()) == "123456-02-29 20"
+
+
+@given(st.integers(-(2**62), 2**62))  # NumPy's own calendar fails at the very ends
+def test_times_are_written_as_numpy_has_them(ms: int) -> None:
+    written = parse_pattern("y M d H m s S").write(pa.array([ms], pa.timestamp("ms", "UTC")))
+    at = np.int64(ms).astype("datetime64[ms]")
+    day = at.astype("datetime64[D]")
+    rest = int((at - day.astype("datetime64[ms]")).astype(np.int64))
+    fields = (
+        int(at.astype("datetime64[Y]").astype(np.int64)) + 1970,
+        int(at.astype("datetime64[M]").astype(np.int64)) % 12 + 1,
+        int((day - at.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64)) + 1,
+        *(rest // 3_600_000, rest // 60_000 % 60, rest // 1000 % 60, f"{rest % 1000:03}"[0]),
+    )
+    assert written[0].as_py() == " ".join(map(str, fields))
 
 
 def test_mixed_takes_texts_alone() -> None:

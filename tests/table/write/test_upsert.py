@@ -57,6 +57,23 @@ def test_merge_is_what_a_dict_says(old: list[list[str]], new: list[str], gone: l
     )
 
 
+@given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), max_size=3), keys, keys)
+def test_a_key_that_another_writer_put_into_the_file_again(
+    old: list[list[str]], new: list[str], gone: list[str]
+) -> None:
+    """One new row takes the place of all of its rows, a delete takes all; what nothing comes for stays as it is."""
+    counts, deletes = MergeCounts(), pa.table({"_hoodie_record_key": pa.array(gone, pa.string())})
+    merged = pa.concat_tables(
+        [FILE.empty_table(), *merge_batches((rows(names, 1) for names in old), rows(new, 2), deletes, "g", counts)]
+    )
+    before = [name for names in old for name in names]
+    found = sorted(zip(merged["_hoodie_record_key"].to_pylist(), merged["v"].to_pylist(), strict=True))
+    stay = [(name, 1) for name in before if name not in new and name not in gone]
+    assert found == sorted([*stay, *((name, 2) for name in new)])
+    assert counts.copied + counts.updated + counts.deleted == len(before)
+    assert counts.updated == len({*before} & {*new})
+
+
 ORDERED = FILE.append(pa.field("ts", pa.int64()))
 dated = st.dictionaries(st.sampled_from("abcdef"), st.one_of(st.none(), st.integers(0, 4)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from tagstream.table.metadata.encode.file_records import encode_records, stats_r
 # Long values are replaced, if they must be, by ends that only thousands of the very last character would pass.
 _LETTERS = st.characters(max_codepoint=0x10FFFE, exclude_categories=["Cs"])
 _BYTES = st.integers(0, 254)
+WIDE = Context(prec=80)
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
@@ -38,6 +39,7 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.binary(): st.binary(max_size=5) | _BYTES.map(lambda byte: bytes([byte]) * 5000),
     pa.binary(2): st.binary(min_size=2, max_size=2),
     pa.decimal128(12, 3): st.decimals(-(10**9) + 1, 10**9 - 1, places=3),
+    pa.decimal128(38, 10): st.integers(1 - 10**38, 10**38 - 1).map(lambda n: WIDE.scaleb(Decimal(n), -10)),
     pa.date32(): st.dates(),
     pa.timestamp("us", tz="UTC"): st.integers(-(2**60), 2**60),
     pa.timestamp("ms"): st.integers(-(2**50), 2**50),
@@ -56,7 +58,7 @@ def greater(left: Any, right: Any) -> bool:
 
 def plain(value: Any, arrow: pa.DataType) -> Any:
     if pa.types.is_decimal(arrow):
-        return int(Decimal(value).scaleb(arrow.scale))
+        return int(WIDE.scaleb(Decimal(value), arrow.scale))
     return pa.scalar(value, arrow).value if pa.types.is_temporal(arrow) else pa.scalar(value, arrow).as_py()
 
 
@@ -76,13 +78,10 @@ def test_every_value_is_between_the_ends(data: st.DataObject, arrow: pa.DataType
         assert (known.rows, known.nulls) == (len(values), values.count(None))
         there = [plain(value, arrow) for value in values if value is not None]
         assert (known.low is None) == (known.high is None) == (not there)
-        from_footer = known.uncompressed > 0
         for value in there:
-            if isinstance(value, float) and math.isnan(value) and from_footer:
-                continue  # no footer tells of it
             assert not greater(known.low, value)
             assert not greater(value, known.high)
-        for version in (6, 8, 9):
+        for version in (9,) if arrow == pa.decimal128(38, 10) else (6, 8, 9):  # before 9 such a column has none
             encode_records(dict([stats_record("p", "f", "c", known, version)]), version)
 
 

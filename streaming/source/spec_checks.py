@@ -1,0 +1,79 @@
+"""What the options and the table must say together, so that records can be read and ordered."""
+
+from __future__ import annotations
+
+from tagstream.streaming.options.keys.table import NEW_ENCODING
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.decode.formats.make import FormatRules
+from tagstream.table.errors import ConfigError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
+from tagstream.table.metadata.encode.hfile_writer import LONGEST_KEY
+from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
+from tagstream.table.read.key_encoding import names_single_key
+
+
+def check_order(options: Options, config: TableConfig, reads: FormatRules) -> None:
+    """ConfigError where records come in another order than their own, and nothing tells an older one from a newer one."""
+    if config.ordering_fields:
+        return
+    own = {"dfs": "files", "frame": "rows of a DataFrame"}.get(options.source_class)
+    if own is not None and reads.ordering_kind == "none":
+        raise ConfigError(
+            f"{own} have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is the "
+            "newer event)"
+        )
+    # An order that no column has is known to the state index alone.
+    if options.replay_quarantine and (reads.ordering_kind == "none" or not options.index.is_state):
+        raise ConfigError(
+            "--replay-quarantine sends records that are older than what the table may have by now, and here records count "
+            "as they arrive: they would overwrite newer rows. Give hoodie.table.ordering.fields (the field whose greater "
+            "value is the newer event); or look at the records (tagstream quarantine list), and send those that nothing "
+            "newer follows to the topic yourself"
+        )
+
+
+def check_kinds(options: Options, config: TableConfig) -> None:
+    """ConfigError for a table of the custom key generator that has names of partition fields alone, as tables of version 6
+    have, where the job does not say their kinds.
+    """
+    told = config.raw.get("hoodie.table.partition.fields", "")
+    lacks = key_generator_type(config.key_generator) == "CUSTOM" and bool(config.partition_fields) and ":" not in told
+    if lacks and not options.is_set("hoodie.datasource.write.partitionpath.field"):
+        kinds = ",".join(f"{name}:SIMPLE" for name in config.partition_fields)
+        raise ConfigError(
+            f"table {config.name} has the custom key generator, and does not say of which kind its partition fields are: "
+            f"give hoodie.datasource.write.partitionpath.field, as {kinds} or with TIMESTAMP for a time"
+        )
+
+
+def longest_key(options: Options, config: TableConfig) -> int | None:
+    """Bytes of a record key that every index of the keys can hold; None where there is no limit."""
+    kept = options.metadata.record_index or RECORD_INDEX_PARTITION in config.metadata_partitions
+    limits = [options.index.longest_key, LONGEST_KEY if kept else None]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def key_names_its_field(table: HoodieTable, options: Options) -> bool:
+    """Whether a complex key of one field is ``field:value``: as the rows have it, in a new table as the job asks for.
+
+    ConfigError for what the rows contradict, and for version 9, where Hudi writes the value alone.
+    """
+    rows, asked = names_single_key(table), options.new_key_encoding
+    if asked is None:
+        return rows or False
+    config = table.config
+    if "Complex" in config.key_generator and len(config.record_key_fields) == 1:
+        name = config.record_key_fields[0]
+        if rows is not None and rows is asked:
+            form = f"{name}:value" if rows else "the value alone"
+            raise ConfigError(
+                f"{NEW_ENCODING} = {str(asked).lower()} ({options.origin(NEW_ENCODING)}): the rows of table {config.name} "
+                f"have keys of the other form ({form}), and every key would be new; remove it"
+            )
+        if not asked and config.version >= 9:
+            raise ConfigError(
+                f"{NEW_ENCODING} = false ({options.origin(NEW_ENCODING)}): a table of version 9 has keys of the value "
+                "alone; remove it, or take version 6 or 8"
+            )
+    return not asked
