@@ -107,7 +107,7 @@ DEFECTS = (
         "table/read/slice_reader.py",
         "return time is not None and time <= self.as_of and self.timeline.is_valid(time)",
         "return time is not None and time <= self.as_of",
-        ("tests/table/read",),
+        ("tests/table",),
     ),
     Defect(
         "the index is loaded with keys that a log has deleted",
