@@ -37,6 +37,7 @@ def test_a_plan_looks_at_what_changed(lines: list[dict[str, Any]], service: str)
     assert all(listed <= CHANGED + 10 for listed, _, _ in looks[100])
 
 
+@pytest.mark.extended("runs the benchmarks' programs")
 def test_the_first_plan_looks_at_all(lines: list[dict[str, Any]]) -> None:
     first = [line for line in lines if line["changed"] is None and line["groups"] == 200]
     assert {line["service"] for line in first} == {"archiving", "cleaning", "clustering", "compaction"}

@@ -16,6 +16,7 @@ from tests.support.process import Process, wait_for
 PER_BATCH = 100
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 @pytest.mark.parametrize(
     ("table_type", "kills"),
     [

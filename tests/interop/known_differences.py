@@ -116,6 +116,8 @@ PARQUET = (
     Known(r"(base|log) .* column \d+ \w+ encodings", anything,
           lambda v: "RLE" in v and set(v) <= {"PLAIN", "PLAIN_DICTIONARY", "RLE"},
           "the library chooses; these are all of Parquet 1.0, and BIT_PACKED is only the JVM's name for no levels"),
+    Known(r"base .* footer tagstream\.float\.statistics", ABSENT, "1",
+          "says that columns of floats with not-a-number have no statistics, which parquet-mr's name says of its own files"),
     Known(r"(base|log) .* columns", list_of_paths, list_of_paths,
           "lists: three levels, as the Parquet standard says and Hudi's row writer does; its Avro writer uses two",
           both=same_but_for_lists),

@@ -100,11 +100,23 @@ def run_and_check(case: StreamCase, layout: Layout) -> None:
     assert validate(table) == []
 
 
+@pytest.mark.extended(
+    "more ways to say the same generator",
+    first=(
+        "one key, two partition fields",
+        "one key, one partition field, complex asked for",
+        "two keys, two",
+        "one key, no partition",
+        "timestamp",
+        "custom, two keys",
+    ),
+)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_a_new_table_of_each_key_generator(tmp_path: Path, spark: SparkSession, layout: Layout) -> None:
     run_and_check(StreamCase(tmp_path, spark, "MERGE_ON_READ", layout.conf), layout)
 
 
+@pytest.mark.extended("more indexes", first=("STATE-", "GLOBAL_BLOOM-9"))
 @pytest.mark.parametrize("version", ["6", "8", "9"])
 @pytest.mark.parametrize("index", ["STATE", "GLOBAL_BLOOM", "SIMPLE"])
 def test_one_key_and_two_partition_fields_on_each_version_and_index(

@@ -152,6 +152,7 @@ def test_a_new_row_needs_what_may_not_be_null(tmp_path: Path, table_type: str) -
     assert "lacks a field that may not be null (of id, ts, need)" in run.bad[0]
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.spark
 @BOTH
 def test_a_stream_of_partial_updates(tmp_path: Path, spark: SparkSession, table_type: str) -> None:

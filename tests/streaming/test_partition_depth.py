@@ -27,6 +27,7 @@ def sent(case: StreamCase, number: int, *partitions: str | None) -> list[ev.Even
     return events
 
 
+@pytest.mark.extended("more indexes", first=("STATE",))
 @pytest.mark.parametrize("index", ["STATE", "BLOOM"])
 def test_a_partition_inside_another_is_quarantined(tmp_path: Path, spark: SparkSession, index: str) -> None:
     case = StreamCase(tmp_path, spark, conf={"hoodie.index.type": index})

@@ -53,6 +53,9 @@ def check(case: StreamCase, rows: Sequence[dict[str, Any]], kind: str) -> None:
     assert not wrong, wrong
 
 
+@pytest.mark.extended(
+    "more indexes and kinds of tables", first=("long-MERGE_ON_READ-9-STATE", "text-COPY_ON_WRITE-9-GLOBAL_BLOOM")
+)
 @pytest.mark.parametrize(
     ("kind", "table_type", "version", "index"),
     [

@@ -73,6 +73,7 @@ def is_expected(case: StreamCase, events: Iterable[ev.Event]) -> None:
     assert validate(HoodieTable.open(str(case.table))) == []
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_a_query_on_files_with_bad_records_and_a_restored_table(
     tmp_path: Path, spark: SparkSession, table_type: str
@@ -237,6 +238,7 @@ def test_what_no_transformation_may_do(tmp_path: Path, spark: SparkSession, conf
         case.run()
 
 
+@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
 def test_the_command_takes_hudis_own_properties(tmp_path: Path) -> None:
     case = StreamCase(tmp_path, None)  # type: ignore[arg-type]
     events = list(ev.generate(PER_FILE, ev.Mix(keys=40), seed=3))

@@ -33,6 +33,7 @@ def test_a_captured_truncate_leaves_what_select_found(tmp_path: Path, table_type
     assert not run.bad
 
 
+@pytest.mark.extended("longer random histories", first=("0", "1"))
 @pytest.mark.parametrize("seed", range(6))
 def test_truncates_among_events_that_arrive_in_any_order_of_partitions(tmp_path: Path, seed: int) -> None:
     """Three partitions, read unevenly: rows from before a TRUNCATE come batches after it, and must not stay."""

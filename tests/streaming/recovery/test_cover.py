@@ -66,6 +66,7 @@ class Between:
         return sorted(p.parent.name for p in self.case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json"))
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", TYPES)
 def test_another_writer_upserted_moved_and_deleted_in_between(
     tmp_path: Path, spark: SparkSession, table_type: str
@@ -89,6 +90,7 @@ def test_another_writer_upserted_moved_and_deleted_in_between(
     assert between.case.run() == []
 
 
+@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE",))
 @pytest.mark.parametrize("table_type", TYPES)
 def test_another_writer_replaced_and_clustered_partitions(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     between = Between(tmp_path, spark, table_type)
@@ -107,6 +109,7 @@ def test_another_writer_replaced_and_clustered_partitions(tmp_path: Path, spark:
     assert between.epochs() == ["epoch-1"]
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", TYPES)
 def test_another_writer_commits_in_mid_run(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     case = StreamCase(tmp_path, spark, table_type)
@@ -236,6 +239,7 @@ def test_half_a_checkpoint_is_put_aside(tmp_path: Path, spark: SparkSession) -> 
     assert (between.case.root / "tagstream" / "manifests").is_dir()
 
 
+@pytest.mark.extended("more steps of it", first=("8",))
 @pytest.mark.parametrize("moved", [0, 2, 8, 11])
 def test_a_retiring_that_an_earlier_version_began_is_finished(tmp_path: Path, spark: SparkSession, moved: int) -> None:
     """It wrote a mark, moved the query's files one by one, wrote why and removed the mark."""
@@ -255,6 +259,7 @@ def test_a_retiring_that_an_earlier_version_began_is_finished(tmp_path: Path, sp
     assert between.case.run() == []
 
 
+@pytest.mark.extended("more files of the index", first=("deltas",))
 @pytest.mark.parametrize("what", ["deltas", "snapshots", "manifests", "epoch"])
 def test_a_damaged_file_of_the_index(
     tmp_path: Path, spark: SparkSession, what: str, caplog: pytest.LogCaptureFixture

@@ -38,6 +38,7 @@ def test_one_key_is_read_from_one_bucket_of_each_partition(table: HoodieTable) -
         assert {name[:8] for name in left["_hoodie_file_name"].to_pylist()} == {f"{ID.buckets(pa.array([key]))[0]:08d}"}
 
 
+@pytest.mark.extended("longer random histories")
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=5))
 def test_some_keys(table: HoodieTable, numbers: list[int]) -> None:
     known = sorted(read_snapshot(table, columns=["id"])["id"].to_pylist())
