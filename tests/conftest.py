@@ -14,7 +14,6 @@ from tagstream.table.store_settings import keep_settings
 from tests.support import tiers
 from tests.support.class_archive import use_class_archive
 from tests.support.kafka_listeners import LISTENERS
-from tests.support.memory_disk import use_memory
 from tests.support.table_version import using, versions_of
 
 if TYPE_CHECKING:  # a test run that needs neither pays for neither
@@ -37,7 +36,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before the first JVM: what makes it start quickly."""
     use_class_archive()
-    use_memory()
     config.pluginmanager.register(tiers.SlowTests(config))
 
 
