@@ -1,7 +1,7 @@
 """``tagstream table dedup``: of rows with the same key the newest stays.
 
 A writer that does not look a key up (SQL INSERT, bulk insert) puts it into the table a second time. The partitions with such
-keys are written anew, as an insert overwrite of a table by its own rows, and each key once. The greatest ordering value
+keys are replaced by their own rows with each key once, as an insert overwrite does it. The greatest ordering value
 counts, where it is equal or there is none the row of the newest file slice.
 """
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.admin.output import Column, Fact, Output
+from tagstream.admin.table.overwrite import undo_cut_off
 from tagstream.state.ordering import ordering_codes
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -29,7 +30,7 @@ from tagstream.table.schema.schema import RECORD_KEY, user_schema
 from tagstream.table.services.clustering.execute import DEFAULT_MEMORY
 from tagstream.table.services.replacing.doubled import doubled_partitions
 from tagstream.table.services.replacing.groups import groups_of_partitions
-from tagstream.table.services.replacing.insert_overwrite import forget_cut_off, insert_overwrite
+from tagstream.table.services.replacing.insert_overwrite import insert_overwrite
 from tagstream.table.services.replacing.rows import NewRows, Records, RowsByKey
 from tagstream.table.services.spill import RowKeeper
 
@@ -65,9 +66,7 @@ def run_dedup(
     table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Callable[[], None]
 ) -> bool:
     """Do it; a command of this kind that was killed is undone first. False where every key is there once."""
-    undone = forget_cut_off(table, clock_ms, check)
-    if undone:
-        out.note(f"{', '.join(undone)}, which a command that was killed had begun, is undone")
+    undo_cut_off(table, out, clock_ms, check)
     with _prepared(table, arguments, out) as found:
         _show(found, out)
         if not found.surplus:

@@ -49,9 +49,7 @@ def run_overwrite(
     table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Callable[[], None]
 ) -> bool:
     """Do it; what a command of this kind has left that was killed is taken back first."""
-    undone = forget_cut_off(table, clock_ms, check)
-    if undone:
-        out.note(f"{', '.join(undone)}, which a command that was killed had begun, is taken back")
+    undo_cut_off(table, out, clock_ms, check)
     with _prepared(table, arguments, out) as found:
         done = insert_overwrite(
             table, found.rows, found.groups, found.schema_json, clock_ms, check,
@@ -67,6 +65,13 @@ def run_overwrite(
         ]
     )
     return True
+
+
+def undo_cut_off(table: HoodieTable, out: Output, clock_ms: Clock, check: Callable[[], None]) -> None:
+    """Undo what a killed command that replaces partitions has begun, and say so."""
+    undone = forget_cut_off(table, clock_ms, check)
+    if undone:
+        out.note(f"{', '.join(undone)}, which a command that was killed had begun, is undone")
 
 
 def _show(found: _Overwrite, out: Output) -> None:

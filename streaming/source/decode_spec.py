@@ -72,13 +72,15 @@ class DecodeSpec:
         files = options.source_class == "dfs"
         reads = format_rules(options, ordered=bool(config.ordering_fields))
         check_order(options, config, reads)
-        spec = cls.of(table, avro_json, defaults_json, global_index=options.global_index, files=files)
+        named = key_names_its_field(table, options)
+        spec = cls.of(
+            table, avro_json, defaults_json, global_index=options.global_index, files=files, name_single_key=named
+        )
         check_kinds(options, config)
         # What the table does not say, the job may.
         spec = replace(spec, time_fields=spec.time_fields or options.time_fields, times=spec.times or options.times)
         return replace(
             spec,
-            name_single_key=key_names_its_field(table, options),
             refuse_collisions=options.key_collisions == "quarantine",
             rules=DecodeRules(**options.decode_rules),
             format=reads,
@@ -88,9 +90,16 @@ class DecodeSpec:
 
     @classmethod
     def of(
-        cls, table: HoodieTable, avro_json: str, defaults_json: str, *, global_index: bool, files: bool
+        cls,
+        table: HoodieTable,
+        avro_json: str,
+        defaults_json: str,
+        *,
+        global_index: bool,
+        files: bool,
+        name_single_key: bool | None = None,
     ) -> DecodeSpec:
-        """The spec by the table's own properties."""
+        """The spec by the table's own properties; ``name_single_key``: as the caller has looked it up in the rows."""
         config = table.config
         return cls(
             avro_json=avro_json,
@@ -105,7 +114,7 @@ class DecodeSpec:
             ordering_fields=config.ordering_fields,
             global_index=global_index,
             files=files,
-            name_single_key=names_single_key(table) or False,
+            name_single_key=bool(names_single_key(table)) if name_single_key is None else name_single_key,
             merge_on_read=config.is_merge_on_read,
         )
 
