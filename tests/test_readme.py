@@ -52,22 +52,36 @@ def run(block: str, clone: Path, name: str) -> str:
         return process.output()
 
 
+SHOWN = [["o-1", "2026-01-06", "9", "sent"], ["o-3", "2026-01-06", "8", "new"]]
+
+
+def orders(told: str) -> list[list[str]]:
+    """The rows that a block has printed."""
+    return sorted(line.split()[1:] for line in told.splitlines() if " o-" in line)
+
+
 @pytest.mark.spark
 def test_a_table_of_your_own(clone: Path) -> None:
+    first, write, read, *_ = blocks()
+    run(first, clone, "first")
+    run(write, clone, "write")
+    assert orders(run(read, clone, "read")) == SHOWN
+
+
+@pytest.mark.extended("what README's reader does next: six more processes")
+@pytest.mark.spark
+def test_what_an_operator_does_with_it(clone: Path) -> None:
     first, write, read, submit, look, rescale, lost, *_ = blocks()
     run(first, clone, "first")
     run(write, clone, "write")
     assert "batches 0" in run(submit, clone, "submit")  # it goes on where the first run ended
-    shown = [line.split()[1:] for line in run(read, clone, "read").splitlines() if " o-" in line]
-    assert sorted(shown) == [["o-1", "2026-01-06", "9", "sent"], ["o-3", "2026-01-06", "8", "new"]]
     seen = run(look, clone, "look")
     assert re.search(r"^partition +2026-01-06$", seen, re.M) and re.search(r"^equal +true$", seen, re.M)
     again = run(rescale, clone, "rescale")
     assert re.search(r"^key groups +32$", again, re.M) and "end of run: batches 1, records 6, inserts 0" in again
     assert "load the index from the table, then stream" in (told := run(lost, clone, "lost"))
     assert "end of run: batches 1, records 6, inserts 0" in told
-    shown = [line.split()[1:] for line in run(read, clone, "read again").splitlines() if " o-" in line]
-    assert sorted(shown) == [["o-1", "2026-01-06", "9", "sent"], ["o-3", "2026-01-06", "8", "new"]]
+    assert orders(run(read, clone, "read again")) == SHOWN
 
 
 @pytest.mark.spark

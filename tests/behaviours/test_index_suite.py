@@ -81,10 +81,14 @@ def read_rows(case: StreamCase) -> list[Row]:
     return rows
 
 
+# One of each family, and none that others end with.
+IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
+
+
 @pytest.mark.extended(
-    "each case in a batch of its own, and more layouts",
+    "each case in a batch of its own, more layouts and indexes",
     first=(
-        "one partition field-MERGE_ON_READ-together",
+        *(f"{name}-one partition field-MERGE_ON_READ-together" for name in IN_FIRST),
         "STATE-two partition fields, complex key-COPY_ON_WRITE-together",
         "GLOBAL_BLOOM-no partition-COPY_ON_WRITE-together",
     ),
@@ -128,9 +132,7 @@ def replayed(case: StreamCase, expected: Expected) -> None:
     assert sorted(read_rows(case), key=lambda r: (r["id"], r["part"])) == expected.rows()
 
 
-@pytest.mark.extended(
-    "more indexes of the same family", first=("STATE", "GLOBAL_BLOOM", "BUCKET", "RECORD_LEVEL_INDEX")
-)
+@pytest.mark.extended("more indexes of the same family", first=("STATE", "BUCKET"))
 def test_a_failed_commit_is_rolled_back_and_done_again(
     tmp_path: Path, make_case: Make, index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +165,7 @@ def test_a_failed_commit_is_rolled_back_and_done_again(
     assert len(rolled_back) == 1
 
 
-@pytest.mark.extended("more indexes of the same family", first=("GLOBAL_BLOOM", "INMEMORY"))
+@pytest.mark.extended("more indexes of the same family", first=("GLOBAL_BLOOM",))
 @pytest.mark.parametrize("index", marked(name for name in sorted(FACTS) if name != "BUCKET"))
 def test_a_table_whose_inserts_are_in_logs_is_continued(
     tmp_path: Path, make_case: Make, conf_of: Callable[[str], dict[str, str]], index: str

@@ -118,7 +118,7 @@ def go_wrong(begun: Begun, folder: Path, kind: str, points: range, **more: objec
     assert noticed, "no run was disturbed: the faults do not reach the job"
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("each call of a storage fails once; the simulation does so in the first tier")
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_call_that_fails(begun: dict[str, Begun], tmp_path: Path, table_type: str) -> None:
     """The types take turns: every seventh call is one that fails."""

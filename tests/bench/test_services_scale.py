@@ -44,6 +44,7 @@ def test_the_first_plan_looks_at_all(lines: list[dict[str, Any]]) -> None:
     assert all(line["listed"] > 200 // PER_PARTITION for line in first if line["service"] != "archiving")
 
 
+@pytest.mark.extended("a benchmark in small")
 def test_compaction_and_clean_hold_what_changed(lines: list[dict[str, Any]]) -> None:
     held = {line["service"]: line["holds"] for line in lines if line["changed"] == CHANGED}
     assert held["compaction"] == CHANGED

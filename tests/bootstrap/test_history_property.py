@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.extended("longer random histories")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.sampled_from([COPY_ON_WRITE, MERGE_ON_READ]), st.booleans())
 @example([({}, (3, False), None)], MERGE_ON_READ, False)

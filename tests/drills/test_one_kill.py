@@ -12,6 +12,7 @@ from tests.support import events as ev
 PER_FILE = 100
 
 
+@pytest.mark.extended("killed processes; the simulation kills in the first tier")
 @pytest.mark.kill
 def test_a_batch_whose_files_have_names_and_no_commit_is_done_again(tmp_path: Path) -> None:
     job = StreamJob(

@@ -39,7 +39,7 @@ def test_orders_at_each_phase(tmp_path: Path, table_type: str, folder: str) -> N
     assert run.counts["skipped"] > 0
 
 
-@pytest.mark.extended("longer random histories", first=("0-",))
+@pytest.mark.extended("longer random histories", first=("0-COPY_ON_WRITE",))
 @BOTH
 @pytest.mark.parametrize("seed", range(2))
 def test_orders_in_batches_cut_anywhere(tmp_path: Path, table_type: str, seed: int) -> None:
@@ -224,7 +224,7 @@ def test_a_new_key_is_read_before_the_last_events_of_the_old_one(tmp_path: Path,
     assert rows_of(run) == wanted | {1: ("x", "A1", "b10")}
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("more kinds of tables")
 @BOTH
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())

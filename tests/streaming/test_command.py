@@ -141,6 +141,7 @@ def test_sigterm_to_all_processes_at_once_is_no_failure(tmp_path: Path) -> None:
     assert job.check() == 1
 
 
+@pytest.mark.extended("a process of its own")
 @pytest.mark.spark
 def test_sigterm_ends_a_continuous_job_after_its_batch_with_exit_code_0(tmp_path: Path) -> None:
     job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(600, ev.Mix(keys=60), seed=2)), 200))

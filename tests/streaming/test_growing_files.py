@@ -94,6 +94,7 @@ def test_a_bad_record_is_mended_in_its_file(
     assert keys(case) == ["a", "b", "mended and longer"]
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_file_that_goes_between_its_listing_and_its_batch(tmp_path: Path, spark: SparkSession) -> None:
     case = StreamCase(tmp_path, spark)
     append(case, "a.json", line("a"), tick=1)
@@ -126,6 +127,7 @@ def test_a_compressed_file_and_one_that_only_looks_plain(tmp_path: Path, spark: 
     assert keys(case) == ["a", "b", "c"]
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_checkpoint_that_is_moved_with_a_batch_unfinished_goes_on(tmp_path: Path, spark: SparkSession) -> None:
     events = [e for e in ev.generate(600, seed=4) if not e.is_tombstone]
     case = StreamCase(tmp_path, spark)
@@ -147,6 +149,7 @@ def test_a_checkpoint_that_is_moved_with_a_batch_unfinished_goes_on(tmp_path: Pa
     assert moved.run() == []
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_checkpoint_of_an_earlier_version_goes_on(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

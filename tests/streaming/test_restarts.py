@@ -63,6 +63,7 @@ def test_a_file_group_that_is_gone_though_nobody_committed(case: StreamCase, cap
         goes_on_without_it(case, caplog)
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_metadata_table_does_not_hide_what_is_gone(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:

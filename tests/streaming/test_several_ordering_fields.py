@@ -53,9 +53,7 @@ def check(case: StreamCase, rows: Sequence[dict[str, Any]], kind: str) -> None:
     assert not wrong, wrong
 
 
-@pytest.mark.extended(
-    "more indexes and kinds of tables", first=("long-MERGE_ON_READ-9-STATE", "text-COPY_ON_WRITE-9-GLOBAL_BLOOM")
-)
+@pytest.mark.extended("more kinds of tables", first=("long-MERGE_ON_READ-9-STATE",))
 @pytest.mark.parametrize(
     ("kind", "table_type", "version", "index"),
     [
@@ -88,6 +86,7 @@ def test_rows_are_those_of_the_greatest_pairs(
         assert {"commit", "deltacommit"} <= done, "the logs were compacted"
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_lost_index_is_loaded_with_the_pairs(tmp_path: Path, spark: SparkSession) -> None:
     """Late events lose against the rows that a new checkpoint knows from the table alone."""
     case = case_of(tmp_path, spark, "text", MOR)

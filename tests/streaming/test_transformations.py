@@ -73,7 +73,7 @@ def is_expected(case: StreamCase, events: Iterable[ev.Event]) -> None:
     assert validate(HoodieTable.open(str(case.table))) == []
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_a_query_on_files_with_bad_records_and_a_restored_table(
     tmp_path: Path, spark: SparkSession, table_type: str

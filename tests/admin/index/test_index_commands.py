@@ -46,6 +46,7 @@ def places(case: StreamCase) -> set[tuple[str, str, str]]:
     return {(r[columns[0]], r[columns[1]], r[columns[2]].lstrip(".").split("_")[0]) for r in rows}
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_get_finds_each_key(case: StreamCase) -> None:
     at = ("--checkpoint-dir", case.checkpoint)
     live = ev.oracle(EVENTS)

@@ -117,6 +117,7 @@ def test_a_topic_goes_on_exactly_where_its_newest_commit_ended(
     is_oracles(case, EVENTS[300:])
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_other_writers_commits_are_carried_over_with_the_rest(case: StreamCase, tmp_path: Path) -> None:
     mine, new = copied(case, tmp_path / "job"), tmp_path / "new"
     at = ("--target-base-path", mine.table, "--checkpoint-dir")

@@ -59,6 +59,7 @@ def test_tables_of_real_hudi(tmp_path: Path, name: str) -> None:
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".page")] == []
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.spark
 def test_an_index_is_held_against_the_table(tmp_path: Path, spark: SparkSession, browser: Browser) -> None:
     events = list(ev.generate(3_000, ev.Mix(keys=700, partitions=9), seed=8))

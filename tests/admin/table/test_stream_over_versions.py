@@ -22,7 +22,7 @@ EVENTS = list(ev.generate(1200, MIX, seed=7))
 STEP = 300
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("more kinds of tables")
 @pytest.mark.parametrize(("table_type", "versions"), [("COPY_ON_WRITE", [9, 6, 8]), ("MERGE_ON_READ", [8, 9, 8])])
 def test_a_stream_goes_on(tmp_path: Path, spark: SparkSession, table_type: str, versions: list[int]) -> None:
     # hudi-rs passes over file groups without a base file that a metadata table of version 8 or later lists.

@@ -158,7 +158,7 @@ def test_rows_that_a_late_writer_took_away_are_read_again(
     assert not any("took its rows away" in r.message for r in caplog.records)
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_column_that_another_writer_adds_in_mid_run(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     case = StreamCase(tmp_path, spark, table_type)
@@ -184,7 +184,7 @@ def test_a_column_that_another_writer_adds_in_mid_run(tmp_path: Path, spark: Spa
     assert case.run() == []
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_planned_clustering_is_left_to_its_writer_and_waited_for(
     tmp_path: Path, spark: SparkSession, table_type: str, caplog: pytest.LogCaptureFixture

@@ -52,7 +52,7 @@ def commit_records(table: Path) -> list[dict[str, Any]]:
     return [json.loads(e["tagstream.commit"]) for e in extra if "tagstream.commit" in e]
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_disordered_events_in_several_runs_end_in_the_oracles_rows(
     tmp_path: Path, spark: SparkSession, table_type: str

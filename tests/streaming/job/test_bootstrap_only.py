@@ -128,6 +128,7 @@ def test_a_topic_goes_on_where_the_table_ends(tmp_path: Path, spark: SparkSessio
     assert (len(loaded(case)), meta(case)["stream_id"]) == (1, "adopted")
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.spark
 def test_what_the_checkpoint_fixes_must_be_kept(case: StreamCase) -> None:
     identifier = "hoodie.datasource.write.streaming.checkpoint.identifier"
@@ -144,6 +145,7 @@ def test_what_the_checkpoint_fixes_must_be_kept(case: StreamCase) -> None:
     is_oracles(case, events_of())
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.spark
 def test_an_index_of_other_partitions_is_not_adopted(case: StreamCase) -> None:
     case.bootstrap(index_partition_regex="p0")
@@ -152,6 +154,7 @@ def test_an_index_of_other_partitions_is_not_adopted(case: StreamCase) -> None:
     is_oracles(case, events_of())
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.spark
 def test_a_table_that_has_changed_is_caught_up_with(case: StreamCase) -> None:
     case.bootstrap()
@@ -188,6 +191,7 @@ def test_corrupt_files_end_it_or_are_skipped_as_asked(case: StreamCase, caplog: 
         case.run()
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.spark
 def test_a_stop_ends_the_load_and_the_next_one_goes_on(case: StreamCase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StopFlag, "requested", True)

@@ -55,7 +55,7 @@ def test_a_stream_keeps_it_in_step(version: int, table_type: str, tmp_path: Path
     assert compacted, "six commits and a compaction every three"
 
 
-@pytest.mark.extended("more kinds of tables", first=("v9",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.table_versions(6, 8, 9)
 def test_groups_begin_with_a_base_file_where_asked_for(version: int, tmp_path: Path, spark: SparkSession) -> None:
     """New records then cost what they cost in logs, and hudi-rs, which ``check`` reads with, sees all of them."""
@@ -91,7 +91,7 @@ def test_it_is_made_of_what_a_table_has(version: int, table_type: str, tmp_path:
     assert set(check(more, EVENTS).config.metadata_partitions) >= PARTITIONS
 
 
-@pytest.mark.extended("more indexes", first=("RECORD_LEVEL_INDEX",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.table_versions(9)
 @pytest.mark.parametrize("index", ["STATE", "RECORD_LEVEL_INDEX", "INMEMORY"])
 def test_a_record_index_by_partition(version: int, index: str, tmp_path: Path, spark: SparkSession) -> None:
@@ -134,6 +134,7 @@ def test_a_record_index_by_partition(version: int, index: str, tmp_path: Path, s
     assert list((case.table / ".hoodie/metadata").rglob("*.commit")), "compacted in between"
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.table_versions(9)
 def test_the_form_that_is_asked_for_takes_the_place_of_the_other(
     version: int, tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture

@@ -58,7 +58,7 @@ def foreign(case: StreamCase, seen: list[ev.Event], commits: int) -> list[ev.Eve
     return done
 
 
-@pytest.mark.extended("more kinds of tables", first=("v9-COPY_ON_WRITE",))
+@pytest.mark.extended("more kinds of tables")
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_the_same_checkpoint(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     """All that the index knows is archived, and so are some of the commits that it does not know."""
@@ -115,6 +115,7 @@ def test_a_lost_checkpoint_of_a_topic(tmp_path: Path, spark: SparkSession, kafka
     is_oracles(case, [*events[:400], *theirs, *events[400:]])
 
 
+@pytest.mark.extended("more kinds of tables", first=("v6",))
 def test_a_table_that_moved(tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     case = StreamCase(tmp_path, spark, conf=PLAIN)
     events = list(ev.generate(200, MIX, seed=94))

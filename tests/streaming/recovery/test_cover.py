@@ -90,7 +90,7 @@ def test_another_writer_upserted_moved_and_deleted_in_between(
     assert between.case.run() == []
 
 
-@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("table_type", TYPES)
 def test_another_writer_replaced_and_clustered_partitions(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     between = Between(tmp_path, spark, table_type)
@@ -109,7 +109,7 @@ def test_another_writer_replaced_and_clustered_partitions(tmp_path: Path, spark:
     assert between.epochs() == ["epoch-1"]
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("table_type", TYPES)
 def test_another_writer_commits_in_mid_run(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     case = StreamCase(tmp_path, spark, table_type)
@@ -153,6 +153,7 @@ def test_another_writer_commits_while_a_batch_is_written(
     assert between.epochs() == ["epoch-1"]
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_commit_that_another_writer_completed_late(tmp_path: Path, spark: SparkSession) -> None:
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
     first = min(p.name.split(".")[0].split("_")[0] for p in timeline_of(between.case.table).glob("2*.commit"))
@@ -202,6 +203,7 @@ def test_a_table_restored_in_mid_run(tmp_path: Path, spark: SparkSession) -> Non
     is_oracles(case, events)
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_rolled_back_commit_of_another_writer(tmp_path: Path, spark: SparkSession) -> None:
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
     instant = between.writer.upsert([ev.Event("undone", "p-x", 1, name="x", amount=1.0)])
@@ -229,6 +231,7 @@ def test_an_older_copy_of_the_checkpoint(tmp_path: Path, spark: SparkSession) ->
     assert case.run() == []
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_half_a_checkpoint_is_put_aside(tmp_path: Path, spark: SparkSession) -> None:
     between = Between(tmp_path, spark, "MERGE_ON_READ")
     for path in between.case.checkpoint.iterdir():
@@ -239,7 +242,7 @@ def test_half_a_checkpoint_is_put_aside(tmp_path: Path, spark: SparkSession) -> 
     assert (between.case.root / "tagstream" / "manifests").is_dir()
 
 
-@pytest.mark.extended("more steps of it", first=("8",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("moved", [0, 2, 8, 11])
 def test_a_retiring_that_an_earlier_version_began_is_finished(tmp_path: Path, spark: SparkSession, moved: int) -> None:
     """It wrote a mark, moved the query's files one by one, wrote why and removed the mark."""
@@ -259,7 +262,7 @@ def test_a_retiring_that_an_earlier_version_began_is_finished(tmp_path: Path, sp
     assert between.case.run() == []
 
 
-@pytest.mark.extended("more files of the index", first=("deltas",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("what", ["deltas", "snapshots", "manifests", "epoch"])
 def test_a_damaged_file_of_the_index(
     tmp_path: Path, spark: SparkSession, what: str, caplog: pytest.LogCaptureFixture

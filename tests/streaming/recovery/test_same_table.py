@@ -38,6 +38,7 @@ def meta(case: StreamCase) -> dict:
     return json.loads((case.checkpoint / "tagstream" / "meta.json").read_text())
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_another_table_is_refused_and_nothing_is_changed(tmp_path: Path, spark: SparkSession) -> None:
     a, b = streamed(tmp_path / "a", spark), streamed(tmp_path / "b", spark)
     assert meta(a)["table"] == {"name": "events", "path": str(a.table), "checkpoint": str(a.checkpoint)}

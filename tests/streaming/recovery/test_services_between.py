@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.table_versions(6, 9)]
 MIX = ev.Mix(keys=60, tombstones=0.0, late=0.0, late_deletes=0.0)
 
 
-@pytest.mark.extended("more kinds of tables", first=("v9",))
+@pytest.mark.extended("more kinds of tables")
 def test_partitions_deleted_and_all_cleaned_and_archived(tmp_path: Path, spark: SparkSession) -> None:
     # Beside a metadata table nothing is archived before that was compacted.
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {"hoodie.metadata.enable": "false"})
@@ -49,7 +49,7 @@ def test_partitions_deleted_and_all_cleaned_and_archived(tmp_path: Path, spark: 
     assert len(epochs) == 1, "the index was loaded in full, and not caught up"
 
 
-@pytest.mark.extended("more kinds of tables", first=("v9-COPY_ON_WRITE",))
+@pytest.mark.extended("more kinds of tables")
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_partitions_overwritten_by_hand(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     """Keys that stay, that are gone and that are new: the index is caught up with, and later records find their rows."""

@@ -142,6 +142,7 @@ def test_a_death_between_the_loading_and_the_first_commit(tmp_path: Path, spark:
     is_oracles(case, events)
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_death_between_the_loading_and_its_record_while_the_table_goes_on(
     tmp_path: Path, spark: SparkSession
 ) -> None:

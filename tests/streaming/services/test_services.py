@@ -47,7 +47,7 @@ CASES = {
 MOR = "MERGE_ON_READ"
 
 
-@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE-6", "MERGE_ON_READ-9, metadata table"))
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ-9, metadata table",))
 @pytest.mark.parametrize(
     ("table_type", "name"),
     [(MOR, name) for name in CASES if name != "6, beside"]
@@ -171,7 +171,7 @@ BESIDE = {
 BESIDE |= {"hoodie.clustering.async.enabled": "true", "hoodie.archive.automatic": "false"}
 
 
-@pytest.mark.extended("more indexes and kinds of tables", first=("COPY_ON_WRITE-6-GLOBAL_SIMPLE",))
+@pytest.mark.extended("more indexes and kinds of tables")
 @pytest.mark.parametrize(
     ("table_type", "name", "index"),
     [

@@ -20,7 +20,7 @@ EVENTS = list(ev.generate(400, ev.Mix(keys=80), seed=16))
 VERSION = "hoodie.write.table.version"
 
 
-@pytest.mark.extended("more kinds of tables", first=("9",))
+@pytest.mark.extended("more kinds of tables")
 @pytest.mark.parametrize("to", ["8", "9"])
 def test_the_stream_goes_on_in_the_new_version(to: str, tmp_path: Path, spark: SparkSession) -> None:
     """Without a full load: the index covers the same commits, under their new names."""

@@ -96,6 +96,7 @@ def test_it_renews_itself(browser: Browser, running: tuple[RunStatus, Clock, str
     assert set(page.requests()) == {url}
 
 
+@pytest.mark.extended("more states of a live page")
 def test_without_scripts_it_loads_itself_anew(browser: Browser, running: tuple[RunStatus, Clock, str]) -> None:
     status, clock, url = running
     page = browser.page(url, scripts=False)
@@ -104,6 +105,7 @@ def test_without_scripts_it_loads_itself_anew(browser: Browser, running: tuple[R
     page.wait_until("document.querySelector('[data-name=lag]')?.dataset.value === '123456'", "the new lag")
 
 
+@pytest.mark.extended("more states of a live page")
 def test_a_job_that_is_gone_is_told(browser: Browser) -> None:
     clock = Clock()
     server = serve(full_status(clock), clock)

@@ -136,6 +136,7 @@ def test_a_running_stream_in_the_browser(tmp_path: Path, spark: SparkSession, br
         site.health()  # nothing is left behind
 
 
+@pytest.mark.extended("more states of a live page")
 def test_stuck_in_its_first_batch(tmp_path: Path, spark: SparkSession, browser: Browser, site: Site) -> None:
     conf = {"tagstream.status.stuck.after.seconds": "1"}
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf)
@@ -155,6 +156,7 @@ def test_stuck_in_its_first_batch(tmp_path: Path, spark: SparkSession, browser: 
     assert len(case.run(*arguments(site), at=look)) == 1
 
 
+@pytest.mark.extended("more states of a live page")
 def test_bad_records_stop_it_and_the_next_run_knows(
     tmp_path: Path, spark: SparkSession, browser: Browser, site: Site
 ) -> None:
@@ -198,6 +200,7 @@ def test_bad_records_stop_it_and_the_next_run_knows(
     case.run(*arguments(site), at=well)
 
 
+@pytest.mark.extended("more states of a live page")
 def test_quarantined_records_are_shown(tmp_path: Path, spark: SparkSession, browser: Browser, site: Site) -> None:
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE")
     for path in ev.write_files(list(ev.generate(900, ev.Mix(keys=60), seed=5)), case.source, 300):

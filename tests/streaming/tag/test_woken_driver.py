@@ -69,7 +69,7 @@ class TwoRuns:
         assert validate(HoodieTable.open(str(self.case.table))) == []
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("killed or paused processes")
 @pytest.mark.parametrize("table_type", TYPES)
 def test_its_state_is_refused_and_the_index_loaded_anew(
     tmp_path: Path,

@@ -130,7 +130,7 @@ def test_a_rollback_that_stands_still_while_the_driver_goes_on(table_type: str, 
     assert 10 < step < STEPS - 1
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("more kinds of races")
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_driver_that_publishes_files_while_it_is_rolled_back(table_type: str, tmp_path: Path) -> None:
     """Half of its files have their names when it stops; the rollback dies at each of its operations, and is finished."""

@@ -18,9 +18,7 @@ from tests.table.timeline.history.crashes import cut_off_at_each_change
 from tests.table.writer import row
 
 
-@pytest.mark.extended(
-    "every change of the store is the last one, for more kinds of tables", first=("v6-COPY_ON_WRITE-True",)
-)
+@pytest.mark.extended("every change of the store is the last one")
 @pytest.mark.table_versions(6, 9)
 @pytest.mark.parametrize(
     ("table_type", "metadata"), [(COPY_ON_WRITE, True), (MERGE_ON_READ, True), (MERGE_ON_READ, False)]

@@ -27,7 +27,7 @@ from tests.table.timeline.history.crashes import cut_off_at_each_change
 from tests.table.writer import row
 
 
-@pytest.mark.extended("every change of the store is the last one, for more kinds of tables", first=("v9-False",))
+@pytest.mark.extended("every change of the store is the last one")
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("metadata", [False, True])
 def test_any_change_may_be_the_last(version: int, metadata: bool, tmp_path: Path) -> None:
