@@ -23,6 +23,7 @@ from tagstream.streaming.source.decode.key_decoder import FLAG_IMAGE
 from tagstream.streaming.tag.located import DELETED, OP_IMAGE, OP_LEFT, OPEN, located_table
 from tagstream.streaming.tag.mends import mends
 from tagstream.table import chunks
+from tagstream.table.schema.conform import as_type
 
 Ints = npt.NDArray[np.int64]
 _NOWHERE = (
@@ -168,7 +169,7 @@ def _scattered(rows: pa.Table, where: Ints, columns: dict[str, pa.Array]) -> pa.
     take = pa.array(order)
     for name, values in columns.items():
         i = rows.schema.get_field_index(name)
-        both = pa.chunked_array([*rows.column(i).chunks, values.cast(rows.schema.field(i).type)])
+        both = pa.chunked_array([*rows.column(i).chunks, as_type(values, rows.schema.field(i).type)])
         rows = rows.set_column(i, rows.schema.field(i), both.take(take))
     return rows
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.streaming.source.packed import empty_rows, pack, split
 from tagstream.streaming.tag.lanes import Lanes
+from tagstream.table.schema.conform import as_type
 
 OP_BAD = 4
 OP_DELETE_NATURAL = 5  # a delete whose ordering value is not known
@@ -54,7 +55,9 @@ def located_table(schema: pa.Schema, length: int, columns: dict[str, Any]) -> pa
     """A table of ``schema`` from the columns that there are; the others are null."""
     return pa.Table.from_arrays(
         [
-            columns[f.name].cast(f.type) if f.name in columns else pa.nulls(length, f.type)  # no copy for equal types
+            as_type(columns[f.name], f.type)
+            if f.name in columns
+            else pa.nulls(length, f.type)  # no copy for equal types
             for f in schema
         ],
         schema=schema,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
+from tagstream.table.schema.conform import as_type
 
 Bits = npt.NDArray[np.bool_]
 
@@ -37,7 +38,9 @@ def merged(
     for i, (field, column) in enumerate(zip(values.type, values.flatten(), strict=True)):
         use = bits[:, i] & there
         if use.any():
-            column = pc.if_else(pa.array(use), flat_of(held.column(field.name)).take(found).cast(field.type), column)
+            column = pc.if_else(
+                pa.array(use), as_type(flat_of(held.column(field.name)).take(found), field.type), column
+            )
         columns.append(column)
     return pa.StructArray.from_arrays(columns, fields=list(values.type)), bits & ~there[:, None]
 

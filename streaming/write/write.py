@@ -29,6 +29,7 @@ from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.ordering import ordering_column
+from tagstream.table.schema.conform import as_schema
 from tagstream.table.storage.at_once import at_once
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
@@ -190,7 +191,7 @@ def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarra
     nullable = pa.schema([f.with_nullable(True) for f in schema])
     parts = [pa.RecordBatch.from_arrays(part.flatten(), schema=nullable) for part in taken.chunks]
     upserts = pa.Table.from_batches(parts, schema=nullable)
-    upserts = _ordered(decode, rows, keep, upserts).cast(schema)
+    upserts = as_schema(_ordered(decode, rows, keep, upserts), schema)
     upserts = upserts.append_column("_hoodie_record_key", keys.take(pa.array(keep)))
     return upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
 

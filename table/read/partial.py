@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.read.log_batch import Bools, LogBatch, MergedLog
+from tagstream.table.schema.conform import as_type
 
 _Ints = npt.NDArray[np.int64]
 
@@ -110,7 +111,7 @@ def filled(updates: pa.Table, holes: Mapping[str, Bools], old: pa.Table) -> pa.T
         if field.name in holes and holes[field.name].any():
             order = np.arange(len(column), dtype=np.int64)
             order[holes[field.name]] += len(column)
-            both = pa.chunked_array([*column.chunks, *old.column(field.name).cast(field.type).chunks], field.type)
+            both = pa.chunked_array([*column.chunks, *as_type(old.column(field.name), field.type).chunks], field.type)
             column = both.take(pa.array(order))
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=updates.schema)

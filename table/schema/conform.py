@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pyarrow as pa
 
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.schema.widen import to_double
+
+_Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
 
 def conform(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
@@ -34,8 +38,22 @@ def conform(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def as_type(column: _Values, kind: pa.DataType) -> _Values:
+    """A column in a type; one that has it stays as it is.
+
+    Arrow's cast refuses a list that may not be null within a struct that is: a row that was taken by no number has both.
+    """
+    return column if column.type == kind else column.cast(kind)
+
+
+def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with the types of ``schema``, whose names they have in the same order."""
+    columns = [as_type(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
 def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """A column cast; floats become doubles as Hudi's readers widen them."""
     if pa.types.is_float64(kind) and pa.types.is_float32(column.type):
         return to_double(column)
-    return column.cast(kind)
+    return as_type(column, kind)

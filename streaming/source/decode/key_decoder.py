@@ -78,6 +78,7 @@ class KeyDecoder:
             refuse_collisions=refuse_collisions,
             partition_fields=key_generator.partition_fields,
             partial=partial,
+            columns=len(schema),
         )
         self._names = schema.names
 

@@ -31,7 +31,8 @@ _ALIAS = "@"  # no name of Avro's has it
 
 class PlainJson:
     """``schema`` has :data:`DELETED`; ``key_fields`` with their types; ``partition_fields``: their columns;
-    ``names_partition``: keys alone identify no row. ``partial``: records need not have all fields.
+    ``names_partition``: keys alone identify no row. ``partial``: records need not have all fields. ``columns``: how many of
+    the schema's fields, from the first on, are the row's (default: all).
     """
 
     def __init__(
@@ -46,8 +47,10 @@ class PlainJson:
         refuse_collisions: bool,
         partition_fields: Sequence[str] = (),
         partial: bool = False,
+        columns: int | None = None,
     ) -> None:
         self.may_lack = partial
+        self._columns = len(schema) if columns is None else columns
         self._schema = schema
         self._facts = facts or {}
         self._names = {f.name: (f.name, *self._facts.get(f.name, NO_FACTS).aliases) for f in schema}
@@ -131,18 +134,18 @@ class PlainJson:
         self, missing: Mapping[str, Mask], upsert: Mask, reason: pa.Array
     ) -> tuple[pa.Array, pa.Array | None, Mask | None]:
         """(reasons, the columns that upserts lack, those whose partition was not sent)."""
-        names = [f.name for f in self._schema if f.name != DELETED]
-        masks = {i: missing[name] & upsert for i, name in enumerate(names)}
+        names = self._schema.names
+        masks = {i: missing[name] & upsert for i, name in enumerate(names[: self._columns]) if name != DELETED}
         place = [missing[name] & upsert for name in sorted(self._place)]
         if not place:
-            return reason, pack_absent(masks, len(upsert), len(names)), None
+            return reason, pack_absent(masks, len(upsert), self._columns), None
         some, none = np.logical_or.reduce(place), np.logical_and.reduce(place)
         text = f"has some of the partition fields ({', '.join(sorted(self._place))}); send all of them, or none to stay"
         reason = pc.coalesce(reason, text_where(some & ~none, text))
         if self._names_partition:
             text = "names no partition, which identifies a row when index.global.enabled=false"
             reason = pc.coalesce(reason, text_where(none, text))
-        return reason, pack_absent(masks, len(upsert), len(names)), none
+        return reason, pack_absent(masks, len(upsert), self._columns), none
 
     def _tombstones(self, message_keys: pa.Array, tombstone: Mask, reason: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Record keys of the Kafka tombstones, and all reasons. A loop: each message key is parsed for itself."""

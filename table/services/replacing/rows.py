@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table import chunks
+from tagstream.table.schema.conform import as_schema
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.services.spill import RowKeeper
 
@@ -86,7 +87,7 @@ class RowsByKey:
         """Take some records."""
         count = records.rows.num_rows
         rows = records.rows.append_column(RECORD_KEY, records.keys.cast(pa.string()))
-        self._rows.append(self._keeper.keep(rows.cast(self._schema)))
+        self._rows.append(self._keeper.keep(as_schema(rows, self._schema)))
         paths = records.partitions.dictionary_encode()
         # A loop over the partitions of a block, not over records.
         own = np.array([self._paths.setdefault(p, len(self._paths)) for p in paths.dictionary.to_pylist()], np.int64)

@@ -27,9 +27,9 @@ SCHEMA = pa.schema([
 NAMES = SCHEMA.names
 
 
-def decoder(*, global_index: bool = True, facts: Any = None) -> KeyDecoder:
+def decoder(*, global_index: bool = True, facts: Any = None, schema: pa.Schema = SCHEMA) -> KeyDecoder:
     generator = KeyGenerator.create(f"{KEYGEN_PACKAGE}SimpleKeyGenerator", ("id",), ("part",), False, False)
-    return KeyDecoder(SCHEMA, generator, ("ts",), global_index, facts, partial=True)
+    return KeyDecoder(schema, generator, ("ts",), global_index, facts, partial=True)
 
 
 def raw(texts: list[str]) -> pa.RecordBatch:
@@ -71,6 +71,24 @@ def test_what_was_not_sent(rows: list[dict[str, Any]], escaped: bool, spaces: bo
             for name in NAMES:
                 if name in r and name != "c":
                     assert found[name] == r[name]
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_a_table_with_a_column_for_the_mark_of_deletes(more: int) -> None:
+    """Wherever it is among the columns, and with however many of them: it is the columns behind it that were mistaken."""
+    mark = pa.field("_hoodie_is_deleted", pa.bool_(), nullable=False)
+    added = [pa.field(f"new{n}", pa.int32()) for n in range(more)]
+    schema = pa.schema([*SCHEMA, mark, *added])
+    keyed = decoder(schema=schema).keys(
+        raw(['{"id": "k", "ts": 1, "a": "x", "need": "y", "_hoodie_is_deleted": false}'])
+    )
+    bits = unpack_absent(keyed.column("absent"), len(schema))
+    assert [n for n, absent in zip(schema.names, bits[0], strict=True) if absent] == [
+        "part",
+        "b",
+        "c",
+        *(f.name for f in added),
+    ]
 
 
 @pytest.mark.parametrize(
