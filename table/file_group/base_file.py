@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from tagstream.table.errors import CorruptFileError, InvalidKeyError
 from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
-from tagstream.table.file_group.parquet_options import base_file_options, compression_of, float_entries
+from tagstream.table.file_group.parquet_options import base_file_options, compression_of, float_columns, float_entries
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
 
@@ -88,6 +88,7 @@ class BaseFileWriter:
         self._min: str | None = None
         self._max: str | None = None
         self._footers: list[pq.FileMetaData] = []
+        self._nulls = dict.fromkeys(float_columns(schema), 0)
         self._opened: pq.ParquetWriter | None = None
 
     def append(self, rows: pa.RecordBatch | pa.Table) -> None:
@@ -164,6 +165,8 @@ class BaseFileWriter:
     def _flush(self, *, whole: bool = False) -> None:
         if self._pending:
             rows = pa.concat_tables(self._pending)
+            for name in self._nulls:
+                self._nulls[name] += rows.column(name).null_count
             self._writer(rows, whole=whole).write_table(rows, row_group_size=1 << 40)
         self._pending, self._pending_bytes = [], 0
 
@@ -173,7 +176,7 @@ class BaseFileWriter:
             footer[BLOOM_TYPE_KEY] = self._params.kind.encode("ascii")
         if self._min is not None and self._max is not None:
             footer[MIN_KEY], footer[MAX_KEY] = self._min.encode(), self._max.encode()
-        footer |= float_entries(self._schema)
+        footer |= float_entries(self._schema, self._nulls)
         return {**footer, b"writer.model.name": b"avro", AVRO_SCHEMA_KEY: self._avro_json.encode()}
 
 

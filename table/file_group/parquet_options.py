@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ _CODECS: dict[str, tuple[str, int | None]] = {
 
 
 # In the footer of a file in which no chunk with not-a-number has statistics. None of parquet-mr has; files of Arrow lack it.
+# Its value: nulls by column of floats, as JSON, since chunks without statistics do not tell; "1" in older files.
 FLOAT_STATISTICS_KEY = b"tagstream.float.statistics"
 _KNOWS_NAN = "parquet-mr"
 
@@ -64,9 +66,20 @@ def base_file_options(codec: str, rows: pa.Table, *, whole: bool) -> dict[str, A
     return options | {"write_statistics": list(_with_statistics(rows, whole))} if _floats(rows.schema) else options
 
 
-def float_entries(schema: pa.Schema) -> dict[bytes, bytes]:
-    """What the footer of such a file says of its statistics, where it has columns of floats."""
-    return {FLOAT_STATISTICS_KEY: b"1"} if _floats(schema) else {}
+def float_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """Columns of floats, but for nested ones."""
+    return tuple(field.name for field in schema if pa.types.is_floating(field.type))
+
+
+def float_entries(schema: pa.Schema, nulls: Mapping[str, int]) -> dict[bytes, bytes]:
+    """What the footer of such a file says of its statistics, where it has columns of floats. ``nulls``: by column."""
+    return {FLOAT_STATISTICS_KEY: json.dumps(nulls, sort_keys=True).encode()} if _floats(schema) else {}
+
+
+def float_nulls(footer: pq.FileMetaData) -> Mapping[str, int]:
+    """Nulls of the file by column of floats; nothing where the footer does not say."""
+    told = json.loads((footer.metadata or {}).get(FLOAT_STATISTICS_KEY, b"{}"))
+    return told if isinstance(told, dict) else {}
 
 
 def tells_of_nan(footer: pq.FileMetaData) -> bool:

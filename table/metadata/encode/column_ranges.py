@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.decimals import unscaled
-from tagstream.table.file_group.parquet_options import tells_of_nan
+from tagstream.table.file_group.parquet_options import float_nulls, tells_of_nan
 from tagstream.table.schema.widen import to_double
 
 _LONGEST: Final = 1024  # characters or bytes of a value that are kept
@@ -96,6 +96,7 @@ def ranges_of_footer(footer: Any, columns: Collection[str]) -> dict[str, ColumnR
     as its greatest value there.
     """
     found: dict[str, ColumnRange] = {}
+    told = float_nulls(footer)
     kinds = {field.name: kind_of(field.type) for field in footer.schema.to_arrow_schema() if field.name in columns}
     places = [(n, footer.schema.column(n).path) for n in range(footer.num_columns)]
     for number, name in places:
@@ -106,6 +107,8 @@ def ranges_of_footer(footer: Any, columns: Collection[str]) -> dict[str, ColumnR
             if kind in ("float", "double") and not tells_of_nan(footer):
                 parts = [part if part.high is None else replace(part, high=math.nan) for part in parts]
             found[name] = merged_ranges(parts) if parts else ColumnRange(kind, None, None, 0, 0)
+            if name in told:
+                found[name] = _with_nulls(found[name], told[name])
     return found
 
 
@@ -172,7 +175,8 @@ def _order(value: Any) -> tuple[bool, Any]:
 
 def _of_chunk(chunk: Any, rows: int, kind: str) -> ColumnRange:
     stats = chunk.statistics
-    nulls = stats.null_count if stats is not None and stats.has_null_count else 0
+    # Where nobody counted, some: a reader must find nulls and values.
+    nulls = stats.null_count if stats is not None and stats.has_null_count else max(0, min(1, rows - 1))
     if nulls == rows:
         low = high = None
     elif stats is not None and stats.has_min_max:
@@ -180,6 +184,10 @@ def _of_chunk(chunk: Any, rows: int, kind: str) -> ColumnRange:
     else:
         low, high = _widest(kind)
     return ColumnRange(kind, low, high, rows, nulls, chunk.total_compressed_size, chunk.total_uncompressed_size)
+
+
+def _with_nulls(found: ColumnRange, nulls: int) -> ColumnRange:
+    return replace(found, nulls=nulls) if nulls < found.rows else replace(found, nulls=nulls, low=None, high=None)
 
 
 def _plain(raw: Any, kind: str) -> Any:

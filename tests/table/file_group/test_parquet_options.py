@@ -111,6 +111,21 @@ def test_a_column_of_floats_has_statistics_where_no_chunk_can_have_nan(tmp_path:
     )
 
 
+@pytest.mark.parametrize("row_group_bytes", [1, 1 << 20])
+def test_nulls_beside_nan_are_counted(tmp_path: Path, row_group_bytes: int) -> None:
+    """A chunk without statistics does not tell of them, and readers would leave the file out of ``is null``."""
+    schema = with_meta(pa.schema([("odd", pa.float32()), ("none", pa.float64()), ("all", pa.float64())]))
+    values = [{"odd": math.nan, "all": 1.0}, {"all": 2.0}, {"odd": 1.0, "all": math.nan}]
+    lines = [{**dict.fromkeys(schema.names), RECORD_KEY: str(n), **v} for n, v in enumerate(values)]
+    path = tmp_path / "f.parquet"
+    with path.open("wb") as out, BaseFileWriter(out, "f", schema, "{}", row_group_bytes=row_group_bytes) as writer:
+        writer.append(pa.Table.from_pylist(lines, schema))
+        footer = writer.close().footer
+    found = ranges_of_footer(footer, ["odd", "none", "all"])
+    assert {name: (r.nulls, r.rows) for name, r in found.items()} == {"odd": (1, 3), "none": (3, 3), "all": (0, 3)}
+    assert (found["none"].low, found["none"].high) == (None, None)
+
+
 def test_files_of_arrow_from_before_do_not_tell_of_nan() -> None:
     out = io.BytesIO()
     pq.write_table(pa.table({"f": [1.0, math.nan]}), out)

@@ -13,7 +13,9 @@ NESTED = pa.struct([pa.field("n", pa.int32()), TEXTS])
 ROWS = pa.array([{"n": 1, "texts": ["x"]}, None], NESTED)
 
 
-@pytest.mark.parametrize("taken", [ROWS, ROWS.take(pa.array([0, None, 1]))], ids=["as written", "with a row of no number"])
+@pytest.mark.parametrize(
+    "taken", [ROWS, ROWS.take(pa.array([0, None, 1]))], ids=["as written", "with a row of no number"]
+)
 def test_a_list_that_may_not_be_null_in_a_record_that_is(taken: pa.Array) -> None:
     rows = pa.table({"nest": taken})
     schema = pa.schema([pa.field("nest", NESTED)])
