@@ -36,23 +36,13 @@ class GlobalRecordLevelIndex(HoodieIndex):
         self.update_partition_path = update_partition_path
         self._sent: list[Broadcast[tuple[RecordIndex, list[list[_Part]]]]] = []
 
-    def tag_location(self, records: DataFrame, look: TableAsOf) -> DataFrame:
-        """Where the keys are by the metadata table; each task reads shards of its own.
+    def start(self, look: TableAsOf) -> None:
+        """UnsupportedTableError for a table without a record index, or with one of the other form: no batch could pass."""
+        self._opened(look)
 
-        UnsupportedTableError for a table without a record index, or with one of the other form.
-        """
-        index = RecordIndex.open(MetadataTable.open(look.table, look.timeline))
-        table = f"table {look.table.config.name} at {look.table.base_path}"
-        if index is None:
-            raise UnsupportedTableError(
-                f"{table} has no record index (hoodie.table.metadata.partitions names none); take another index, or let "
-                "Hudi build it"
-            )
-        if index.is_partitioned == self.is_global:
-            raise UnsupportedTableError(
-                f"{table} has a record index {'by partition' if self.is_global else 'over all partitions'}; take "
-                f"hoodie.index.type={'RECORD_LEVEL_INDEX' if self.is_global else 'RECORD_INDEX'}"
-            )
+    def tag_location(self, records: DataFrame, look: TableAsOf) -> DataFrame:
+        """Where the keys are by the metadata table; each task reads shards of its own. Errors as of :meth:`start`."""
+        index = self._opened(look)
         keys = collect_keys(records, is_global=self.is_global)
         tasks = _tasks(keys, index.shard_counts, look.spark.sparkContext.defaultParallelism)
         schema = location_schema(look.ordering.sql_type)
@@ -63,6 +53,22 @@ class GlobalRecordLevelIndex(HoodieIndex):
         return look.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
             _make_task(sent, look.ordering.sql_type), schema
         )
+
+    def _opened(self, look: TableAsOf) -> RecordIndex:
+        index = RecordIndex.open(MetadataTable.open(look.table, look.timeline))
+        table = f"table {look.table.config.name} at {look.table.base_path}"
+        if index is None:
+            pending = look.timeline.pending
+            why = f"; it is not made while {pending[0].file_name()} is pending: carry that out first" if pending else ""
+            raise UnsupportedTableError(
+                f"{table} has no record index (hoodie.table.metadata.partitions names none){why}; or take another index"
+            )
+        if index.is_partitioned == self.is_global:
+            raise UnsupportedTableError(
+                f"{table} has a record index {'by partition' if self.is_global else 'over all partitions'}; take "
+                f"hoodie.index.type={'RECORD_LEVEL_INDEX' if self.is_global else 'RECORD_INDEX'}"
+            )
+        return index
 
     def end_batch(self) -> None:
         """Remove the keys from the executors."""

@@ -17,7 +17,7 @@ from tagstream.table.errors import CorruptFileError, MetadataTableMismatchError,
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.metadata.encode.indexed_columns import default_columns
-from tagstream.table.metadata.index_definitions import has_partitioned_index
+from tagstream.table.metadata.index_definitions import has_partitioned_index, statistics_form
 from tagstream.table.metadata.metadata_table import PARTITION_STATS_PARTITION, RECORD_INDEX_PARTITION
 from tagstream.table.metadata.write.dropping import drop_partition
 from tagstream.table.metadata.write.initial import create_empty
@@ -131,7 +131,8 @@ def make_if_wanted(
         for name in missing
     }
     writer = MetadataWriter.open(table)
-    columns = default_columns(schema, config.version) if writer is None else range_columns(writer, schema)
+    form = statistics_form(table.storage, config.version)  # definitions of an earlier version stay at an upgrade
+    columns = default_columns(schema, form) if writer is None else range_columns(writer, schema)
     times = fresh_times(table, writer, clock_ms)
     if not empty:
         return build(table, groups, columns, spark, times, clock_ms, partitioned_index=options.partitioned_index)

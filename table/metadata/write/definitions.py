@@ -28,7 +28,7 @@ def kept_columns(table: HoodieTable, schema: pa.Schema, asked: Sequence[str] = (
         defined = defined_columns(storage.read(INDEX_DEFINITIONS), storage.where(INDEX_DEFINITIONS))
     wanted = defined if defined is not None else list(asked)
     form = statistics_form(storage, version)
-    return supported_columns(wanted, schema, form) if wanted else default_columns(schema, version)
+    return supported_columns(wanted, schema, form) if wanted else default_columns(schema, form)
 
 
 def define_indexes(

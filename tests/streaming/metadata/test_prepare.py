@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tagstream.streaming.metadata.prepare import drop_unkept
+from tagstream.streaming.metadata.prepare import drop_unkept, make_if_wanted
 from tagstream.streaming.options.cli import load_options
+from tagstream.table.metadata.encode.indexed_columns import write_definitions
+from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
+from tagstream.table.services.validate_metadata import validate_metadata
+from tests.simulation.engine import Session
+from tests.support.table_version import using
 from tests.table.metadata.write.case import Case
-from tests.table.writer import row
+from tests.table.writer import SCHEMA, Writer, row
 
 REQUIRED = (
     *("--source-class", "JsonDFSSource", "--target-base-path", "/t", "--target-table", "t", "--checkpoint-dir", "/c"),
@@ -49,3 +56,18 @@ def test_a_record_index_that_the_stream_cannot_keep(
         table = drop_unkept(case.writer.table, options.metadata, case.writer.now_ms)
         assert table.config.metadata_partitions == (("files", RECORD_INDEX_PARTITION) if stays else ("files",))
         assert ("dropped the partition record_index" in caplog.text) is not stays
+
+
+def test_a_wide_decimal_where_definitions_of_an_earlier_version_stayed(tmp_path: Path) -> None:
+    """Their statistics have a form that holds 30 digits: a column of 38 has none, and does not end the start."""
+    schema = pa.schema([*SCHEMA, pa.field("wide", pa.decimal128(38, 9))])
+    with using(9):
+        writer = Writer.without_metadata(tmp_path, "COPY_ON_WRITE", schema=schema)
+    writer.write([row(1, "p0", 1) | {"wide": Decimal("9" * 29)}])
+    content = write_definitions(None, {"column_stats"}, ["id", "ver"], 8, "index.json")
+    writer.table.storage.replace(INDEX_DEFINITIONS, content)
+    options = load_options([*REQUIRED, "--hoodie-conf", "hoodie.metadata.enable=true"])
+    session = Session(str(tmp_path))
+    table = make_if_wanted(writer.table, schema, options.metadata, session, lambda: writer.now_ms)  # type: ignore[arg-type]
+    assert "column_stats" in table.config.metadata_partitions
+    assert [problem for problem in validate_metadata(table) if "wide" in problem] == []
