@@ -29,7 +29,7 @@ from tagstream.table.metadata.metadata_table import (
     PARTITION_STATS_PARTITION,
     RECORD_INDEX_PARTITION,
 )
-from tagstream.table.metadata.name_hash import column_stats_key, file_id, partition_id, partition_name
+from tagstream.table.metadata.name_hash import column_stats_key, file_id, partition_id
 from tagstream.table.metadata.records import Record
 from tagstream.table.metadata.write.changes import KEYS, Changes, WrittenFile
 from tagstream.table.metadata.write.layout import groups_of_keys
@@ -157,11 +157,12 @@ def _files(changes: Changes, _instant: str, _version: int, _form: int) -> tuple[
     records: dict[str, Record] = {}
     if there or changes.deleted_partitions:
         records[ALL_PARTITIONS] = partitions_record(there, changes.deleted_partitions)
+    # The files of a partition that is gone are deleted one by one, as by Hudi (HoodieTableMetadataUtil). hudi-rs passes over
+    # a deleted key, and would find them again when the partition comes back.
     for path, change in changes.partitions.items():
-        if path not in changes.deleted_partitions:
-            sizes = {file.name: file.size for file in change.written}
-            records |= [files_record(path, sizes, change.deleted)]
-    return records, [partition_name(path) for path in changes.deleted_partitions]
+        sizes = {file.name: file.size for file in change.written}
+        records |= [files_record(path, sizes, change.deleted)]
+    return records, []
 
 
 def _column_stats(changes: Changes, _instant: str, version: int, form: int) -> tuple[dict[str, Record], list[str]]:

@@ -73,8 +73,7 @@ def test_a_partition_that_goes_as_a_whole_is_taken_off_the_list(version: int) ->
     (group,) = entries(
         Changes({"p": PartitionChange(deleted=("x",))}, deleted_partitions=("p",)), "files", 1, "1", version
     )
-    assert group.keys.to_pylist() == [b"__all_partitions__"]
-    assert group.deleted.to_pylist() == ["p"]
+    assert (group.keys.to_pylist(), group.deleted.to_pylist()) == ([b"__all_partitions__", b"p"], [])
 
 
 def test_deleted_files_lose_their_statistics() -> None:
