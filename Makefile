@@ -10,6 +10,10 @@ STARTED := $(shell date +%s.%N)
 # Tables that `make versions` runs tests on: their version, and whether they have a metadata table. 6 without is `make test`.
 KINDS ?= 9-true 9-false 8-true 8-false 6-true
 
+# Histories of `make simulate`: how many, and the first one's seed.
+SEEDS ?= 1000
+FIRST ?= 1
+
 # Tests and drills run in two processes side by side, each with a Spark of its own.
 WORKERS ?= 2
 SIDE_BY_SIDE = -n $(WORKERS) --dist worksteal
@@ -19,11 +23,11 @@ TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test test-all test-rest defects versions check rooms dist environment bench drills drills-matrix interop clean
+.PHONY: help install run run-kafka test test-all test-rest defects versions simulate check rooms dist environment bench drills drills-matrix interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, test-all, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, test-all, versions, drills, drills-matrix), KINDS="9-true 8-false" (versions)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, test-all, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, test-all, versions, simulate, drills, drills-matrix), SEEDS=1000, FIRST=1 (simulate), KINDS="9-true 8-false" (versions)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -52,6 +56,9 @@ test-all: install  ## both tiers: every test but drills and interop
 
 defects: install  ## put defects into the code, one at a time, and see which tier of the tests finds each: an hour
 	$(PY) -m tests.support.defects $(ARGS)
+
+simulate: install  ## random histories of a stream and its table in one process: SEEDS=1000, FIRST=1
+	$(PY) -m tests.simulation.run --first $(FIRST) --seeds $(SEEDS) --workers $(WORKERS) $(ARGS)
 
 versions: install  ## the tests that make tables, once on every other kind of table: KINDS=9-true is version 9 with a metadata table
 	@files=$$($(PY) -m tests.support.versioned) || exit 1; \

@@ -14,7 +14,7 @@ from tagstream.table.metadata.encode.indexed_columns import write_definitions
 from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.simulation.engine import Session
+from tests.simulation.session import Session
 from tests.support.table_version import using
 from tests.table.metadata.write.case import Case
 from tests.table.writer import SCHEMA, Writer, row

@@ -1,0 +1,174 @@
+"""What must hold after every step; each check gives the differences that it has found, in words."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import redirect_stderr
+from typing import Any
+
+from tagstream.admin.command.main import main as tagstream
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.services.cleaning.last_clean import last_clean
+from tagstream.table.services.validate import validate
+from tagstream.table.services.validate_metadata import validate_metadata
+from tagstream.table.skipping.filters import Comparison, Op
+from tests.simulation.model import Ident
+from tests.simulation.values import BY_NAME
+from tests.simulation.world import World
+from tests.support.hudi_rs import read_table
+
+_MOST = 6  # differences of a kind that are told
+_OPS = (Op.EQ, Op.LT, Op.GT, Op.GE, Op.LE, Op.IS_NULL, Op.IS_NOT_NULL, Op.NE)
+Rows = dict[Ident, dict[str, Any]]
+
+
+def quick(world: World) -> list[str]:
+    """The rows by our own reader; and that no commit that the oracle knows of has gone."""
+    found = [*world.problems]
+    world.problems.clear()
+    if not world.has_table or not world.model.log:
+        return found
+    table = world.table()
+    found += _first(_gone(world, table))
+    found += _first(differences(world, "ours", read_snapshot(table).to_pylist(), expected(world)))
+    return found
+
+
+def deep(world: World) -> list[str]:
+    """Everything."""
+    if not world.has_table or not world.model.log:
+        return []
+    table, want = world.table(), expected(world)
+    found: list[str] = []
+    if hudi_rs_can(world, table):
+        found += _first(differences(world, "hudi-rs", read_table(world.path).to_pylist(), want))
+    found += [f"validate: {problem}" for problem in _first(validate(table))]
+    found += [f"validate metadata: {problem}" for problem in _first(validate_metadata(table))]
+    found += _filters(world, table, want)
+    found += _past(world, table)
+    return found + _index(world)
+
+
+def expected(world: World) -> Rows:
+    """The rows that the table must have."""
+    return world.model.rows(world.model.now, world.settings.by_partition)
+
+
+def differences(world: World, who: str, rows: Iterable[dict[str, Any]], want: Rows) -> Iterator[str]:
+    """How rows that a reader gave differ from those that are right."""
+    got: Rows = {}
+    for row in rows:
+        ident: Ident = (row["part"], row["id"]) if world.settings.by_partition else row["id"]
+        if ident in got:
+            yield f"{who}: {ident} is there twice"
+        got[ident] = row
+    for ident in sorted(want.keys() - got.keys(), key=str):
+        yield f"{who}: {ident} is lost"
+    for ident in sorted(got.keys() - want.keys(), key=str):
+        yield f"{who}: {ident} must not be there (commit {got[ident].get('_hoodie_commit_time')})"
+    for ident in sorted(want.keys() & got.keys(), key=str):
+        for name, value in want[ident].items():
+            found = got[ident].get(name)
+            found = found if name == "part" else BY_NAME[name].value(found)
+            if found != value:
+                yield f"{who}: {ident}.{name} is {found!r:.80}, {value!r:.80} is right"
+
+
+def hudi_rs_can(world: World, table: HoodieTable) -> bool:
+    """Whether hudi-rs reads such a table rightly (its limits: docs/compatibility.md)."""
+    told = world.settings
+    if told.second_ordering:  # it knows one ordering field
+        return False
+    timeline = table.timeline()
+    if table.config.version < 8 and timeline.pending_compactions:  # it passes over the logs of a planned slice
+        return False
+    if table.config.version >= 8 and table.config.metadata_partitions and table.config.is_merge_on_read:
+        # It passes over file groups without a base file, where a metadata table lists them.
+        view = table.view(timeline)
+        slices = (s for partition in view.partitions() for s in view.latest_merged_slices(partition))
+        return all(s.base_path is not None for s in slices)
+    return True
+
+
+def _gone(world: World, table: HoodieTable) -> Iterator[str]:
+    timeline = table.timeline()
+    there = {i.time for i in timeline.completed_writes}
+    for entry in world.model.log:
+        if entry.instant not in there and not timeline.is_archived(entry.instant):
+            yield f"commit {entry.instant} is gone from the timeline"
+
+
+def _filters(world: World, table: HoodieTable, want: Rows) -> list[str]:
+    """Filtered reads, which skip files by statistics where the metadata table has some."""
+    found: list[str] = []
+    there = read_snapshot(table).column_names  # a column of the schema file comes with the next batch
+    names = [name for name in world.columns if name not in ("nest", "flg") and name in there]
+    for _ in range(2 if names else 0):
+        name = world.random.choice(names)
+        column, op = BY_NAME[name], world.random.choice(_OPS)
+        value = column.value(
+            world.random.choice([*column.edges, *(column.plain(world.random.randrange(3000)) for _ in range(3))])
+        )
+        if value == "NaN":
+            continue
+        rows = read_snapshot(
+            table, filters=[Comparison(name, op, None if op in (Op.IS_NULL, Op.IS_NOT_NULL) else value)]
+        )
+        got = {(r["part"], r["id"]) if world.settings.by_partition else r["id"] for r in rows.to_pylist()}
+        right = {ident for ident, row in want.items() if _holds(op, row[name], value)}
+        if got != right:
+            lacks, more = (sorted(keys, key=str)[:3] for keys in (right - got, got - right))
+            found.append(f"filter {name} {op} {value!r:.40}: lacks {lacks}, has {more} too")
+    return found
+
+
+def _holds(op: Op, found: Any, value: Any) -> bool:
+    if op is Op.IS_NULL:
+        return found is None
+    if op is Op.IS_NOT_NULL:
+        return found is not None
+    if found is None:
+        return False
+    if found == "NaN":  # unequal to every number, and neither less nor greater (table.skipping.filters)
+        return op is Op.NE
+    one, other = (found.encode(), value.encode()) if isinstance(found, str) else (found, value)
+    answers = {Op.EQ: one == other, Op.NE: one != other, Op.LT: one < other, Op.GT: one > other}
+    return (answers | {Op.GE: one >= other, Op.LE: one <= other})[op]
+
+
+def _past(world: World, table: HoodieTable) -> list[str]:
+    """Reads as of earlier writes whose files the cleaner has kept."""
+    timeline = table.timeline()
+    cleaned = last_clean(table.storage, timeline)
+    if world.past_is_lost:
+        return []
+    there = {i.time: i for i in timeline.completed_writes}
+    earliest = cleaned.earliest if cleaned is not None and cleaned.earliest else ""
+    known = [e for e in world.model.log if e.exact and e.instant in there and e.instant >= earliest]
+    # Before the newest of those that follow each other by instant and by completion alike, readers agree on what was there.
+    times = [e.instant for e in world.model.log if e.instant in there]
+    known = [e for e in known if all((t <= e.instant) == (times.index(t) <= times.index(e.instant)) for t in times)]
+    found = []
+    for entry in world.random.sample(known, min(2, len(known))):
+        rows = read_snapshot(table, as_of=entry.instant).to_pylist()
+        want = world.model.rows(entry, world.settings.by_partition)
+        found += [f"as of {entry.instant}: {text}" for text in differences(world, "ours", rows, want)][:3]
+    return found
+
+
+def _index(world: World) -> list[str]:
+    """The state index against the rows, once the stream has run over all that the table has."""
+    if world.settings.index != "FLINK_STATE" or not world.index_is_whole:
+        return []
+    out, told = io.StringIO(), io.StringIO()
+    with redirect_stderr(told):
+        argv = ["index", "verify", "--target-base-path", str(world.path), "--checkpoint-dir", str(world.checkpoint)]
+        code = tagstream(argv, out)
+    return [] if code == 0 else [f"index verify: {(out.getvalue() + told.getvalue())[-600:]}"]
+
+
+def _first(problems: Iterable[str]) -> list[str]:
+    found = list(problems)
+    return found[:_MOST] + ([f"and {len(found) - _MOST} more"] if len(found) > _MOST else [])

@@ -1,0 +1,370 @@
+"""Stands for Spark: micro-batches with Spark's checkpoint files, tasks and state versions, in one thread and no JVM.
+
+The job itself (``streaming.job.job.stream``), its sink and all it calls are the product's. What takes Spark's place is named
+in :func:`installed`: the query, the frames that the sink gets, the topic's ends, and what tells a task who it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.epoch import newest_batch, raw_offset
+from tagstream.streaming.commit.sink import BatchSink
+from tagstream.streaming.job.schema_changes import schema_notes
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.source.packed import unpack
+from tagstream.streaming.source.source import make_key_function
+from tagstream.streaming.source.topic import EARLIEST, Ends
+from tagstream.streaming.tag.lanes import Lanes
+from tagstream.streaming.tag.located import packed_columns
+from tagstream.streaming.tag.tag import TagSpec, tag_records
+from tagstream.table.storage.opening import OPENERS, canonical
+from tests.simulation.processes import Processes, SimulatedStorage
+from tests.simulation.pull import located_by_index
+from tests.simulation.session import Frame, Session
+from tests.support import cdc
+
+TOPIC = "events"
+STATE = "state/simulated"
+Located = tuple[int, bytes | None, str | None]
+
+
+@dataclass
+class Topic:
+    """A topic with one list of messages a partition; ``lost``: records before that offset have expired."""
+
+    partitions: list[list[cdc.Message]] = field(default_factory=lambda: [[], []])
+
+    def add(self, partition: int, key: bytes | None, value: bytes | None) -> None:
+        """Append a record."""
+        at = self.partitions[partition]
+        at.append(cdc.Message(partition, len(at), key, value, {}))
+
+    def ends(self, *_: object) -> dict[int, Ends]:
+        """Stands for ``topic_offsets``."""
+        return {n: Ends(0, len(found)) for n, found in enumerate(self.partitions)}
+
+    def between(self, start: dict[int, int], end: dict[int, int]) -> list[list[cdc.Message]]:
+        """The records of a batch, by partition."""
+        return [found[start.get(n, 0) : end[n]] for n, found in enumerate(self.partitions)]
+
+
+@dataclass
+class Task:
+    """Stands for Spark's ``TaskContext`` of the task that runs."""
+
+    stage: int = 0
+    partition: int = 0
+    attempt: int = 0
+
+    def get(self) -> Task:
+        return self
+
+    def partitionId(self) -> int:
+        return self.partition
+
+    def taskAttemptId(self) -> int:
+        return self.attempt
+
+    def attemptNumber(self) -> int:
+        return 0
+
+    def stageId(self) -> int:
+        return self.stage
+
+
+@dataclass
+class Engine:
+    """``limit``: records of a partition that a batch takes at most. ``retried``: how often a task runs a second time, as one
+    that failed late or was speculated, by chance. ``starts``: where each batch began to read, by query id and number: a
+    query's first batch has no offsets before it in Spark's files."""
+
+    topic: Topic
+    random: Random
+    limit: int = 1000
+    retried: float = 0.0
+    task: Task = field(default_factory=Task)
+    starts: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
+
+    def runs(self) -> int:
+        """How often the next task runs."""
+        self.task.attempt += 1
+        return 2 if self.random.random() < self.retried else 1
+
+
+class Query:
+    """One start of a streaming query."""
+
+    lastProgress = None  # noqa: N815 (Spark's name)
+
+    def __init__(self, engine: Engine, session: Session, job: JobContext, sink: BatchSink) -> None:
+        self.engine, self.session, self.job, self.sink = engine, session, job, sink
+        self._root = job.root.files
+
+    def run(self) -> None:
+        """All that the topic has, as the trigger ``availableNow`` does."""
+        root = self._root
+        if not root.exists("metadata"):
+            ident = f"00000000-0000-4000-8000-{self.engine.random.getrandbits(48):012x}"
+            root.replace("metadata", json.dumps({"id": ident}).encode())
+        while True:
+            finished, planned = newest_batch(root, "commits"), newest_batch(root, "offsets")
+            batch = 0 if finished is None else finished + 1
+            start = self._start(batch)
+            if planned is not None and planned >= batch:
+                end = _offsets(raw_offset(root, batch))
+            else:
+                end = self._next(start)
+                if end == start:
+                    return
+                doc = {TOPIC: {str(p): at for p, at in end.items()}}
+                root.replace(f"offsets/{batch}", "\n".join(["v1", "{}", json.dumps(doc)]).encode())
+            self.engine.starts[json.loads(root.read("metadata"))["id"], batch] = start
+            self.sink(BatchFrame(self, batch, start, end), batch)  # type: ignore[arg-type]
+            root.replace(f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}')
+
+    def state(self, batch: int) -> dict[int, bytes]:
+        """The pointers that the state has after a batch."""
+        if batch < 0:
+            return {}
+        doc = json.loads(self._root.read(f"{STATE}/{batch}"))
+        return {int(label): base64.b64decode(text) for label, text in doc.items()}
+
+    def keep_state(self, batch: int, pointers: dict[int, bytes]) -> None:
+        """Commit a version of the state, over one that an attempt before has left."""
+        doc = {str(label): base64.b64encode(value).decode() for label, value in sorted(pointers.items())}
+        self._root.replace(f"{STATE}/{batch}", json.dumps(doc).encode())
+
+    def _start(self, batch: int) -> dict[int, int]:
+        if batch > 0:
+            return _offsets(raw_offset(self._root, batch - 1))
+        text = self.job.starting_offsets
+        if text is None or text == "earliest":
+            return {n: 0 for n, _ in enumerate(self.engine.topic.partitions)}
+        return {p: 0 if at == EARLIEST else at for p, at in _offsets(json.loads(text)).items()}
+
+    def _next(self, start: dict[int, int]) -> dict[int, int]:
+        ends = self.engine.topic.ends()
+        return {p: min(ends[p].latest, start.get(p, 0) + self.engine.limit) for p in ends}
+
+
+@dataclass
+class BatchFrame:
+    """The rows of a micro-batch, as the sink gets them."""
+
+    query: Query
+    batch_id: int
+    start: dict[int, int]
+    end: dict[int, int]
+    locate: Callable[[dict[int, list[bytes]]], list[Located]] | None = None
+
+    @property
+    def sparkSession(self) -> Session:
+        return self.query.session
+
+    def persist(self) -> BatchFrame:
+        return self
+
+    def unpersist(self) -> BatchFrame:
+        return self
+
+    def repartitionById(self, count: int, _column: str) -> BatchFrame:
+        self._tasks = count
+        return self
+
+    def mapInArrow(self, write: Callable[..., Iterator[pa.RecordBatch]], _schema: object) -> Frame:
+        """Run the stages; the tasks of the write stage that come last."""
+        keyed = self.keyed()
+        located = self._tagged(keyed) if self.locate is None else self.locate(keyed)
+        engine, out = self.query.engine, []
+        lanes: dict[int, list[Located]] = {}
+        for row in located:
+            lanes.setdefault(row[0], []).append(row)
+        engine.task.stage += 1
+        for lane, rows in sorted(lanes.items()):
+            batch = pa.RecordBatch.from_pydict(
+                {
+                    "lane": pa.array([lane] * len(rows), pa.int32()),
+                    "rows": pa.array([row[1] for row in rows], pa.binary()),
+                    "status": pa.array([row[2] for row in rows], pa.string()),
+                }
+            )
+            engine.task.partition = lane
+            for _ in range(engine.runs()):
+                engine.task.attempt += 1
+                answer = list(write(iter([batch])))
+            out += answer
+        return Frame(out)
+
+    def keyed(self) -> dict[int, list[bytes]]:
+        """The records by key group, packed: what a task of each partition of the topic makes of its records."""
+        job, engine = self.query.job, self.query.engine
+        notes = schema_notes(job) if job.decode.evolution is not None else None
+        depth = job.partition_depth
+        if depth is None and job.decode.depth_is_open:
+            depth = job.read_profile().partition_depth
+        keys = make_key_function(job.decode, job.meta.labels, depth, None, notes)
+        packed: dict[int, list[bytes]] = {}
+        engine.task.stage += 1
+        for partition, messages in enumerate(engine.topic.between(self.start, self.end)):
+            engine.task.partition = partition
+            if not messages:
+                continue
+            for batch in keys(iter([cdc.raw_batch(messages)])):
+                for label, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    if value is not None:
+                        packed.setdefault(label, []).append(value)
+        return packed
+
+    def _tagged(self, keyed: dict[int, list[bytes]]) -> list[Located]:
+        """The stateful operator."""
+        query, job, profile = self.query, self.query.job, self.query.job.read_profile()
+        spec = TagSpec(
+            layout=job.layout, profiles=job.profiles, run=job.run, run_owner=job.run_owner, crash=job.crash,
+            lanes=job.meta.shuffle_partitions, storage=job.table.storage,
+            timeline_folder=job.table.config.timeline_folder, action=job.action, partial=job.decode.partial_rows,
+        )  # fmt: skip
+        pointers = query.state(self.batch_id - 1)
+        out: list[Located] = []
+        query.engine.task.stage += 1
+        for label, values in sorted(keyed.items()):
+            pointer = pointers.get(label)
+            for _ in range(query.engine.runs()):
+                rows, result = tag_records(label, pointer, unpack(values), profile, job.layout, spec.partial)
+            if result.pointer is not None and result.pointer != pointer:
+                spec.check_pending(profile)
+                pointers[label] = result.pointer
+            lanes = Lanes(spec.lanes, profile.write_lanes)
+            out += zip(*packed_columns(label, rows, result.delta, result.stats, lanes), strict=True)
+        query.keep_state(self.batch_id, pointers)
+        return out
+
+
+def _offsets(doc: Any) -> dict[int, int]:
+    return {int(p): int(at) for p, at in doc[TOPIC].items()}
+
+
+class Deferred:
+    """Stands for work beside the batches: it runs when it is asked for the second time, or must have ended."""
+
+    def __init__(self, _spark: object, _name: str, work: Callable[[], Any], *, beside: bool) -> None:
+        self._work, self._asked, self._ran = work, 0, False
+        self._result: Any = None
+        self._error: Exception | None = None
+        if not beside:
+            self._run()
+
+    @property
+    def ended(self) -> bool:
+        self._asked += 1
+        if self._asked > 1:
+            self._run()
+        return self._ran
+
+    def result(self) -> Any:
+        self._run()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def cancel(self) -> None:
+        self._ran = True
+
+    def _run(self) -> None:
+        if self._ran:
+            return
+        self._ran = True
+        try:
+            self._result = self._work()
+        except Exception as error:
+            self._error = error
+
+
+class OneThread:
+    """Stands for a pool of threads: what it is given runs at once, in its order."""
+
+    def __init__(self, _threads: int) -> None: ...
+
+    def __enter__(self) -> OneThread:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def map(self, task: Callable[[Any], Any], work: Iterable[Any]) -> list[Any]:
+        return [task(item) for item in work]
+
+
+class QuietLease(LeaseKeeper):
+    """A lease that no thread renews: the clock of a simulation stands still while nothing happens."""
+
+    def _keep(self) -> None:
+        return
+
+
+def _located_rows(job: JobContext, rows: BatchFrame, instant: str) -> BatchFrame:
+    rows.locate = partial(located_by_index, job, instant, rows.query.engine.random)
+    return rows
+
+
+def _tasks_here(_spark: object, task: Callable[[int], Any], count: int, tick: Callable[[], None]) -> list[Any]:
+    results = []
+    for number in range(count):
+        results.append(task(number))
+        tick()
+    return results
+
+
+@contextmanager
+def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int]) -> Iterator[None]:
+    """The simulated Spark, storage, processes and clock take the place of the real ones."""
+    job, services = "tagstream.streaming.job.job", "tagstream.streaming.services"
+    lease = "tagstream.table.timeline.lease"
+    with ExitStack() as stack:
+
+        def put(target: str, new: object) -> None:
+            stack.enter_context(patch(target, new))
+
+        def open_local(url: str) -> SimulatedStorage:
+            return SimulatedStorage.of(canonical(url), processes)
+
+        stack.enter_context(patch.dict(OPENERS, {"file": open_local}))
+        put(f"{lease}.LeaseOwner.this_process", staticmethod(processes.owner))
+        put(f"{lease}._process_start", processes.start_of)
+        put(f"{job}.LeaseKeeper", QuietLease)
+        put(f"{job}.start_query", lambda session, context, sink, *_: Query(engine, session, context, sink))
+        put(f"{job}.run_to_end", _run_to_end)
+        put(f"{job}.end_query", lambda _: None)
+        put(f"{job}.choose_checkpoint_files", lambda *_: False)
+        put(f"{job}.has_ended", lambda _: False)
+        put("tagstream.streaming.recovery.takeover.topic_offsets", engine.topic.ends)
+        put("tagstream.streaming.commit.sink.located_rows", _located_rows)
+        put("tagstream.streaming.write.write.TaskContext", engine.task)
+        put("tagstream.streaming.source.schema_notes.TaskContext", engine.task)
+        put("tagstream.bootstrap.run.run_tasks", _tasks_here)
+        put("tagstream.bootstrap.catch_up.run_tasks", _tasks_here)
+        put("tagstream.table.each.ThreadPoolExecutor", OneThread)
+        for module in ("compactor", "clusterer", "cleaner"):
+            put(f"{services}.{module}.Background", Deferred)
+        put("tagstream.admin.command.main._now_ms", clock_ms)
+        yield
+
+
+def _run_to_end(query: Query, job: JobContext, sink: BatchSink, *_: object) -> None:
+    try:
+        query.run()
+    except Exception:
+        if sink.failure is not None:
+            raise sink.failure from None
+        raise
+    sink.end()

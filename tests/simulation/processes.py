@@ -1,0 +1,182 @@
+"""Simulated processes: who writes, at which of its storage calls it dies or stops, and what the others see of it.
+
+All run in one real process. Storage calls of the one that is running pass a gate, which counts them. At a planned call the
+gate raises :class:`Killed`, and every later call of that process raises it again without an effect: what a program does
+while it is torn down (``finally``, ``except``) changes nothing, as after SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from tagstream.table.storage.names import joined
+from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.timeline.lease import LeaseOwner
+
+FIRST_PID = 1000
+
+
+class Killed(BaseException):
+    """The simulated process is dead. No Exception: nothing of the product may catch it and go on."""
+
+
+class StorageError(OSError):
+    """An answer of the storage that was lost or refused."""
+
+
+@dataclass
+class Process:
+    """``kill_at``: number of the changing storage call before which it dies, or after which with ``after``; 0: never.
+    ``fail_at``: of the call that has no effect and raises an error; ``lose_at``: of the one that has one and raises, too.
+    ``pause_at``: of the one at which ``on_pause`` is called: what others do while it stands still.
+    """
+
+    pid: int
+    kill_at: int = 0
+    after: bool = False
+    fail_at: int = 0
+    lose_at: int = 0
+    pause_at: int = 0
+    on_pause: Callable[[], None] = lambda: None
+    calls: int = 0
+    dead: bool = False
+    done: list[str] = field(default_factory=list)
+
+    def before(self, what: str) -> int:
+        """A call that changes something is about to be made; its number."""
+        if self.dead:
+            raise Killed(f"process {self.pid} is dead")
+        self.calls += 1
+        if self.calls == self.kill_at and not self.after:
+            self.die(f"before {what}")
+        if self.calls == self.pause_at:
+            self.done.append(f"paused before {what}")
+            self.on_pause()
+        if self.calls == self.fail_at:
+            self.done.append(f"failed {what}")
+            raise StorageError(f"{what} was refused")
+        return self.calls
+
+    def made(self, what: str, number: int) -> None:
+        """The call was made."""
+        if number == self.kill_at and self.after:
+            self.die(f"after {what}")
+        if number == self.lose_at:
+            self.done.append(f"lost the answer of {what}")
+            raise StorageError(f"the answer of {what} was lost")
+
+    def die(self, where: str) -> None:
+        """It is killed here."""
+        self.dead = True
+        self.done.append(f"killed {where}")
+        raise Killed(f"process {self.pid} was killed {where}")
+
+
+class Processes:
+    """All processes of a world. The one that runs is the innermost of those that were begun and not ended."""
+
+    def __init__(self) -> None:
+        self._running: list[Process] = []
+        self._living: set[int] = set()
+        self._next = FIRST_PID
+
+    @contextmanager
+    def process(self, **plan: object) -> Iterator[Process]:
+        """Run the body as a process of its own; it is gone at the end, however that comes."""
+        process = Process(self._next, **plan)  # type: ignore[arg-type]
+        self._next += 1
+        self._running.append(process)
+        self._living.add(process.pid)
+        try:
+            yield process
+        finally:
+            self._running.remove(process)
+            self._living.discard(process.pid)
+
+    @property
+    def current(self) -> Process | None:
+        """The process that runs; None where a check looks at what is there."""
+        return self._running[-1] if self._running else None
+
+    @property
+    def newest(self) -> int:
+        """The number of the process that was begun last."""
+        return self._next - 1
+
+    def owner(self, label: str = "") -> LeaseOwner:
+        """Stands for ``LeaseOwner.this_process``."""
+        pid = self.current.pid if self.current is not None else 0
+        return LeaseOwner("host", "boot", pid, pid, label, "machine", "namespace")
+
+    def start_of(self, pid: int) -> int | None:
+        """Stands for the kernel's start time of a process; None when there is no such process."""
+        current = self.current
+        if current is not None and current.dead and current.pid == pid:
+            return None
+        return pid if pid in self._living else None
+
+    def before(self, what: str) -> tuple[Process | None, int]:
+        """A call that changes something is about to be made."""
+        if threading.current_thread() is not threading.main_thread():
+            raise AssertionError(f"{what} on a thread of its own: a simulation has one")
+        process = self.current
+        return process, process.before(what) if process is not None else 0
+
+
+@dataclass(frozen=True)
+class SimulatedStorage(PosixStorage):
+    """Local files behind the gate; never forced to the disk, for nothing here outlives the machine."""
+
+    processes: Processes = field(default_factory=Processes, compare=False)
+
+    @staticmethod
+    def of(path: str, processes: Processes) -> SimulatedStorage:
+        """The storage of an absolute path."""
+        return SimulatedStorage(path, sync=False, processes=processes)
+
+    def below(self, rel: str) -> SimulatedStorage:
+        return SimulatedStorage(joined(self.root, rel), self.sync, self.mode, self.processes)
+
+    @contextmanager
+    def _call(self, what: str, rel: str) -> Iterator[None]:
+        shown = f"{what} {os.path.join(self.root, rel)}"
+        process, number = self.processes.before(shown)
+        yield
+        if process is not None:
+            process.made(shown, number)
+
+    def write_new(self, rel: str, data: bytes) -> None:
+        with self._call("write_new", rel):
+            super().write_new(rel, data)
+
+    def replace(self, rel: str, data: bytes) -> None:
+        with self._call("replace", rel):
+            super().replace(rel, data)
+
+    @contextmanager
+    def open_output(self, rel: str) -> Iterator[BinaryIO]:
+        with self._call("open_output", rel), super().open_output(rel) as out:
+            yield out
+
+    def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
+        # A process can die between two links: each is a call.
+        for pair in pairs:
+            with self._call("publish", pair[1]):
+                super().publish([pair], are_free=are_free)
+
+    def delete(self, rel: str) -> bool:
+        with self._call("delete", rel):
+            return super().delete(rel)
+
+    def delete_many(self, rels: Iterable[str]) -> None:
+        for rel in rels:
+            self.delete(rel)
+
+    def delete_tree(self, rel: str) -> None:
+        with self._call("delete_tree", rel):
+            super().delete_tree(rel)

@@ -1,0 +1,137 @@
+"""A history as a program: settings and steps, drawn from one seed or read from JSON, run, and made smaller when it fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from tests.simulation import checks
+from tests.simulation.settings import Settings
+from tests.simulation.steps import ACTIONS, Step, draw
+from tests.simulation.world import World
+
+_STEPS = 10
+
+
+@dataclass(frozen=True)
+class Program:
+    """``seed`` names it; what happens is in ``settings`` and ``steps`` alone."""
+
+    seed: int
+    settings: Settings
+    steps: tuple[Step, ...]
+
+    @staticmethod
+    def of(seed: int, steps: int = _STEPS) -> Program:
+        """The history of a seed."""
+        random = Random(seed)
+        settings = Settings.draw(random)
+        return Program(seed, settings, tuple(draw(random, settings, random.randint(steps // 2, steps))))
+
+    @staticmethod
+    def from_json(text: str) -> Program:
+        """What :meth:`to_json` gave."""
+        doc = json.loads(text)
+        return Program(doc["seed"], Settings.from_json(doc["settings"]), tuple(Step(*step) for step in doc["steps"]))
+
+    def to_json(self) -> str:
+        """A program that runs again (``python -m tests.simulation.run --program FILE``)."""
+        steps = [step.to_json() for step in self.steps]
+        return json.dumps({"seed": self.seed, "settings": self.settings.to_json(), "steps": steps})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``problems``: what was wrong, empty where all held; ``log``: what happened. ``steps``: that were done."""
+
+    problems: tuple[str, ...]
+    log: tuple[str, ...]
+    steps: int
+
+    @property
+    def kind(self) -> str:
+        """The first problem without what differs from one run to the next: two with the same kind are one failure."""
+        if not self.problems:
+            return ""
+        words = self.problems[0].split(":")[:2]
+        return ":".join(words)[:40] if words[0] not in ("ours", "hudi-rs") else words[0] + self.problems[0][-12:]
+
+
+def run(program: Program, folder: Path, on_line: Callable[[str], None] = lambda _: None) -> Outcome:
+    """Let it happen in a folder of its own, which is empty before and gone afterwards."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    log = logging.getLogger("tagstream")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # what happens is noted by the world
+    world = World(program.settings, folder)
+    world.log = _Lines(on_line)
+    problems: list[str] = []
+    done = 0
+    try:
+        for done, step in enumerate(program.steps, 1):
+            world.say(f"{step.kind} {step.seed}")
+            world.random.seed(step.seed)
+            ACTIONS[step.kind](world)
+            problems = checks.quick(world)
+            if not problems and (world.random.random() < 0.25 or done == len(program.steps)):
+                problems = checks.deep(world)
+            if problems:
+                break
+    except Exception as error:
+        problems = [f"{type(error).__name__}: {error}", traceback.format_exc()[-2500:]]
+    finally:
+        log.setLevel(level)
+        shutil.rmtree(folder, ignore_errors=True)
+    return Outcome(tuple(problems), tuple(world.log), done)
+
+
+class _Lines(list[str]):
+    """A list that shows its lines as they come."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        super().__init__()
+        self._on_line = on_line
+
+    def append(self, line: str) -> None:
+        super().append(line)
+        self._on_line(line)
+
+
+def shrink(program: Program, folder: Path, kind: str, tries: int = 60) -> Program:
+    """A program with fewer steps and plainer settings that fails in the same way; ``tries``: runs that it may take."""
+    left = tries
+
+    def fails(candidate: Program) -> bool:
+        nonlocal left
+        if left <= 0:
+            return False
+        left -= 1
+        return run(candidate, folder).kind == kind
+
+    outcome = run(program, folder)
+    best = replace(program, steps=program.steps[: outcome.steps])
+    size = max(1, len(best.steps) // 2)
+    while size >= 1 and left > 0:
+        start = 0
+        while start < len(best.steps) and left > 0:
+            fewer = replace(best, steps=best.steps[:start] + best.steps[start + size :])
+            if fails(fewer):
+                best = fewer
+            else:
+                start += size
+        size //= 2
+    plain, own = Settings(), best.settings
+    for name in own.to_json():
+        if name in ("version", "table_type", "index"):
+            continue
+        simpler = replace(best, settings=replace(best.settings, **{name: getattr(plain, name)}))
+        if fails(simpler):
+            best = simpler
+    return best

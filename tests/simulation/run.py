@@ -1,0 +1,72 @@
+"""``python -m tests.simulation.run --first 1 --seeds 100``: histories one after the other; a failing one is made smaller and
+printed as a program that runs again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+from tests.simulation.program import Outcome, Program, run, shrink
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit code 1 when a history fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
+    parser.add_argument("--first", type=int, default=1, help="the first seed (default: 1)")
+    parser.add_argument("--seeds", type=int, default=100, help="how many (default: 100)")
+    parser.add_argument("--workers", type=int, default=2, help="processes side by side (default: 2)")
+    parser.add_argument("--program", type=Path, help="run the program of this file in place of seeds")
+    parser.add_argument("--no-shrink", action="store_true", help="leave failing histories as long as they are")
+    parser.add_argument("--until-failure", action="store_true", help="end with the first history that fails")
+    parser.add_argument("--verbose", action="store_true", help="show what happens")
+    told = parser.parse_args(argv)
+    if told.program is not None or told.seeds == 1:
+        program = Program.of(told.first) if told.program is None else Program.from_json(told.program.read_text("utf-8"))
+        print(program.to_json())
+        with tempfile.TemporaryDirectory() as folder:
+            found = run(program, Path(folder, "world"), print if told.verbose else lambda _: None)
+        print("\n".join(found.problems) or "all held")
+        return bool(found.problems)
+    began, failed = time.monotonic(), 0
+    with ProcessPoolExecutor(told.workers, mp_context=get_context("spawn"), max_tasks_per_child=50) as pool:
+        seeds = range(told.first, told.first + told.seeds)
+        for future in as_completed([pool.submit(one, seed, not told.no_shrink) for seed in seeds]):
+            seed, text = future.result()
+            if text is not None:
+                failed += 1
+                print(f"seed {seed} fails:\n{text}\n", flush=True)
+                if told.until_failure:
+                    pool.shutdown(cancel_futures=True)
+                    return 1
+    minutes = (time.monotonic() - began) / 60
+    print(f"{told.seeds} seeds from {told.first}: {failed} failed; {told.seeds / minutes:.0f} seeds a minute")
+    return 1 if failed else 0
+
+
+def one(seed: int, smaller: bool) -> tuple[int, str | None]:
+    """Run the history of a seed: None when all held, else what is to be shown."""
+    program = Program.of(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        found = run(program, Path(folder, "world"))
+        if not found.problems:
+            return seed, None
+        if smaller:
+            program = shrink(program, Path(folder, "world"), found.kind)
+            found = run(program, Path(folder, "world"))
+    return seed, report(program, found)
+
+
+def report(program: Program, found: Outcome) -> str:
+    """A failure for people: what was wrong, what had happened, and the program."""
+    return "\n".join([*found.problems[:8], "what happened:", *found.log[-40:], "program:", program.to_json()])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,223 @@
+"""What a history is about: table, stream, index and services, drawn from a seed; and the job's command line for them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.simulation.engine import TOPIC
+from tests.simulation.values import BY_NAME, COLUMNS, ORDERINGS
+
+MERGE_ON_READ, COPY_ON_WRITE = "MERGE_ON_READ", "COPY_ON_WRITE"
+NON_GLOBAL = ("SIMPLE", "BLOOM", "BUCKET", "RECORD_LEVEL_INDEX")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A value of JSON: a failing history prints it, and it runs again from there.
+
+    ``by_partition``: partition and key together identify a row. ``partial``: records may lack fields. ``metadata``: the
+    partitions of the metadata table, "" for none. ``services``: properties that the stream runs its services with.
+    """
+
+    version: int = 6
+    table_type: str = COPY_ON_WRITE
+    index: str = "FLINK_STATE"
+    by_partition: bool = False
+    partial: bool = False
+    ordering: str = "long"
+    second_ordering: bool = False
+    columns: tuple[str, ...] = ("txt", "lng")
+    partitions: int = 2
+    keys: int = 20
+    metadata: str = ""
+    base_inserts: str = ""
+    small_file_limit: int = 100 << 20
+    max_file_size: int = 120 << 20
+    insert_split: int = 500_000
+    key_groups: int = 2
+    services: tuple[tuple[str, str], ...] = ()
+
+    @staticmethod
+    def draw(random: Random) -> Settings:
+        """Some that the job accepts."""
+        version = random.choice((6, 8, 9))
+        table_type = random.choice((COPY_ON_WRITE, MERGE_ON_READ))
+        index = random.choices(
+            ("FLINK_STATE", "GLOBAL_RECORD_LEVEL_INDEX", "GLOBAL_SIMPLE", "GLOBAL_BLOOM", *NON_GLOBAL),
+            (60, 10, 5, 5, 5, 5, 5, 5),
+        )[0]
+        if index == "RECORD_LEVEL_INDEX" and version < 8:
+            index = "GLOBAL_RECORD_LEVEL_INDEX"
+        state = index == "FLINK_STATE"
+        by_partition = index in NON_GLOBAL or (state and random.random() < 0.15)
+        partial = state and not by_partition and random.random() < 0.25
+        ordering = random.choice([name for name in ORDERINGS if not (partial and name == "string")])
+        names = [c.name for c in COLUMNS]
+        return Settings(
+            version=version,
+            table_type=table_type,
+            index=index,
+            by_partition=by_partition,
+            partial=partial,
+            ordering=ordering,
+            second_ordering=version >= 8 and random.random() < 0.2,
+            columns=tuple(sorted(random.sample(names, random.choice((2, 4, len(names)))), key=names.index)),
+            partitions=random.choice((1, 2, 5)),
+            keys=random.choice((3, 20, 60)),
+            metadata=_metadata(random, version, index, by_partition=by_partition),
+            base_inserts=random.choice(("", "true", "false", "first")) if table_type == MERGE_ON_READ and state else "",
+            small_file_limit=random.choice((0, 20_000, 100 << 20)),
+            max_file_size=random.choice((30_000, 120 << 20)),
+            insert_split=random.choice((5, 500_000)),
+            key_groups=random.choice((1, 2, 3)),
+            services=_services(random, table_type, clusters=index != "BUCKET"),
+        )
+
+    @staticmethod
+    def from_json(doc: dict[str, Any]) -> Settings:
+        """What :meth:`to_json` gave; names that are missing have their defaults."""
+        own = {f.name for f in fields(Settings)}
+        told = {k: v for k, v in doc.items() if k in own}
+        for name in ("columns",):
+            if name in told:
+                told[name] = tuple(told[name])
+        if "services" in told:
+            told["services"] = tuple((key, value) for key, value in told["services"])
+        return Settings(**told)
+
+    def to_json(self) -> dict[str, Any]:
+        """What is not as by default."""
+        plain = Settings()
+        return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) != getattr(plain, f.name)}
+
+    def schema(self, columns: tuple[str, ...]) -> str:
+        """The record schema with these columns."""
+        ordering: list[dict[str, Any]] = [{"name": "ts", "type": ORDERINGS[self.ordering][0]}]
+        if self.second_ordering:
+            ordering.append({"name": "seq", "type": "long"})
+        own = [BY_NAME[name].field for name in columns]
+        return json.dumps(
+            {
+                "type": "record",
+                "name": "event",
+                "fields": [
+                    {"name": "id", "type": "string"},
+                    {"name": "part", "type": ["null", "string"], "default": None},
+                    *ordering,
+                    *own,
+                    {"name": "_hoodie_is_deleted", "type": "boolean", "default": False},
+                ],
+            }
+        )
+
+    def properties(self, schema: Path, local: Path) -> dict[str, str]:
+        """The job's properties."""
+        told = {
+            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.partitionpath.field": "part",
+            "hoodie.table.ordering.fields": "ts,seq" if self.second_ordering else "ts",
+            "hoodie.write.table.version": str(self.version),
+            "hoodie.streamer.schemaprovider.source.schema.file": str(schema),
+            "hoodie.streamer.source.kafka.topic": TOPIC,
+            "bootstrap.servers": "localhost:1",
+            "auto.offset.reset": "earliest",
+            "hoodie.index.bloom.num_entries": "100",
+            "hoodie.parquet.small.file.limit": str(self.small_file_limit),
+            "hoodie.parquet.max.file.size": str(self.max_file_size),
+            "hoodie.copyonwrite.insert.split.size": str(self.insert_split),
+            "index.local.dir": str(local),
+            "index.key.groups": str(self.key_groups),
+            "spark.sql.shuffle.partitions": "2",
+            "hoodie.metadata.enable": str(bool(self.metadata)).lower(),
+            **dict(self.services),
+        }
+        state = self.index == "FLINK_STATE"
+        if state:
+            told["index.type"] = "FLINK_STATE"
+            told["index.global.enabled"] = str(not self.by_partition).lower()
+        else:
+            told["hoodie.index.type"] = self.index
+        if self.index == "GLOBAL_RECORD_LEVEL_INDEX":
+            told["hoodie.record.index.update.partition.path"] = "true"  # as the other global ones do by default
+        if self.index == "BUCKET":
+            told["hoodie.bucket.index.num.buckets"] = "2"
+        if self.partial:
+            told["hoodie.write.partial.update"] = "true"
+        if self.base_inserts:
+            told["tagstream.inserts.to.base.files"] = self.base_inserts
+        for name, key in _PARTITIONS.items():
+            if name in self.metadata.split(","):
+                told[key] = "true"
+            elif self.metadata and name in ("column_stats", "partition_stats"):
+                told[key] = "false"
+        return told
+
+    def arguments(self, folder: Path, schema: Path) -> list[str]:
+        """The command line of the job."""
+        out = ["--source-class", "JsonKafkaSource", "--target-table", "t", "--table-type", self.table_type]
+        out += ["--target-base-path", str(folder / "table"), "--checkpoint-dir", str(folder / "checkpoint")]
+        for key, value in self.properties(schema, folder / "local").items():
+            out += ["--hoodie-conf", f"{key}={value}"]
+        return out
+
+
+_PARTITIONS = {
+    "column_stats": "hoodie.metadata.index.column.stats.enable",
+    "partition_stats": "hoodie.metadata.index.partition.stats.enable",
+    "bloom_filters": "hoodie.metadata.index.bloom.filter.enable",
+    "global_record_index": "hoodie.metadata.global.record.level.index.enable",
+    "record_index": "hoodie.metadata.record.level.index.enable",
+}
+
+
+def _metadata(random: Random, version: int, index: str, *, by_partition: bool) -> str:
+    """The partitions of the metadata table; "" for none."""
+    needs = {"GLOBAL_RECORD_LEVEL_INDEX": "global_record_index", "RECORD_LEVEL_INDEX": "record_index"}.get(index)
+    if needs is None and random.random() < 0.35:
+        return ""
+    found = ["files"]
+    if random.random() < 0.7:
+        found.append("column_stats")
+        if version >= 8 and random.random() < 0.6:
+            found.append("partition_stats")
+    if random.random() < 0.4:
+        found.append("bloom_filters")
+    if needs is not None:
+        found.append(needs)
+    elif index == "FLINK_STATE" and random.random() < 0.3 and (version >= 8 or not by_partition):
+        found.append("record_index" if by_partition else "global_record_index")
+    return ",".join(found)
+
+
+def _services(random: Random, table_type: str, *, clusters: bool) -> tuple[tuple[str, str], ...]:
+    """Services that the stream runs itself, between its batches or beside them."""
+    told = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
+    kept = random.choice((1, 2, 4))
+    if random.random() < 0.5:
+        told["hoodie.clean.automatic"] = "true"
+        told["hoodie.clean.async.enabled"] = str(random.random() < 0.3).lower()
+        told["hoodie.clean.commits.retained"] = str(kept)
+        if random.random() < 0.25:
+            told["hoodie.clean.policy"] = "KEEP_LATEST_FILE_VERSIONS"
+            told["hoodie.clean.fileversions.retained"] = str(random.choice((1, 2)))
+    if random.random() < 0.5:
+        told["hoodie.archive.automatic"] = "true"
+        told["hoodie.keep.min.commits"] = str(kept + 1)
+        told["hoodie.keep.max.commits"] = str(kept + 2)
+        told.setdefault("hoodie.clean.commits.retained", str(kept))
+    mode = random.choice(("inline", "async", "off"))
+    if table_type == MERGE_ON_READ and mode != "off":
+        told["hoodie.compact.inline" if mode == "inline" else "hoodie.datasource.compaction.async.enable"] = "true"
+        told["hoodie.compact.inline.max.delta.commits"] = str(random.choice((1, 2, 3)))
+    elif table_type == MERGE_ON_READ:
+        told["hoodie.datasource.write.streaming.disable.compaction"] = "true"
+    mode = random.choice(("inline", "async", "off", "off"))
+    if mode != "off" and clusters:
+        told[f"hoodie.clustering.{mode}" + (".enabled" if mode == "async" else "")] = "true"
+        told[f"hoodie.clustering.{mode}.max.commits"] = str(random.choice((2, 3)))
+    told["hoodie.metadata.compact.max.delta.commits"] = str(random.choice((1, 2, 4, 10)))
+    return tuple(sorted(told.items()))

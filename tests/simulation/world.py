@@ -1,0 +1,244 @@
+"""One simulated world: a topic, a stream, its table, an operator, a clock; and what may happen in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from contextlib import redirect_stderr
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tagstream.admin.command.main import main as tagstream
+from tagstream.streaming.batch.commit_record import parse
+from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.job.job import open_table, stream
+from tagstream.streaming.options.cli import load_options
+from tagstream.streaming.progress.report import BatchReport
+from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.status.watch import Watch
+from tagstream.table.errors import TagstreamError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tests.simulation.engine import TOPIC, Engine, Topic, installed
+from tests.simulation.events import EventMaker
+from tests.simulation.model import Event, Model
+from tests.simulation.processes import Killed, Processes
+from tests.simulation.session import Session
+from tests.simulation.settings import Settings
+
+START_MS = 1_767_225_600_000
+
+
+class Reports:
+    """Stands where a run is shown to people."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def batch(self, report: BatchReport) -> None:
+        self._world.say(f"  batch {report.batch_id} {report.instant}{' replayed' if report.replayed else ''}")
+        self._world.take_in()
+
+    def begin(self, batch_id: int) -> None: ...
+
+    def lag(self, records: int | None) -> None: ...
+
+    def loading(self, at: object) -> None: ...
+
+
+@dataclass
+class World:
+    """``sent``: the events of each partition of the topic, in their order. ``log``: what happened, for people."""
+
+    settings: Settings
+    folder: Path
+    random: Random = field(default_factory=Random)
+    log: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    now_ms: int = START_MS
+
+    def __post_init__(self) -> None:
+        self.topic, self.processes = Topic(), Processes()
+        self.events = EventMaker(self.settings)
+        self.sent: list[list[Event]] = [[] for _ in self.topic.partitions]
+        self.model = Model(self.settings.partial)
+        self.columns = self.settings.columns
+        self.properties: dict[str, str] = {}
+        self.index_is_whole = False
+        self.faults: list[str] = []
+        self.past_is_lost = ("hoodie.clean.policy", "KEEP_LATEST_FILE_VERSIONS") in self.settings.services
+        self._starts: dict[tuple[str, int], dict[int, int]] = {}
+        self.copies: set[str] = set()
+        self._schema = self.folder / "event.avsc"
+        self.set_columns(self.columns)
+
+    # what it looks like
+
+    @property
+    def path(self) -> Path:
+        """The table's base path."""
+        return self.folder / "table"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The stream's checkpoint."""
+        return self.folder / "checkpoint"
+
+    @property
+    def has_table(self) -> bool:
+        """Whether there is a table."""
+        return (self.path / ".hoodie" / "hoodie.properties").exists()
+
+    def table(self) -> HoodieTable:
+        """The table as it is now, looked at from outside."""
+        return HoodieTable.open(str(self.path))
+
+    def clock_ms(self) -> int:
+        """The clock of all processes; each look takes some time."""
+        self.now_ms += 7
+        return self.now_ms
+
+    def say(self, text: str) -> None:
+        """Note what happens."""
+        self.log.append(text)
+
+    # what happens
+
+    def set_columns(self, columns: tuple[str, ...]) -> None:
+        """The schema file of the stream has these columns from now on, and the events, too."""
+        self.columns = columns
+        self._schema.write_text(self.settings.schema(columns), "utf-8")
+
+    def send(self, count: int) -> None:
+        """So many new events are in the topic."""
+        for event in self.events.make(self.random, self.columns, count):
+            key = event.ident if isinstance(event.ident, str) else "/".join(event.ident)
+            to = sum(key.encode()) % len(self.sent)
+            self.sent[to].append(event)
+            self.topic.add(to, None, json.dumps(event.row).encode())
+
+    def run(self, limit: int, retried: float, plan: dict[str, Any]) -> str:
+        """Start the stream; it takes all that the topic has, unless it dies. "done", "killed", or why it was refused."""
+        engine = Engine(self.topic, self.random, limit, retried, starts=self._starts)
+        session = Session(str(self.folder / "spark"))
+        argv = self.settings.arguments(self.folder, self._schema)
+        for key, value in self.properties.items():
+            argv += ["--hoodie-conf", f"{key}={value}"]
+        with self.processes.process(**plan) as process, installed(engine, self.processes, self.clock_ms):
+            try:
+                options = load_options(argv)
+                table = open_table(options, self.clock_ms())
+                with Watch(options, self.clock_ms) as watch:
+                    stream(session, options, table, Reports(self), StopFlag(), CrashPlan(), self.clock_ms, watch)  # type: ignore[arg-type]
+                ended = "done"
+            except Killed:
+                ended = "killed"
+            except (TagstreamError, OSError) as error:
+                ended = f"refused: {type(error).__name__}: {error}"
+        self.faults = list(process.done)
+        for text in process.done:
+            self.say(f"  {text.replace(str(self.folder), '')}")
+        self.say(f"  run: {ended.replace(str(self.folder), '')[:300]} ({process.calls} calls)")
+        self.take_in()
+        return ended
+
+    def operate(self, *argv: str, plan: dict[str, Any] | None = None) -> str:
+        """Somebody gives a command: "done", "killed", or what it said when it refused."""
+        told = io.StringIO()
+        engine = Engine(self.topic, self.random)
+        with self.processes.process(**(plan or {})) as process, installed(engine, self.processes, self.clock_ms):
+            try:
+                with redirect_stderr(told):
+                    code = tagstream(argv, io.StringIO())
+                ended = "done" if code == 0 else f"refused: {told.getvalue().strip()}"
+            except Killed:
+                ended = "killed"
+        for text in process.done:
+            self.say(f"  {text.replace(str(self.folder), '')}")
+        self.say(f"  {' '.join(argv[:2])}: {ended.replace(str(self.folder), '')[:300]} ({process.calls} calls)")
+        return ended
+
+    # what came of it
+
+    def take_in(self) -> None:
+        """Let the oracle know which events the new commits of the table say they hold."""
+        if not self.has_table:
+            return
+        process = self.processes.current
+        storage = PosixStorage(str(self.path), sync=False)
+        table = HoodieTable.open(str(self.path)) if process is None else _outside(self.path)
+        timeline = table.timeline()
+        new = [
+            (i.completion_time or i.time, i.time, timeline.metadata(storage, i))
+            for i in timeline.completed_writes
+            if not self.model.knows(i.time)
+        ]
+        if new and timeline.start is not None:  # one may have been archived in the run that made it
+            for action in table.archived_writes():
+                if self.model.knows(action.time) or not self.model.log:
+                    break
+                if action.time < timeline.start:
+                    metadata = CommitMetadata.from_bytes(action.metadata or b"", action.time)
+                    new.append((action.completion_time or action.time, action.time, metadata))
+        for _, time, metadata in sorted(new, key=lambda found: found[:2]):
+            self._take_in(time, metadata)
+
+    def _take_in(self, time: str, metadata: CommitMetadata) -> None:
+        record = parse(metadata.extra)
+        if record is None:
+            if metadata.operation == "DELETE_PARTITION":
+                self.events.forget(tuple(metadata.replaced))
+                self.model.delete_partitions(time, tuple(metadata.replaced))
+            else:
+                self.model.other(time)
+            return
+        end = {int(p): int(at) for p, at in record.end_offsets[TOPIC].items()}
+        start = self._starts[record.query_id, record.batch_id]
+        taken = [e for p, mine in enumerate(self.sent) for e in mine[start.get(p, 0) : end.get(p, 0)]]
+        problem = self.model.batch(time, taken, start, end)
+        if problem is not None:
+            self.problems.append(problem)
+
+    def all_taken(self) -> bool:
+        """Whether the table has all events of the topic."""
+        at = self.model.now.offsets
+        return all(at.get(p, 0) == len(mine) for p, mine in enumerate(self.sent))
+
+    # faults of files
+
+    def lose_local(self) -> None:
+        """The local stores are gone, as on another host."""
+        shutil.rmtree(self.folder / "local", ignore_errors=True)
+
+    def truncate_local(self) -> str:
+        """One file of the local stores is cut off; its name."""
+        found = sorted(p for p in (self.folder / "local").rglob("*") if p.is_file())
+        if not found:
+            return ""
+        path = self.random.choice(found)
+        os.truncate(path, path.stat().st_size // 2)
+        return str(path.relative_to(self.folder))
+
+    def copy(self, what: str, name: str) -> None:
+        """Keep a copy of a folder of this world."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        if (self.folder / what).exists():
+            shutil.copytree(self.folder / what, self.folder / name)
+
+    def put_back(self, what: str, name: str) -> bool:
+        """Put a copy in the place of a folder; False where there is none."""
+        if not (self.folder / name).exists():
+            return False
+        shutil.rmtree(self.folder / what, ignore_errors=True)
+        shutil.copytree(self.folder / name, self.folder / what)
+        return True
+
+
+def _outside(path: Path) -> HoodieTable:
+    """The table, looked at past the gate of the process that runs."""
+    return replace(HoodieTable.open(str(path)), storage=PosixStorage(str(path), sync=False))
