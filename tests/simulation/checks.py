@@ -44,7 +44,9 @@ def deep(world: World) -> list[str]:
     found: list[str] = []
     if hudi_rs_can(world, table):
         found += _first(differences(world, "hudi-rs", read_table(world.path).to_pylist(), want))
-    found += [f"validate: {problem}" for problem in _first(validate(table))]
+    # What a driver that woke up has staged goes when the next batch begins.
+    problems = [text for text in validate(table) if not (world.woken and text.startswith("markers of "))]
+    found += [f"validate: {problem}" for problem in _first(problems)]
     found += [f"validate metadata: {problem}" for problem in _first(validate_metadata(table))]
     found += _filters(world, table, want)
     found += _past(world, table)

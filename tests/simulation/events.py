@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -40,6 +41,29 @@ class EventMaker:
         for known in self._keys.values():
             if known.part in partitions:
                 known.alive = False
+
+    def rows_for(self, random: Random, columns: tuple[str, ...], part: str, count: int) -> list[Event]:
+        """Rows of a partition, for a person who replaces what it holds."""
+        found: dict[Ident, Event] = {}
+        for _ in range(count):
+            self.clock += random.randint(1, 5)
+            key = f"k{random.randrange(self.settings.keys):04d}"
+            ident: Ident = (part, key) if self.settings.by_partition else key
+            known = self._keys.setdefault(ident, _Key())
+            if known.alive and known.part != part:
+                continue
+            seq = 0
+            event = Event(
+                ident, (self.clock, seq), self._row(random, columns, key, part, self.clock, seq, False), False
+            )
+            found[ident] = event
+        return list(found.values())
+
+    def replaced(self, part: str, rows: Sequence[Event]) -> None:
+        """Rows of a partition were replaced by these."""
+        self.forget((part,))
+        for event in rows:
+            self._follow(self._keys[event.ident], event)
 
     def _event(self, random: Random, columns: tuple[str, ...]) -> Event:
         told = self.settings

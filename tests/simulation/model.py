@@ -112,6 +112,11 @@ class Model:
         }
         self.log.append(replace(self.now, instant=instant, state=state))
 
+    def put(self, rows: Sequence[Event]) -> None:
+        """These rows came with the newest write."""
+        entry = self.log.pop()
+        self.log.append(replace(entry, state=entry.state | {e.ident: Held(dict(e.row), e.order) for e in rows}))
+
     def back_to(self, instant: str | None) -> None:
         """All that was completed after ``instant`` is undone; None: all."""
         keep = next((i + 1 for i, e in enumerate(self.log) if e.instant == instant), 0)

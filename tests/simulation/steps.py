@@ -8,7 +8,10 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -53,13 +56,23 @@ def draw(random: Random, settings: Settings, count: int) -> list[Step]:
     return [*found, Step("batches", random.getrandbits(32))]
 
 
-def _plan(world: World, calls: int, chance: float) -> dict[str, Any]:
+def _others(world: World) -> None:
+    """While a driver stands still its lease ends, and a successor takes over; then it wakes up."""
+    world.now_ms += 120_000
+    ended = world.run(1000, 0.0, {})
+    world.woken = True
+    world.say(f"  meanwhile: {ended[:60]}")
+
+
+def _plan(world: World, calls: int, chance: float, *, pauses: bool = False) -> dict[str, Any]:
     """A fault at one of the storage calls of a process, by chance."""
     random = world.random
     if random.random() >= chance:
         return {}
     at = random.randint(1, calls)
-    kind = random.choices(("kill", "fail", "lose"), (6, 1, 1))[0]
+    kind = random.choices(("kill", "fail", "lose", "pause"), (6, 1, 1, 1 if pauses else 0))[0]
+    if kind == "pause":
+        return {"pause_at": at, "on_pause": partial(_others, world)}
     if kind == "kill":
         return {"kill_at": at, "after": random.random() < 0.5}
     return {f"{kind}_at": at}
@@ -98,7 +111,7 @@ def _run(world: World, plan: dict[str, Any]) -> None:
 def batches(world: World) -> None:
     """New events, and the stream takes them, dying in between or not."""
     world.send(world.random.choice((1, 3, 10, 30)))
-    _run(world, _plan(world, world.random.choice((60, 150, _LONGEST_RUN)), 0.3))
+    _run(world, _plan(world, world.random.choice((60, 150, _LONGEST_RUN)), 0.3, pauses=True))
 
 
 @action
@@ -259,6 +272,65 @@ def delete_partition(world: World) -> None:
 
 
 @action
+def insert_overwrite(world: World) -> None:
+    """A person replaces the rows of a partition by those of a file: keys that only this partition has, or none had."""
+    if not world.model.log or world.settings.partial:
+        return
+    part = f"p{world.random.randrange(world.settings.partitions)}"
+    rows = world.events.rows_for(world.random, world.columns, part, world.random.choice((0, 1, 5)))
+    file = world.folder / "overwrite.json"
+    file.write_text("".join(json.dumps(event.row) + "\n" for event in rows), "utf-8")
+    argv = world.settings.arguments(world.folder, world.folder / "event.avsc")
+    conf = [word for key, value in pairwise(argv) if key == "--hoodie-conf" for word in (key, value)]
+    world.index_is_whole = False
+    world.copies.clear()
+    world.overwritten = {part: rows}
+    _operate(world, *_table(world, "insert-overwrite", "--from", str(file), "--partition", part, *conf), calls=80)
+
+
+@action
+def rescale(world: World) -> None:
+    """The index gets another number of key groups, by a new checkpoint that takes the place of the old one."""
+    to = world.folder / "rescaled"
+    shutil.rmtree(to, ignore_errors=True)
+    groups = world.random.choice((1, 2, 5))
+    argv = ("rescale", *_places(world), "--to-checkpoint-dir", str(to), "--key-groups", str(groups))
+    if world.has_state_index and _operate(world, *argv) == "done":
+        _take(world, to, groups)
+
+
+@action
+def exchange(world: World) -> None:
+    """The index is exported, and imported into a new checkpoint."""
+    if not world.has_state_index:
+        return
+    file, to = world.folder / "index.parquet", world.folder / "imported"
+    file.unlink(missing_ok=True)
+    shutil.rmtree(to, ignore_errors=True)
+    checkpoint = ("--checkpoint-dir", str(world.checkpoint))
+    if _operate(world, "index", "export", *checkpoint, "--out", str(file), "--all") != "done":
+        return
+    table = ("--target-base-path", str(world.path))
+    argv = ("index", "import", "--from", str(file), "--to-checkpoint-dir", str(to), *table)
+    if _operate(world, *argv) == "done":
+        _take(world, to, None)
+
+
+def _places(world: World) -> tuple[str, ...]:
+    return ("--checkpoint-dir", str(world.checkpoint), "--target-base-path", str(world.path))
+
+
+def _take(world: World, checkpoint: Path, groups: int | None) -> None:
+    """A new checkpoint takes the place of the old one."""
+    shutil.rmtree(world.checkpoint)
+    checkpoint.rename(world.checkpoint)
+    if groups is not None:
+        world.settings = replace(world.settings, key_groups=groups)
+    world.copies.clear()
+    world.index_is_whole = False
+
+
+@action
 def change_version(world: World) -> None:
     """Upgrade or downgrade."""
     if not world.model.log:
@@ -340,8 +412,9 @@ def _savepoints(world: World) -> list[str]:
 
 
 _CHANCES = {
-    "batches": 50, "restart": 4, "clean": 7, "archive": 7, "cluster": 5, "cluster_plan": 3, "compact": 5, "compact_plan": 4,
-    "savepoint": 8, "savepoint_delete": 3, "restore": 8, "rollback": 6, "delete_partition": 3, "change_version": 4,
-    "add_column": 3, "carry_out": 2, "lose_local": 2, "cut_local": 2, "old_local": 3, "keep_checkpoint": 4,
-    "old_checkpoint": 4, "new_checkpoint": 2, "clock": 3,
+    "batches": 50, "restart": 4, "clean": 7, "archive": 7, "cluster": 5, "cluster_plan": 3, "compact": 5,
+    "compact_plan": 4, "savepoint": 8, "savepoint_delete": 3, "restore": 8, "rollback": 6, "delete_partition": 3,
+    "change_version": 4, "add_column": 3, "carry_out": 2, "insert_overwrite": 2, "rescale": 2, "exchange": 2,
+    "lose_local": 2, "cut_local": 2, "old_local": 3, "keep_checkpoint": 4, "old_checkpoint": 4, "new_checkpoint": 2,
+    "clock": 3,
 }  # fmt: skip

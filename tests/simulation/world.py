@@ -69,11 +69,12 @@ class World:
         self.model = Model(self.settings.partial)
         self.columns = self.settings.columns
         self.properties: dict[str, str] = {}
-        self.index_is_whole = False
+        self.index_is_whole = self.woken = False
         self.faults: list[str] = []
         self.past_is_lost = ("hoodie.clean.policy", "KEEP_LATEST_FILE_VERSIONS") in self.settings.services
         self._starts: dict[tuple[str, int], dict[int, int]] = {}
         self.copies: set[str] = set()
+        self.overwritten: dict[str, list[Event]] = {}
         self._schema = self.folder / "event.avsc"
         self.set_columns(self.columns)
 
@@ -93,6 +94,11 @@ class World:
     def has_table(self) -> bool:
         """Whether there is a table."""
         return (self.path / ".hoodie" / "hoodie.properties").exists()
+
+    @property
+    def has_state_index(self) -> bool:
+        """Whether the stream has an index as its state, with a batch in it."""
+        return self.settings.index == "FLINK_STATE" and bool(self.model.log) and self.checkpoint.exists()
 
     def table(self) -> HoodieTable:
         """The table as it is now, looked at from outside."""
@@ -138,7 +144,10 @@ class World:
                 ended = "done"
             except Killed:
                 ended = "killed"
-            except (TagstreamError, OSError) as error:
+            except Exception as error:
+                woken = any(text.startswith("paused") for text in process.done)  # whatever it stumbles over
+                if not woken and not isinstance(error, TagstreamError | OSError):
+                    raise
                 ended = f"refused: {type(error).__name__}: {error}"
         self.faults = list(process.done)
         for text in process.done:
@@ -194,6 +203,11 @@ class World:
             if metadata.operation == "DELETE_PARTITION":
                 self.events.forget(tuple(metadata.replaced))
                 self.model.delete_partitions(time, tuple(metadata.replaced))
+            elif metadata.operation in ("INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE"):
+                for part, rows in self.overwritten.items():
+                    self.events.replaced(part, rows)
+                    self.model.delete_partitions(time, (part,))
+                    self.model.put(rows)
             else:
                 self.model.other(time)
             return
