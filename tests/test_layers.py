@@ -100,7 +100,7 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/job": "table/* state/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
     "streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery streaming/services "
     "streaming/commit streaming/dead_letter streaming/status streaming/start",
-    "streaming/frame": "table/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
+    "streaming/frame": "table/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
     "streaming/start streaming/status streaming/job",
     "streaming/tables": "table/* streaming streaming/options/* streaming/source/* streaming/start streaming/status "
     "streaming/job streaming/frame",
