@@ -23,7 +23,7 @@ from tagstream.streaming.write.quarantine import quarantined_batches
 
 LOG = logging.getLogger("tagstream")
 DELIVERED = "delivered"
-SHORT_WAIT_MS = 5_000  # where the job may go on without: the stream waits meanwhile
+SHORT_WAIT_MS = 5_000  # where letters may be left for later: the stream waits meanwhile
 
 
 class Delivery:

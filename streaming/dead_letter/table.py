@@ -200,7 +200,7 @@ class ErrorTable:
 
 
 def check_place(path: str) -> None:
-    """ConfigError when there is a table at ``path`` that is no error table: letters would be rows of it."""
+    """ConfigError when there is a table at ``path`` that holds other rows than letters."""
     try:
         table = HoodieTable.open(path)
     except TableNotFoundError:
@@ -213,8 +213,8 @@ def check_place(path: str) -> None:
     key = ", ".join(config.record_key_fields) or "none"
     what = f"it lacks column {lacking[0]}" if lacking else f"record key: {key}, type {config.table_type}"
     raise ConfigError(
-        f"hoodie.errortable.base.path: {path} is table {config.name}, which is no table of dead letters ({what}). Give an "
-        "error table of this or another job, or a folder where there is no table"
+        f"hoodie.errortable.base.path: {path} is table {config.name}, which holds other rows than dead letters ({what}). "
+        "Give an error table of this or another job, or an empty folder"
     )
 
 

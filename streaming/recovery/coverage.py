@@ -77,8 +77,8 @@ class Coverage:
 
     `loaded`: those that the generation and its epochs name. `batches`: commits of batches that Spark has planned and not
     finished, by batch id: replays, if the same batch comes again. This checkpoint must have made them, by its manifest or
-    its write profile. A commit of a newer copy of the checkpoint is none: that copy may have put other rows into the batch
-    of this number, and deletes of rows that the table did not have left their mark in that copy's index only.
+    its write profile. A commit of a newer copy of the checkpoint does not count: that copy may have put other rows into the
+    batch of this number, and deletes of rows that the table did not have left their mark in that copy's index only.
     `knows_any`: the index knows some commit of the table, archived or not.
     """
 

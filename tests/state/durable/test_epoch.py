@@ -133,7 +133,7 @@ def test_an_order_that_the_table_does_not_hold_is_kept(layout: StateLayout) -> N
 
 
 def test_a_key_that_was_only_moved_lives_no_longer_for_it(layout: StateLayout) -> None:
-    """A clustering gives its keys another file group: that is no record of theirs. What another writer changed is one."""
+    """A clustering gives its keys another file group, and no record. What another writer changed counts as one."""
     hour = 3_600_000
     layout = replace(layout, ttl_ms=10 * hour)
     pointer, files = start(layout)  # at hour 0

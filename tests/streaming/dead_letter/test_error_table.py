@@ -195,7 +195,7 @@ def test_a_table_of_other_rows_is_refused(tmp_path: Path) -> None:
     table_module.check_place(str(tmp_path / "errors"))
     orders = Writer.create(tmp_path / "other", "COPY_ON_WRITE").table.base_path
     with pytest.raises(
-        ConfigError, match=f"hoodie.errortable.base.path: {orders} is table .* no table of dead letters"
+        ConfigError, match=f"hoodie.errortable.base.path: {orders} is table .* other rows than dead letters"
     ):
         table_module.check_place(orders)
 

@@ -278,5 +278,6 @@ def test_an_error_table_that_is_one_of_other_rows(tmp_path: Path, capsys: pytest
     argv = arguments(tmp_path, **{"hoodie.errortable.enable": "true", "hoodie.errortable.base.path": there})
     line = refused(tmp_path, argv, capsys, 2)
     assert (
-        f"hoodie.errortable.base.path: {there} is table wrong, which is no table of dead letters (record key: " in line
+        f"hoodie.errortable.base.path: {there} is table wrong, which holds other rows than dead letters (record key: "
+        in line
     )
