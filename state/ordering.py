@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tagstream.state.errors import StateError
 from tagstream.state.layout import OrderingKind
-from tagstream.table.ordering import tuples
+from tagstream.table.ordering import double_codes, tuples
 
 MAX_DECIMAL_DIGITS = 18
 _SIGN = np.uint64(1 << 63)
@@ -127,16 +127,6 @@ def _places(known: npt.NDArray[np.bool_]) -> pa.Array:
     return pa.array(np.cumsum(known) - 1, pa.int64(), mask=~known)
 
 
-def _double_to_int(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """IEEE bits with the magnitude of negative numbers turned round: integer order equals number order.
-
-    -0.0 becomes 0.0 and NaN the greatest value, so that equal numbers have equal codes.
-    """
-    clean = np.where(np.isnan(values), np.nan, values + 0.0)
-    bits = clean.view(np.int64)
-    return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
-
-
 def _int_to_double(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     return np.where(codes < 0, codes ^ np.int64(0x7FFFFFFFFFFFFFFF), codes).view(np.float64)
 
@@ -144,7 +134,7 @@ def _int_to_double(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 def _number_codes(column: pa.Array) -> npt.NDArray[np.int64]:
     t = pa.types
     if t.is_floating(column.type):
-        return _double_to_int(pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False))
+        return double_codes(pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False))
     if t.is_decimal(column.type):
         # The unscaled number: every value of a column has the same scale. It fits the low word of 128 bits.
         wide = column.cast(pa.decimal128(MAX_DECIMAL_DIGITS, column.type.scale))

@@ -1,6 +1,7 @@
 """Ordering values: of one field its own column, of several a struct of their columns, compared member by member.
 
 A struct is null where a member is: it has no place in the order then, as a null of one field has none.
+Hudi compares ordering values as Java does: -0.0 is smaller than 0.0, NaN is greater than every number and equal to itself.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def tuples(members: Sequence[pa.Array], names: Sequence[str]) -> pa.StructArray:
 def greater(left: pa.Array, right: pa.Array) -> pa.Array:
     """Where the left value is greater than the right one; null where one of them is."""
     if not pa.types.is_struct(left.type):
-        return pc.greater(left, right)
-    sides = list(zip(left.flatten(), right.flatten(), strict=True))
+        return pc.greater(_in_order(left), _in_order(right))
+    sides = [(_in_order(a), _in_order(b)) for a, b in zip(left.flatten(), right.flatten(), strict=True)]
     found = pc.greater(*sides[-1])
     for one, other in sides[-2::-1]:
         found = pc.or_(pc.greater(one, other), pc.and_(pc.equal(one, other), found))
@@ -54,7 +55,9 @@ def greater(left: pa.Array, right: pa.Array) -> pa.Array:
 def ranks(values: pa.Array) -> _Ints:
     """Numbers in the order of the values, equal ones for equal values; 0 for nulls, which are the smallest."""
     if not pa.types.is_struct(values.type):
-        numbers: _Ints = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        numbers: _Ints = (
+            pc.rank(_in_order(values), sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        )
     else:
         numbers = np.zeros(len(values), np.int64)
         for member in values.flatten():
@@ -63,6 +66,20 @@ def ranks(values: pa.Array) -> _Ints:
             numbers = together.astype(np.int64) + 1
     numbers[values.is_null().to_numpy(zero_copy_only=False)] = 0
     return numbers
+
+
+def double_codes(values: npt.NDArray[np.float64]) -> _Ints:
+    """int64 in the order of ``java.lang.Double.compare``: IEEE bits with the magnitude of negative numbers turned round."""
+    bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
+    return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
+
+
+def _in_order(values: pa.Array) -> pa.Array:
+    """Values that Arrow compares as Java compares these."""
+    if not pa.types.is_floating(values.type):
+        return values
+    numbers = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    return pa.array(double_codes(numbers), pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

@@ -96,11 +96,11 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/source streaming/batch",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
     "streaming/source/decode streaming/source/decode/formats streaming/source/decode/schemas "
-    "streaming/source/decode/typed streaming/batch streaming/recovery",
+    "streaming/source/decode/typed streaming/batch streaming/recovery streaming/dead_letter",
     "streaming/job": "table/* state/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
     "streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery streaming/services "
     "streaming/commit streaming/dead_letter streaming/status streaming/start",
-    "streaming/frame": "table/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
+    "streaming/frame": "table/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
     "streaming/start streaming/status streaming/job",
     "streaming/tables": "table/* streaming streaming/options/* streaming/source/* streaming/start streaming/status "
     "streaming/job streaming/frame",

@@ -99,7 +99,10 @@ def epoch_change(
     instants = np.array([codec.instant_number(t.instant) for t in marker.touched], np.int64)
     instant = instants[rows.place] if len(rows.place) else np.zeros(0, np.int64)
     flags, ordering = _newest_known(rows, live, found, was)
-    changes = (loc != was.loc) | (flags != was.flags) | (ordering != was.ordering)
+    altered = (flags != was.flags) | (ordering != was.ordering)
+    changes = altered | (loc != was.loc)
+    # A row that only has another place, as after a clustering, was not written: its time to live goes by its last record.
+    minutes = np.where(live & was_live & ~altered, was.minutes, np.uint32(marker.minutes)).astype(np.uint32)
     # A delete in a log says nothing about a key that has moved on to a file group these commits did not touch.
     pick = np.flatnonzero(np.where(live, ~found | changes, (~was_live | in_touched) & (~found | changes)))
     doubled = np.flatnonzero(live & was_live & ~in_touched & (loc != was.loc))
@@ -108,10 +111,11 @@ def epoch_change(
 
     gone_keys, gone = _gone(store, layout, touched, set(keys)) if marker.removals and len(touched) else ([], None)
     names = [keys[i] for i in pick.tolist()]
-    records = Records(loc[pick], instant[pick], _minutes(marker, len(pick)), flags[pick], ordering[pick])
+    records = Records(loc[pick], instant[pick], minutes[pick], flags[pick], ordering[pick])
     if gone is not None:
         names += gone_keys
-        records = _joined(records, replace(gone, minutes=_minutes(marker, len(gone_keys))))
+        gone_at = np.full(len(gone_keys), marker.minutes, np.uint32)
+        records = _joined(records, replace(gone, minutes=gone_at))
     copies = _copies(store, meta, rows, codes_by_place, doubled, was, loc, {*touched.tolist()})
     if copies:
         entries = [*entries, *(copies_entry(skey, after) for skey, (_, after) in copies.items())]
@@ -203,10 +207,6 @@ def _joined(a: Records, b: Records) -> Records:
     return Records(
         *(np.concatenate([getattr(a, f), getattr(b, f)]) for f in ("loc", "instant", "minutes", "flags", "ordering"))
     )
-
-
-def _minutes(marker: EpochMarker, n: int) -> npt.NDArray[np.uint32]:
-    return np.full(n, marker.minutes, np.uint32)
 
 
 def _no_rows(layout: StateLayout) -> SideRows:

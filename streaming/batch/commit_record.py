@@ -45,7 +45,8 @@ class CommitRecord:
     follows: str
 
     def same_batch(self, epoch: Epoch) -> bool:
-        """Same query, number and offsets: a replay. Only the offsets prove it; numbers start again with a new checkpoint."""
+        """Same query, number and offsets, which every replay has. This checkpoint must have made the commit, too: a copy
+        of it counts the same numbers, and offsets of files are numbers as well (``recovery.coverage``)."""
         return (
             self.query_id == epoch.query_id
             and self.batch_id == epoch.batch_id

@@ -1,9 +1,9 @@
 """What Spark's own checkpoint says about a batch: query id, and the source offsets before and after it.
 
-The offsets decide whether a batch that the table already holds is the same batch (a replay) or another one that only
-has its number. Read from Spark's files (``metadata``, ``offsets/<n>``, ``commits/<n>``, ``sources/0/<n>``), which are
-written before a batch runs; format: version line, metadata line, then one JSON line a source. ``root`` is the location
-that Spark was given (``state.durable.root``).
+Where the offsets differ a batch that the table already holds is another one that only has its number; where they are the
+same it is a replay, if this checkpoint has made it. Read from Spark's files (``metadata``, ``offsets/<n>``, ``commits/<n>``,
+``sources/0/<n>``), which are written before a batch runs; format: version line, metadata line, then one JSON line a source.
+``root`` is the location that Spark was given (``state.durable.root``).
 """
 
 from __future__ import annotations

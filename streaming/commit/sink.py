@@ -49,6 +49,7 @@ from tagstream.streaming.metadata.batch_keys import deleted_rows, without_moves
 from tagstream.streaming.metadata.compacting import on_executors
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.services.services import TableServices
+from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.tag.lanes import work_of
 from tagstream.streaming.write.left_images import forget_left
 from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
@@ -72,8 +73,11 @@ class BatchSink:
         on_begin: Callable[[int], None] = lambda _: None,
         services: TableServices | None = None,
         deliver: Callable[[int], None] = lambda _: None,
+        frame: Frame | None = None,
     ) -> None:
+        """``frame``: the source is a DataFrame."""
         self._job = job
+        self._keeps_state = frame is not None and frame.keeps_state
         self._deliver = deliver
         self._services = services
         self._of_rows = job.options.source_class == "frame"
@@ -266,11 +270,15 @@ class BatchSink:
     def _replay(self, rows: DataFrame, epoch: Epoch, found: tuple[str, CommitRecord]) -> tuple[Outcome, BatchReport]:
         """The table has this batch: give Spark its state version, adopt the commit's deltas, write nothing.
 
-        Without a stateful operator there is nothing to give: the batch is passed over.
+        Without a stateful operator there is nothing to give: the batch is passed over. With a pull-type index only a
+        DataFrame can have one, which is the user's.
         """
         instant, record = found
         self._job.step("replaying: the table has it already", epoch.batch_id)
         if self._job.index is not None:
+            if self._keeps_state:
+                self._job.pin_replay(epoch, instant, record.manifest)  # tasks ask it how deep partitions are
+                rows.write.format("noop").mode("overwrite").save()
             return Outcome(), replace(self._report(epoch, Outcome(), instant, {}), replayed=True)
         self._job.pin_replay(epoch, instant, record.manifest)
         outcome = self._run(rows, epoch, instant, replay=True)
@@ -279,12 +287,13 @@ class BatchSink:
     def _run(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
         """The one Spark action of the batch; it consumes every partition of the stateful plan.
 
-        With a pull-type index the records are kept while it runs: it may need their keys before anything else.
+        With a pull-type index the records are kept while it runs: it may need their keys before anything else, and Spark's
+        state of the source's own plan must be read and written once.
         """
         job, index = self._job, self._job.index
         if index is None:
             return self._act(rows, epoch, instant, replay=replay)
-        if index.knows_absence:
+        if index.knows_absence or self._keeps_state:
             rows = rows.persist()
         try:
             return self._act(located_rows(job, rows, instant), epoch, instant, replay=replay)

@@ -16,13 +16,14 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import newest_batch, query_id
 from tagstream.streaming.dead_letter.letters import Taker, letters_of
 from tagstream.streaming.dead_letter.resend import resend
-from tagstream.streaming.dead_letter.table import ErrorTable
+from tagstream.streaming.dead_letter.table import WAIT_MS, ErrorTable
 from tagstream.streaming.dead_letter.topic import DeadLetterTopic
-from tagstream.streaming.errors import DeadLetterError
+from tagstream.streaming.errors import DeadLetterError, StopRequested
 from tagstream.streaming.write.quarantine import quarantined_batches
 
 LOG = logging.getLogger("tagstream")
 DELIVERED = "delivered"
+SHORT_WAIT_MS = 5_000  # where letters may be left for later: the stream waits meanwhile
 
 
 class Delivery:
@@ -42,7 +43,13 @@ class Delivery:
         if told.base_path is not None:
             takers.append(
                 ErrorTable(
-                    told.base_path, told.table_name or f"{name}_errors", job.table.config.version, name, job.clock_ms
+                    told.base_path,
+                    told.table_name or f"{name}_errors",
+                    job.table.config.version,
+                    name,
+                    job.clock_ms,
+                    job.stop.wait,
+                    SHORT_WAIT_MS if told.may_fail else WAIT_MS,
                 )
             )
         if told.topic is not None:
@@ -59,16 +66,19 @@ class Delivery:
         """Deliver what no earlier call has, up to this batch. DeadLetterError when it is not taken, unless that may be."""
         if not self._takers:
             return
-        quarantine, query = self._job.quarantine, query_id(self._job.root.files)
+        job = self._job
+        quarantine, query = job.quarantine, query_id(job.root.files) or ""
         marks = set(quarantine.names(DELIVERED))
         for batch in quarantined_batches(quarantine):
             if batch > batch_id or str(batch) in marks:
                 continue
-            letters = list(letters_of(quarantine, batch))
+            letters = list(letters_of(quarantine, batch, query, job.table.base_path))
             try:
                 for taker in self._takers:
                     if letters:
                         taker.take(letters, f"{query}.{batch}")
+            except StopRequested:
+                raise
             except Exception as e:
                 text = f"{len(letters)} bad records of batch {batch} were not taken as dead letters: {_first_line(e)}"
                 if not self._may_fail:

@@ -32,7 +32,7 @@ def resend(job: JobContext, spark: SparkSession) -> int:
             continue
         rows = [
             (letter.key, letter.value, letter.headers)
-            for letter in letters_of(job.quarantine, batch)
+            for letter in letters_of(job.quarantine, batch, "", job.table.base_path)
             if letter.source == job.options.kafka_topic
         ]
         if rows:

@@ -1,8 +1,9 @@
-"""The error table: a copy-on-write Hudi table with a row for each bad record, keyed by where it was found.
+"""The error table: a copy-on-write Hudi table with a row for each bad record, keyed by its place in the source.
 
-Each batch that has bad records is one commit of one file, which names the batch: what a process has done that died before it
-noted so is found on the timeline, and not done again. Small files are filled by later batches, old ones are cleaned and the
-timeline is archived with Hudi's defaults: a table that gets a few rows an hour for years stays a few files.
+Each batch that has bad records is one commit of one file, of the records that the table does not have: one that is delivered
+again is there already, whether a process died before it noted so or another query reads the source again. Small files are
+filled by later batches, old ones are cleaned and the timeline is archived with Hudi's defaults: a table that gets a few rows
+an hour for years stays a few files. Several jobs may have one error table; they take turns by its lease.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tagstream.streaming.dead_letter.known import KnownLetters
 from tagstream.streaming.dead_letter.letters import Letter
-from tagstream.streaming.errors import DeadLetterError
-from tagstream.table.errors import LeaseLostError, TableError, TableNotFoundError
+from tagstream.streaming.errors import DeadLetterError, StopRequested
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.table.errors import ConfigError, LeaseLostError, TableError, TableNotFoundError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.names import new_file_id, next_instant, write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -28,9 +31,8 @@ from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.services.rollback import rollback
 from tagstream.table.storage.opening import open_storage
-from tagstream.table.timeline import lease as leases
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.lease import LeaseOwner
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write import commit as protocol
 from tagstream.table.write.file_writer import write_file_group
@@ -40,6 +42,8 @@ from tagstream.table.write.write_rows import IS_INSERT
 LOG = logging.getLogger("tagstream")
 BATCH_KEY = "tagstream.deadletter"
 LEASE_MS = 60_000
+WAIT_MS = 2 * LEASE_MS  # the lease of a process that died on another host has ended by then
+_PAUSE_S = 0.2
 FULL_BYTES = 8 << 20  # a file of fewer is written again with the next batch's letters in it
 LETTER_SCHEMA = pa.schema(
     [
@@ -55,6 +59,7 @@ LETTER_SCHEMA = pa.schema(
         pa.field("found_at", pa.timestamp("ms", tz="UTC")),
     ]
 )
+_KEY = ("id",)
 _LOCK = threading.Lock()
 _turns: dict[str, threading.Lock] = {}
 _NO_DELETES = pa.table({RECORD_KEY: pa.array([], pa.string()), "_ordering": pa.array([], pa.int64())})
@@ -63,66 +68,85 @@ _NO_DELETES = pa.table({RECORD_KEY: pa.array([], pa.string()), "_ordering": pa.a
 @dataclass
 class ErrorTable:
     """``path`` and ``name`` of the table, which is made when the first letter comes; ``version``: its table version.
-    ``target``: the table that the records were meant for. ``clock_ms``: epoch milliseconds. ``newest``: the batch that this
-    process has put there last; without one, and after a failure, the commits are asked for a batch that may be there."""
+    ``target``: the table that the records were meant for. ``clock_ms``: epoch milliseconds. ``pause`` waits for so many
+    seconds, and is true when the job is to end. ``wait_ms``: how long other jobs' turns are waited for at most. ``newest``:
+    the batch that this process has put there last."""
 
     path: str
     name: str
     version: int
     target: str
     clock_ms: Callable[[], int]
+    pause: Callable[[float], bool]
+    wait_ms: int = WAIT_MS
     newest: str | None = None
+    _known: KnownLetters = field(default_factory=KnownLetters)
 
     def take(self, letters: list[Letter], batch: str) -> None:
-        """One commit with all of them; nothing where the table has this batch. DeadLetterError while another process writes.
+        """One commit with those of them that the table lacks. DeadLetterError while another process writes.
 
-        The tables of one job may have one error table: their threads take turns.
+        The tables of one job may have one error table, and so may several jobs: their threads and processes take turns.
         """
         if batch == self.newest:
             return
-        with _turn(open_storage(self.path).root):
-            self._take(letters, batch)
-
-    def _take(self, letters: list[Letter], batch: str) -> None:
-        may_be_there, self.newest = self.newest is None, None
-        table = self._opened()
-        owner = LeaseOwner.this_process(f"dead letters of {self.target}")
-        try:
-            lease = leases.acquire(table.storage, owner, self.clock_ms(), LEASE_MS)
-        except LeaseLostError as e:
-            raise DeadLetterError(f"error table {self.path}: {e}") from e
-        try:
-            if not (may_be_there and _has(table, batch)):
-                self._commit(table, letters, batch)
-            self._keep_small(table)
-        finally:
-            leases.release(table.storage, lease)
+        storage = open_storage(self.path)
+        with _turn(storage.root):
+            lease = self._leased(storage)
+            try:
+                table = self._opened(storage)
+                new = self._new(table, letters)
+                if new:
+                    self._commit(table, new, batch, lease)
+                self._keep_small(table)
+            finally:
+                lease.release()
         self.newest = batch
 
-    def _opened(self) -> HoodieTable:
-        storage = open_storage(self.path)
+    def _leased(self, storage: Storage) -> LeaseKeeper:
+        """The lease of the table; another job has it for as long as one of its batches' letters take."""
+        keeper, began = LeaseKeeper(storage, self.clock_ms, LEASE_MS), self.clock_ms()
+        while True:
+            try:
+                keeper.acquire(f"dead letters of {self.target}")
+                return keeper
+            except LeaseLostError as e:
+                if self.clock_ms() - began >= self.wait_ms:
+                    raise DeadLetterError(f"error table {self.path}: {e}") from e
+            if self.pause(_PAUSE_S):
+                raise StopRequested(f"asked to end while another process wrote to error table {self.path}")
+
+    def _opened(self, storage: Storage) -> HoodieTable:
         try:
             return HoodieTable.open(storage)
         except TableNotFoundError:
             pass
-        written = avro_json(arrow_to_avro(LETTER_SCHEMA, self.name))
         config = TableConfig(
             name=self.name,
             table_type=COPY_ON_WRITE,
             version=self.version,
-            record_key_fields=("id",),
+            record_key_fields=_KEY,
             key_generator=f"{KEYGEN_PACKAGE}NonpartitionedKeyGenerator",
             merge_mode=MergeMode.COMMIT_TIME,
-            create_schema=written,
+            create_schema=_schema(self.name),
         )
         return HoodieTable.create(storage, config, self.clock_ms())
 
-    def _commit(self, table: HoodieTable, letters: list[Letter], batch: str) -> None:
+    def _new(self, table: HoodieTable, letters: list[Letter]) -> list[Letter]:
+        """The letters that the table lacks, each once."""
+        by_id: dict[str, Letter] = {}
+        for letter in letters:  # few, like all bad records
+            by_id.setdefault(letter.ident, letter)
+        slices = table.view().latest_merged_slices("")
+        paths = [path for each in slices if (path := each.base_path) is not None]
+        known = self._known.among(table.storage, paths, list(by_id))
+        return [letter for ident, letter in by_id.items() if ident not in known]
+
+    def _commit(self, table: HoodieTable, letters: list[Letter], batch: str, lease: LeaseKeeper) -> None:
         timeline = table.timeline()
         for pending in timeline.pending_writes:  # of a process that died: who holds the lease is the one writer
             rollback(table, pending.time, self._instant(table))
         timeline = table.timeline()
-        instant, written = self._instant(table), avro_json(arrow_to_avro(LETTER_SCHEMA, self.name))
+        instant, written = self._instant(table), _schema(table.config.name)
         protocol.request(table, instant, "commit")
         protocol.inflight(table, instant, "commit")
         context = WriteContext(
@@ -135,12 +159,12 @@ class ErrorTable:
             as_of=timeline.newest_completed,
             timeline=timeline,
         )
-        rows, small = self._rows(letters, batch), _small_file(table, timeline)
+        rows, small = self._rows(letters), _small_file(table, timeline)
         file_id = small.file_id if small is not None else new_file_id(batch, instant)
         statuses = write_file_group(table, context, "", file_id, small, rows, _NO_DELETES)
         protocol.publish_files(table, instant, statuses)
         metadata = CommitMetadata.build(statuses, {BATCH_KEY: batch}, written, "INSERT")
-        protocol.complete(table, instant, "commit", metadata, clock_ms=self.clock_ms)
+        protocol.complete(table, instant, "commit", metadata, guard=lease.check, clock_ms=self.clock_ms)
 
     def _keep_small(self, table: HoodieTable) -> None:
         """The letters are taken by now: what fails here is done after a later batch."""
@@ -155,8 +179,8 @@ class ErrorTable:
     def _instant(self, table: HoodieTable) -> str:
         return next_instant(self.clock_ms(), table.timeline().newest, table.config.timezone_utc)
 
-    def _rows(self, letters: list[Letter], batch: str) -> pa.Table:
-        ids = pa.array([f"{batch}.{letter.ident}" for letter in letters], pa.string())
+    def _rows(self, letters: list[Letter]) -> pa.Table:
+        ids = pa.array([letter.ident for letter in letters], pa.string())
         now = self.clock_ms()
         columns = {
             "id": ids,
@@ -175,19 +199,33 @@ class ErrorTable:
         return rows.append_column(IS_INSERT, pa.array([True] * len(letters)))
 
 
+def check_place(path: str) -> None:
+    """ConfigError when there is a table at ``path`` that holds other rows than letters."""
+    try:
+        table = HoodieTable.open(path)
+    except TableNotFoundError:
+        return
+    config = table.config
+    written = table.schema_json()
+    lacking = [n for n in LETTER_SCHEMA.names if written is not None and n not in avro_to_arrow(written).names]
+    if config.record_key_fields == _KEY and not config.partition_fields and not config.is_merge_on_read and not lacking:
+        return
+    key = ", ".join(config.record_key_fields) or "none"
+    what = f"it lacks column {lacking[0]}" if lacking else f"record key: {key}, type {config.table_type}"
+    raise ConfigError(
+        f"hoodie.errortable.base.path: {path} is table {config.name}, which holds other rows than dead letters ({what}). "
+        "Give an error table of this or another job, or an empty folder"
+    )
+
+
+def _schema(name: str) -> str:
+    return avro_json(arrow_to_avro(LETTER_SCHEMA, name))
+
+
 def _turn(path: str) -> threading.Lock:
     """One lock for each error table of this process: to its lease the threads of a process are one owner."""
     with _LOCK:
         return _turns.setdefault(path, threading.Lock())
-
-
-def _has(table: HoodieTable, batch: str) -> bool:
-    """Whether a commit on the timeline names the batch. One that a process left unnoted is among the newest."""
-    timeline = table.timeline()
-    return any(
-        timeline.metadata(table.storage, done).extra.get(BATCH_KEY) == batch
-        for done in reversed(timeline.completed_writes)
-    )
 
 
 def _small_file(table: HoodieTable, timeline: Timeline) -> FileSlice | None:

@@ -28,21 +28,21 @@ def send(
 @dataclass(frozen=True)
 class DeadLetterTopic:
     """``topic`` is written through Spark's connector with ``kafka_options``, the source's own. A letter may come twice when
-    a process dies: its header ``tagstream.id`` is the same then."""
+    a process dies or another query reads the source again: its header ``tagstream.id`` is the same then."""
 
     spark: SparkSession
     topic: str
     kafka_options: Mapping[str, str]
     target: str
 
-    def take(self, letters: list[Letter], batch: str) -> None:
+    def take(self, letters: list[Letter], _batch: str) -> None:
         """Send all of them, and wait until the broker has them."""
-        rows = [(letter.key, letter.value, self._headers(letter, batch)) for letter in letters]
+        rows = [(letter.key, letter.value, self._headers(letter)) for letter in letters]
         send(self.spark, rows, self.topic, self.kafka_options)
 
-    def _headers(self, letter: Letter, batch: str) -> list[tuple[str, bytes | None]]:
+    def _headers(self, letter: Letter) -> list[tuple[str, bytes | None]]:
         told = {
-            "id": f"{batch}.{letter.ident}",
+            "id": letter.ident,
             "table": self.target,
             "source": letter.source,
             "partition": letter.partition,

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.frame.plan_check import check_plan
 from tagstream.streaming.frame.running import LogLines, Run
 from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.options.keys.registry import REGISTRY
@@ -19,6 +20,7 @@ from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.typed.typed_schema import rows_avro
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
+from tagstream.streaming.source.transform.stateless import puts_together
 from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
 from tagstream.streaming.start.workers import PROJECT
@@ -61,6 +63,7 @@ def upsert(
     told = build_options(
         entries, frame_schema=rows_avro(to_arrow_schema(df.schema, timezone="UTC"), mark, "the DataFrame")
     )
+    check_plan(df, told.index.type)
     _take_stores(spark)
     clock_ms = clock_from_env(os.environ)
     needs = SparkNeeds(java=False, connector=False, master=None)
@@ -77,7 +80,7 @@ def _stream(run: Run, spark: SparkSession, df: DataFrame, options: Options, trig
     table = open_table(options, clock_ms())
     with Watch(options, clock_ms) as watch:
         watch.table_opened(table)
-        frame = Frame(df, trigger, run.started)
+        frame = Frame(df, trigger, run.started, puts_together(df) is not None)
         stream(own, options, table, LogLines(), run.stop, crash, clock_ms, watch, frame)
 
 

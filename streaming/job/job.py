@@ -196,7 +196,7 @@ def stream(
             start_index(job, spark)
             services = TableServices(job, spark)
             letters = Delivery.open(job, spark)
-            sink = BatchSink(job, monitor.on_report, progress.begin, services, letters.after_batch)
+            sink = BatchSink(job, monitor.on_report, progress.begin, services, letters.after_batch, frame)
             files = SourceFiles.open(spark, job)
             watch.ready(spark)
             query = start_query(spark, job, sink, files, frame)

@@ -17,6 +17,7 @@ from tagstream.state.durable.manifest import BatchManifest, manifest_names
 from tagstream.state.durable.root import MANIFESTS
 from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
+from tagstream.streaming.batch.begun import is_begun_here
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, read_epoch
 from tagstream.table.each import each
@@ -75,8 +76,9 @@ class Coverage:
     `vanished`: others', that the index knows and the timeline has no more (archived ones are not meant).
 
     `loaded`: those that the generation and its epochs name. `batches`: commits of batches that Spark has planned and not
-    finished, by batch id: replays, if the same batch comes again. A commit of a newer copy of the checkpoint is none: its
-    batch is done again, since deletes of rows that the table did not have left their mark in that copy's index only.
+    finished, by batch id: replays, if the same batch comes again. This checkpoint must have made them, by its manifest or
+    its write profile. A commit of a newer copy of the checkpoint does not count: that copy may have put other rows into the
+    batch of this number, and deletes of rows that the table did not have left their mark in that copy's index only.
     `knows_any`: the index knows some commit of the table, archived or not.
     """
 
@@ -99,7 +101,7 @@ def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: Che
     gone = {time for time in loaded | known.keys() if time not in present and not is_archived(timeline, time)}
     lost = {time for time in gone if time in known}
     uncovered, batches = _sort_out(index, table, timeline, state, by_generation, loaded, known)
-    older, archived = _archived(index, table, timeline, state, loaded, known)
+    older, archived = _archived(index, table, timeline, state, by_generation, loaded, known)
     return Coverage(
         (*older, *uncovered),
         tuple(sorted(lost)),
@@ -115,6 +117,7 @@ def _archived(
     table: HoodieTable,
     timeline: Timeline,
     state: CheckpointState,
+    by_generation: frozenset[str],
     loaded: frozenset[str],
     known: Collection[str],
 ) -> tuple[tuple[str, ...], dict[int, tuple[str, CommitRecord]]]:
@@ -134,11 +137,16 @@ def _archived(
         if not is_archived(timeline, action.time):
             continue  # cut off in the middle of archiving: it is on the active timeline, too
         record = parse(CommitMetadata.from_bytes(action.metadata or b"", f"archived instant {action.time}").extra)
-        own = record is not None and _is_own(index, record, action.time, state)
-        if record is not None and own and _is_unfinished(record, state):
-            batches.setdefault(record.batch_id, (action.time, record))
-        if not own and action.time not in loaded and action.time not in known:
-            uncovered.add(action.time)
+        time = action.time
+        own = record is not None and _is_own(index, record, time, state)
+        if (
+            record is not None
+            and _is_unfinished(record, state)
+            and (own or _is_loaded(index, record, time, by_generation))
+        ):
+            batches.setdefault(record.batch_id, (time, record))
+        if not own and time not in loaded and time not in known:
+            uncovered.add(time)
     return tuple(sorted(uncovered)), batches
 
 
@@ -167,7 +175,11 @@ def _sort_out(
         asked = unfinished if time in loaded else time not in known or tries > 0
         record = _record(table, timeline, instant, state) if asked else None
         own = record is not None and _is_own(index, record, time, state)
-        if record is not None and _is_unfinished(record, state) and (own or time in by_generation):
+        if (
+            record is not None
+            and _is_unfinished(record, state)
+            and (own or _is_loaded(index, record, time, by_generation))
+        ):
             batches.setdefault(record.batch_id, (time, record))
         if not own and time not in loaded and time not in known:
             uncovered.append(time)
@@ -215,6 +227,15 @@ def _is_own(index: IndexPlace, record: CommitRecord, time: str, state: Checkpoin
     if manifest is None or manifest.instant != time or raw_offset(index.root, record.batch_id) is None:
         return False
     return record.same_batch(read_epoch(index.root, record.batch_id, files=index.files, rows=index.rows))
+
+
+def _is_loaded(index: IndexPlace, record: CommitRecord, time: str, by_generation: frozenset[str]) -> bool:
+    """A commit that this checkpoint has begun, whose manifest is lost, and whose rows the index was loaded with.
+
+    Number and offsets alone prove nothing: a newer copy of the checkpoint has counted the same batches, and offsets of
+    files are counters, too.
+    """
+    return time in by_generation and is_begun_here(index.root, record.query_id, record.batch_id, time)
 
 
 def _finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, int]:

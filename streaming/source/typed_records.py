@@ -32,11 +32,13 @@ class Frame:
     """``rows``: the streaming DataFrame. ``trigger``: Spark's, as the arguments of ``DataStreamWriter.trigger``.
 
     ``started`` is called with every query that begins; the job begins another one when other writers were at work.
+    ``keeps_state``: Spark keeps state of the DataFrame's own plan from batch to batch.
     """
 
     rows: DataFrame
     trigger: Mapping[str, str | bool]
     started: Callable[[StreamingQuery], None]
+    keeps_state: bool
 
 
 def keyed_rows(

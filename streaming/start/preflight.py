@@ -16,6 +16,7 @@ from tagstream.index.hbase.index import HbaseIndex
 from tagstream.state.durable.building import is_unfinished
 from tagstream.state.durable.meta import META_FILE, STATE_INDEX, TABLE_INDEX, check_fixed, read_meta
 from tagstream.streaming.batch.epoch import query_id
+from tagstream.streaming.dead_letter.table import check_place
 from tagstream.streaming.errors import CheckpointError, EnvironmentProblemError
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.recovery.same_table import check_table, is_unused
@@ -78,6 +79,8 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
     planned = planned_table(options)
     table = planned.table
     _check_record_index(options, table)
+    if options.dead_letters.base_path is not None and not options.bootstrap_only:
+        check_place(options.dead_letters.base_path)
     _check_writable("--target-base-path", table.storage if planned.new else table.storage.below(META_FOLDER))
     check_free(table.storage, LeaseOwner.this_process(), now_ms)
     if options.bootstrap_only and table.timeline().newest_completed is None:

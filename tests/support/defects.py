@@ -61,6 +61,13 @@ DEFECTS = (
         ("tests/table/keys",),
     ),
     Defect(
+        "a batch of a newer copy of the checkpoint is taken for a replay",
+        "streaming/recovery/coverage.py",
+        "return time in by_generation and is_begun_here(index.root, record.query_id, record.batch_id, time)",
+        "return time in by_generation",
+        ("tests/streaming/recovery/test_coverage.py",),
+    ),
+    Defect(
         "a batch that the table has already is written again",
         "streaming/commit/timeline_guard.py",
         "return epoch, made if made is not None and made[1].same_batch(epoch) else None",

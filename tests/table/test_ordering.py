@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.ordering import greater, ordering_column, ordering_type, ranks, tuples
+from tagstream.table.read.snapshot import read_snapshot
+from tests.support.hudi_rs import read_table
+from tests.table.writer import SCHEMA, Writer
 
 _MEMBER = st.one_of(st.none(), st.integers(-2, 2))
 _ROWS = st.lists(st.tuples(_MEMBER, st.one_of(st.none(), st.sampled_from(["", "a", "b"]))), min_size=1, max_size=12)
@@ -53,3 +58,26 @@ def test_slices_of_tuples() -> None:
     assert ranks(whole.slice(1)).tolist()[0] == 0
     assert greater(whole.slice(2), whole.slice(0, 2).take(pa.array([0, 0]))).to_pylist() == [True, False]
     assert ranks(whole.slice(0, 0)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.float64(), pa.float32(), pa.struct([("n", pa.int64()), ("f", pa.float64())])], ids=str
+)
+def test_zeros_and_nan_are_in_the_order_of_java(kind: pa.DataType) -> None:
+    numbers = pa.array([-1.5, -0.0, 0.0, 1.5, float("nan"), None])
+    of_kind = tuples([pa.array([7] * 6), numbers], ("n", "f")) if pa.types.is_struct(kind) else numbers.cast(kind)
+    *places, of_null = ranks(of_kind).tolist()
+    assert of_null == 0 and places == sorted({*places})
+    assert greater(of_kind.slice(1), of_kind.slice(0, 5)).to_pylist() == [True] * 4 + [None]
+    assert greater(of_kind, of_kind).to_pylist() == [False] * 5 + [None]
+
+
+@pytest.mark.parametrize(("base", "log", "stays"), [(0.0, -0.0, "base"), (-0.0, 0.0, "log"), (-0.0, -0.0, "log")])
+def test_another_reader_agrees_on_zeros(tmp_path: Path, base: float, log: float, stays: str) -> None:
+    schema = SCHEMA.set(SCHEMA.get_field_index("ver"), pa.field("ver", pa.float64()))
+    writer = Writer.create(tmp_path, "MERGE_ON_READ", schema=schema)
+    writer.options = replace(writer.options, inserts_to_base_files=True)
+    for value, name in ((base, "base"), (log, "log")):
+        writer.write([{"id": "k", "part": "p", "ver": value, "name": name, "amount": 1.0}])
+    assert read_table(writer.table.base_path)["name"].to_pylist() == [stays]
+    assert read_snapshot(writer.table.reload())["name"].to_pylist() == [stays]

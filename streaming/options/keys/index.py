@@ -60,7 +60,8 @@ INDEX_KEYS = (
     ConfigKey(
         "index.state.ttl",
         Kind.FLOAT,
-        "Days after which a key that got no record is forgotten; 0 keeps it for ever. "
+        "Days after which a key that got no record is forgotten; 0 keeps it for ever. A clustering does not count as "
+        "a record; a key that was loaded from the table counts from then on. "
         "A forgotten key that comes again is written as a new row beside the old one.",
         default=0.0,
         minimum=0,

@@ -21,10 +21,15 @@ _PER_RECORD = frozenset(
 )
 
 
+def puts_together(rows: DataFrame) -> str | None:
+    """Spark's name of what puts records together in a streaming DataFrame: an aggregation, a sort, a window, a limit. None
+    where each record is worked on for itself, so that Spark keeps nothing from batch to batch."""
+    return _offender(rows._jdf.queryExecution().analyzed())  # noqa: SLF001 (PySpark shows a plan as text only)
+
+
 def check_stateless(rows: DataFrame, where: str) -> None:
-    """ConfigError for a streaming DataFrame that puts records together: an aggregation, a sort, a window, a limit."""
-    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 (PySpark shows a plan as text only)
-    found = _offender(plan)
+    """ConfigError for a streaming DataFrame that puts records together."""
+    found = puts_together(rows)
     if found is not None:
         raise ConfigError(
             f"{where}: {found} puts records together, and a transformation works on each record for itself: records that "

@@ -30,6 +30,7 @@ from tagstream.state.pointer import Pointer
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.store.records import records_of
 from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
 from tagstream.table.storage.posix import PosixStorage
 from tests.state.durable.test_generation import content, make_layout
 from tests.state.tagging import LABEL, Event, make_batch, make_profile, objects
@@ -50,6 +51,7 @@ def write_epoch(
     files: Mapping[str, str],
     *,
     removals: bool = True,
+    minutes: int = 7,
 ) -> EpochMarker:
     """An epoch whose commits left `rows` in the file groups of `partitions`."""
     touched = tuple(Touched(p, files[p], "20260101000000500") for p in partitions)
@@ -63,7 +65,7 @@ def write_epoch(
         np.array(flags, np.uint8),
     )
     crcs = {LABEL: write_side(layout, 0, epoch, LABEL, side)} if keys else {}
-    marker = EpochMarker(0, epoch, (f"2026010100000050{epoch}",), touched, removals, 7, crcs)
+    marker = EpochMarker(0, epoch, (f"2026010100000050{epoch}",), touched, removals, minutes, crcs)
     return complete_epoch(layout, marker)
 
 
@@ -128,6 +130,20 @@ def test_an_order_that_the_table_does_not_hold_is_kept(layout: StateLayout) -> N
     late = [Event("a", "p1", 9), Event("c", None, 9, delete=True), Event("e", "p1", 4), Event("n", "p1", 1)]
     result = tag_key_group(LABEL, after, make_batch(late, layout), make_profile(2, epoch=1), layout)
     assert (result.stats["late"], result.stats["updates"]) == (3, 1)
+
+
+def test_a_key_that_was_only_moved_lives_no_longer_for_it(layout: StateLayout) -> None:
+    """A clustering gives its keys another file group, and no record. What another writer changed counts as one."""
+    hour = 3_600_000
+    layout = replace(layout, ttl_ms=10 * hour)
+    pointer, files = start(layout)  # at hour 0
+    moved: dict[str, Row] = {"a": ("p2", 10), "b": ("p2", None), "c": ("p2", 11), "n": ("p2", 1)}
+    write_epoch(layout, 1, moved, ["p1", "p2"], files, minutes=(make_profile(0).batch_time_ms + 8 * hour) // 60_000)
+    later = make_profile(1, epoch=1, batch_time_ms=make_profile(0).batch_time_ms + 12 * hour)
+    events = [Event(key, "p2", 20) for key in "abcn"]
+    result = tag_key_group(LABEL, pointer, make_batch(events, layout), later, layout)
+    ops = dict(zip([e.key for e in events], result.op.tolist(), strict=True))
+    assert ops == {"a": OP_INSERT, "b": OP_INSERT, "c": OP_UPDATE, "n": OP_UPDATE}
 
 
 def test_a_delete_in_the_log_of_a_place_that_a_key_has_left(layout: StateLayout) -> None:

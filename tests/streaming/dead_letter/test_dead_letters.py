@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from pyspark.sql import SparkSession
 
+from tagstream.streaming.dead_letter import delivery
 from tagstream.streaming.dead_letter.delivery import DELIVERED
 from tagstream.streaming.errors import DeadLetterError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -23,7 +24,7 @@ from tests.streaming.test_kafka_stream import kafka_case
 from tests.support import events as ev
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.table_version import timeline_of
+from tests.support.table_version import completed_file, timeline_of
 
 pytestmark = pytest.mark.spark
 GOOD = b'{"id":"a","part":"p0","ts":1,"name":"x","amount":1.5,"_hoodie_is_deleted":false}\n'
@@ -60,8 +61,10 @@ def test_a_table_of_files_bad_records_each_once_whatever_is_done_again(tmp_path:
 
 
 def test_what_is_not_taken_ends_the_job_or_is_tried_again(
-    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("WAIT_MS", "SHORT_WAIT_MS"):
+        monkeypatch.setattr(delivery, name, 0)
     errors_at = tmp_path / "errors"
     case = StreamCase(tmp_path, spark, conf={**ENABLED, "hoodie.errortable.base.path": str(errors_at)})
     case.source.mkdir()
@@ -78,6 +81,24 @@ def test_what_is_not_taken_ends_the_job_or_is_tried_again(
     leases.release(storage, held)
     case.run()
     assert [row["value"] for row in errors(errors_at)] == [b"rubbish"]
+
+
+@pytest.mark.extended("the same decisions over another real stream")
+def test_a_query_that_reads_all_again_leaves_no_letter_twice(tmp_path: Path, spark: SparkSession) -> None:
+    errors_at = tmp_path / "errors"
+    case = StreamCase(tmp_path, spark, conf={**ENABLED, "hoodie.errortable.base.path": str(errors_at)})
+    case.source.mkdir()
+    for n in range(2):
+        ev.write_event_file(case.source, n, "", modified=1_600_000_000 + n)
+        (case.source / f"events-0000{n}.json").write_bytes(GOOD + b"rubbish\n")
+    case.run()
+    found = errors(errors_at)
+    assert len(found) == 2
+    newest = HoodieTable.open(str(case.table)).timeline().completed_writes[-1]
+    completed_file(case.table, newest.time).unlink()  # as if the table was restored to the commit before it
+    case.run()
+    assert case.root != case.checkpoint, "the query was not retired"
+    assert errors(errors_at) == found
 
 
 @pytest.mark.kafka

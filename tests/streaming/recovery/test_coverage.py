@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 from tagstream.state.durable.epoch import EpochMarker, complete_epoch, complete_epochs
 from tagstream.state.durable.generation import GenerationMarker, complete_generation
 from tagstream.state.durable.manifest import BatchManifest
-from tagstream.state.durable.root import INDEX, MANIFESTS
+from tagstream.state.durable.root import INDEX, MANIFESTS, PROFILES
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, extra_metadata, parse
 from tagstream.streaming.recovery import coverage
 from tagstream.streaming.recovery.coverage import CheckpointState, Coverage, IndexPlace, assess
+from tagstream.streaming.tag.tag import profile_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
+from tagstream.table.write.write_profile import WriteProfile
 from tests.table.writer import Writer
 
 QUERY, RETAIN = "5b0ea4b0-0b6c-4d42-b0f4-6f4c4f9d1b11", 3
@@ -135,14 +137,13 @@ class History:
 def one_by_one(index: IndexPlace, table: HoodieTable, timeline: Any, state: CheckpointState) -> Coverage:
     """The same by a look at every commit file; what the newest of ours follows is not asked."""
     found = assess(index, table, timeline, state)
-    by_generation = coverage._generation_instants(index)
     known = coverage._finished_instants(index, state)
     uncovered, batches = [], {}
     for instant in timeline.completed_writes:
         record = parse(timeline.metadata(table.storage, instant).extra)
         own = record is not None and coverage._is_own(index, record, instant.time, state)
         unfinished = record is not None and coverage._is_unfinished(record, state)
-        if record is not None and unfinished and (own or instant.time in by_generation):
+        if record is not None and unfinished and own:  # no history here damages a manifest
             batches[record.batch_id] = (instant.time, record)
         if not own and instant.time not in found.loaded and instant.time not in known:
             uncovered.append(instant.time)
@@ -212,3 +213,46 @@ def test_a_table_that_was_loaded_is_not_read_again(tmp_path: Path) -> None:
     spoil(history, times)
     assert history.assess(history.memory, unfinished=0).uncovered == ()
     assert complete_epochs(history.layout, 1) == []
+
+
+def batch_of_a_newer_copy(folder: Path) -> tuple[History, Memory, str]:
+    """An older copy of the checkpoint whose index was loaded over batch 2 of the newer one, and that has planned a batch 2
+    with the same offsets; the commit of the newer one's."""
+    history = History(folder)
+    for _ in range(3):
+        history.do("ours")
+    theirs = max(history.timeline)
+    older = history.past[2].copy()
+    older.covered = sorted(history.timeline)
+    older.finished = 2  # planned, as `unfinished` says
+    return history, older, theirs
+
+
+def pin(history: History, instant: str, **more: Any) -> None:
+    """What a run that begins the batch of ``instant`` leaves in the checkpoint first."""
+    profile = WriteProfile("t", QUERY, 2, 1, instant, 0, (0,), **more)
+    history.root.below(PROFILES).replace(profile_name(2, 1), profile.to_json().encode())
+
+
+def test_a_batch_of_a_newer_copy_is_no_replay_where_the_index_was_loaded_over_it(tmp_path: Path) -> None:
+    history, older, theirs = batch_of_a_newer_copy(tmp_path)
+    found = history.assess(older, unfinished=1)
+    assert (found.uncovered, theirs in found.loaded) == ((), True)
+    assert found.batches == {}, "only number and offsets are the same"
+
+
+@pytest.mark.parametrize("mode", ["process", "replay"])
+def test_a_batch_that_this_checkpoint_began_is_a_replay_without_its_manifest(tmp_path: Path, mode: Any) -> None:
+    history, older, theirs = batch_of_a_newer_copy(tmp_path)
+    pin(history, theirs, mode=mode)
+    found = history.assess(older, unfinished=1)
+    # What a replay pins says what was decided then, and proves nothing.
+    assert {batch: time for batch, (time, _) in found.batches.items()} == ({2: theirs} if mode == "process" else {})
+
+
+def test_a_damaged_profile_proves_nothing(tmp_path: Path) -> None:
+    history, older, theirs = batch_of_a_newer_copy(tmp_path)
+    pin(history, theirs)
+    place = history.root.below(PROFILES)
+    place.replace(profile_name(2, 1), place.read(profile_name(2, 1))[:-7])
+    assert history.assess(older, unfinished=1).batches == {}

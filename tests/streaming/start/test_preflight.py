@@ -270,3 +270,14 @@ def test_one_that_was_written_does_not(
 def test_one_that_was_described_by_a_schema_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a_wrong_table(tmp_path, create_schema=json.dumps(ev.AVRO_SCHEMA))
     assert "hoodie.table.name=wrong, but the job says events" in refused(tmp_path, arguments(tmp_path), capsys, 1)
+
+
+def test_an_error_table_that_is_one_of_other_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a_wrong_table(tmp_path / "other")
+    there = str(tmp_path / "other" / "table")
+    argv = arguments(tmp_path, **{"hoodie.errortable.enable": "true", "hoodie.errortable.base.path": there})
+    line = refused(tmp_path, argv, capsys, 2)
+    assert (
+        f"hoodie.errortable.base.path: {there} is table wrong, which holds other rows than dead letters (record key: "
+        in line
+    )
