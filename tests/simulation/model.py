@@ -123,8 +123,11 @@ class Model:
         del self.log[keep:]
 
     def forget(self, instant: str) -> None:
-        """One write that changed no row was undone alone."""
-        self.log = [entry for entry in self.log if entry.instant != instant]
+        """One write was undone alone. Those that were completed later changed no row: compactions, clusterings."""
+        at = next((i for i, entry in enumerate(self.log) if entry.instant == instant), None)
+        if at is not None:
+            before = self.log[at - 1] if at else self.start
+            self.log[at:] = [replace(before, instant=entry.instant) for entry in self.log[at + 1 :]]
 
     def rows(self, entry: Entry, by_partition: bool) -> dict[Ident, dict[str, Any]]:
         """The rows of the table after a write: values by column, in the form that they are compared in."""

@@ -23,6 +23,7 @@ from tagstream.table.timeline.timeline import Timeline
 
 ROLLBACK_SUFFIX: Final = "006"  # of a rollback's own instant, up to version 7
 
+_MADE: Final = "0" * 14  # how the instants begin that make the partitions of a metadata table
 _BLOCK_TOKEN: Final = "1-0-1"  # what Hudi's own rollback blocks carry
 
 
@@ -44,6 +45,24 @@ def check_rollback(writer: MetadataWriter, failed: str) -> None:
             f"the metadata table at {writer.storage.root} has compacted at {compaction} what it was told of {failed}: that "
             "cannot be taken back; drop the metadata table before the rollback, and build it anew"
         )
+
+
+def holds_for_good(writer: MetadataWriter, written: str) -> bool:
+    """Whether what a completed write did cannot be taken back: it is in base files, or the metadata table, or a partition of
+    it, was made of the data after the write.
+    """
+    timeline = writer.timeline()
+    told = next((i for i in timeline.instants if (i.time, i.action) == (written, DELTA_COMMIT)), None)
+    if told is None:
+        return True
+    made = (i.completion_time for i in timeline.instants if i.time.startswith(_MADE) and i.completion_time)
+    if told.completion_time and max(made, default="") > told.completion_time:
+        return True
+    try:
+        check_rollback(writer, written)
+    except MetadataCompactedError:
+        return True
+    return False
 
 
 def roll_back(writer: MetadataWriter, failed: str, instant: str, times: Times) -> bool:

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tagstream.table.errors import InstantConflictError, MetadataCompactedError, UnsupportedTableError
+from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.names import file_id_of
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
-from tagstream.table.metadata.write.rollback import check_rollback
+from tagstream.table.metadata.write.rollback import holds_for_good
 from tagstream.table.retention.seen import completed_at
 from tagstream.table.retention.superseded import Later, missing, superseded
 from tagstream.table.retention.undone import without
@@ -151,10 +151,4 @@ def _check_before(table: HoodieTable, timeline: Timeline, write: Instant, metada
 
 def _is_compacted(table: HoodieTable, time: str) -> bool:
     writer = MetadataWriter.open(table)
-    if writer is None:
-        return False
-    try:
-        check_rollback(writer, time)
-    except MetadataCompactedError:
-        return True
-    return False
+    return writer is not None and holds_for_good(writer, time)

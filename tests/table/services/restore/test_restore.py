@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tagstream.streaming.metadata.prepare import make_if_wanted
+from tagstream.streaming.options.cli import load_options
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
@@ -20,6 +22,8 @@ from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.savepoints import savepoints
+from tests.simulation.session import Session
+from tests.streaming.metadata.test_prepare import REQUIRED
 from tests.support.hudi_rs import read_table
 from tests.support.table_version import table_version
 from tests.table.metadata.write.case import Case
@@ -251,6 +255,28 @@ def test_a_metadata_table_that_has_compacted_it_is_dropped(tmp_path: Path) -> No
     rollback_completed(case.writer.table, time, clock())
     assert case.writer.table.reload().config.metadata_partitions == ()
     good(case.writer.table, wanted)
+
+
+@pytest.mark.parametrize("made", [{}, {"files": 1}], ids=["all of it", "a partition"])
+def test_a_metadata_table_that_was_made_after_the_write_is_dropped(tmp_path: Path, made: dict[str, int]) -> None:
+    """It holds the write's files from its making: once the rollback was archived, readers would look for them again."""
+    if made and table_version() < 8:
+        return  # nothing says when a partition was made there
+    if made:
+        writer = Case.create(tmp_path, COPY_ON_WRITE, table_version(), made).writer
+    else:
+        writer = Writer.without_metadata(tmp_path, COPY_ON_WRITE)
+    rounds(writer, 2)
+    wanted = live(writer)
+    time = writer.write([row(1, "p1", 9)])
+    properties = ["--hoodie-conf", "hoodie.metadata.enable=true", "--hoodie-conf"]
+    options = load_options([*REQUIRED, *properties, "hoodie.metadata.global.record.level.index.enable=true"])
+    schema = writer.schema
+    table = make_if_wanted(writer.table, schema, options.metadata, Session(str(tmp_path)), clock())  # type: ignore[arg-type]
+    assert "record_index" in table.config.metadata_partitions
+    rollback_completed(table, time, clock())
+    assert table.reload().config.metadata_partitions == ()
+    good(table, wanted)
 
 
 def test_a_rollback_is_refused(tmp_path: Path) -> None:
