@@ -155,7 +155,8 @@ def test_hudi_finds_rows_beside_not_a_number(hudi: HudiSpark, tmp_path: Path, ta
     wanted = {
         "amount = 0.0D": ["k6"], "amount > 1e300D": ["k0", "k1", "k3"], "amount >= 7.0D": ["k0", "k1", "k3", "k4"],
         "amount < 0.0D": ["k2"], "ver = 1 and amount in (7.0D, -2.5D)": ["k2", "k4"], "isnan(amount)": ["k0", "k1"],
-        "amount != 0.0D": ["k0", "k1", "k2", "k3", "k4"],
+        "amount != 0.0D": ["k0", "k1", "k2", "k3", "k4"], "amount is null": ["k5"],
+        "amount is not null": ["k0", "k1", "k2", "k3", "k4", "k6"],
     }  # fmt: skip
     for condition, keys in wanted.items():
         rows = hudi.sql(path, view, f"select id from found where {condition}")

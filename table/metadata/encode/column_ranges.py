@@ -35,7 +35,8 @@ class ColumnRange:
     """A column in one file. ``low`` and ``high`` are None where all values are null; numbers of dates and times are plain.
 
     ``kind``: the column's type as Avro names it, ``decimal(<precision>,<scale>)`` for decimals, whose ends are unscaled.
-    ``rows`` counts nulls too; ``size`` and ``uncompressed`` are bytes of a base file's column, 0 for logs.
+    ``rows`` counts nulls too; both are a guess where a footer does not tell of nulls. ``size`` and ``uncompressed`` are
+    bytes of a base file's column, 0 for logs.
     """
 
     kind: str
@@ -171,7 +172,9 @@ def _order(value: Any) -> tuple[bool, Any]:
 
 def _of_chunk(chunk: Any, rows: int, kind: str) -> ColumnRange:
     stats = chunk.statistics
-    nulls = stats.null_count if stats is not None and stats.has_null_count else 0
+    nulls = stats.null_count if stats is not None and stats.has_null_count else None
+    if nulls is None:  # some, and not all: then neither ``x IS NULL`` nor ``x IS NOT NULL`` leaves the file out
+        nulls, rows = (1, max(rows, 2)) if rows else (0, 0)
     if nulls == rows:
         low = high = None
     elif stats is not None and stats.has_min_max:

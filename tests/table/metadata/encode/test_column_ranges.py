@@ -115,9 +115,18 @@ def test_a_file_without_statistics_gets_ends_that_hold() -> None:
     out = io.BytesIO()
     pq.write_table(rows, out, write_statistics=False)
     found = ranges_of_footer(pq.ParquetFile(out).metadata, ["i", "s"])
-    assert (found["i"].low, found["i"].high, found["i"].nulls) == (-(2**31), 2**31 - 1, 0)
+    assert (found["i"].low, found["i"].high) == (-(2**31), 2**31 - 1)
     assert found["s"].low == ""
     assert found["s"].high > "\U0010ffff"
+
+
+@pytest.mark.parametrize("values", [[1.5], [None], [1.5, None], [None, None], [1.5, math.nan]])
+def test_a_file_that_does_not_tell_of_nulls_may_have_some(values: list[float | None]) -> None:
+    """Readers look for ``IS NULL`` where there is a null, for ``IS NOT NULL`` where not all are."""
+    out = io.BytesIO()
+    pq.write_table(pa.table({"f": pa.array(values, pa.float64())}), out, write_statistics=False)
+    found = ranges_of_footer(pq.ParquetFile(out).metadata, ["f"])["f"]
+    assert 0 < found.nulls < found.rows
 
 
 def test_a_file_without_row_groups() -> None:
