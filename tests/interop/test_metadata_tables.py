@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pyarrow as pa
@@ -136,6 +137,30 @@ def test_hudi_passes_no_partition_over_after_a_commit_of_deletes(
     check_filters(hudi, case)
     case.writer.write([row(7, "p1", 4, "last"), row(40, "p1", 4, "last")])
     check_filters(hudi, case)
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_hudi_finds_rows_beside_not_a_number(hudi: HudiSpark, tmp_path: Path, table_type: str) -> None:
+    """By statistics of a file and of a log file whose columns have it, and of a file whose columns may have it."""
+    case = Case.create(tmp_path, table_type, table_version(), {"files": 1, "column_stats": 1})
+    case.writer.with_options(inserts_to_base_files=True)
+    values = [math.nan, 0.0, -2.5, math.inf, 7.0, None]
+    case.writer.write([{**row(n, "p0", 1), "amount": value} for n, value in enumerate(values)])
+    case.writer.write([{**row(1, "p0", 2), "amount": math.nan}, {**row(6, "p0", 2), "amount": 0.0}])
+    path = case.writer.table.base_path
+    view = (
+        f"create or replace temporary view found using hudi options (path '{path}', 'hoodie.metadata.enable' 'true', "
+        "'hoodie.enable.data.skipping' 'true')"
+    )
+    wanted = {
+        "amount = 0.0D": ["k6"], "amount > 1e300D": ["k0", "k1", "k3"], "amount >= 7.0D": ["k0", "k1", "k3", "k4"],
+        "amount < 0.0D": ["k2"], "ver = 1 and amount in (7.0D, -2.5D)": ["k2", "k4"], "isnan(amount)": ["k0", "k1"],
+        "amount != 0.0D": ["k0", "k1", "k2", "k3", "k4"], "amount is null": ["k5"],
+        "amount is not null": ["k0", "k1", "k2", "k3", "k4", "k6"],
+    }  # fmt: skip
+    for condition, keys in wanted.items():
+        rows = hudi.sql(path, view, f"select id from found where {condition}")
+        assert sorted(r["id"] for r in rows) == keys, condition
 
 
 def test_hudi_goes_on_after_files_are_gone(hudi: HudiSpark, tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ BESIDE_KEYS = (
     ),
     _beside(
         "hoodie.archive.beyond.savepoint",
-        "archiving of what is newer than a savepoint: it would leave a hole in the timeline",
+        "archiving of what is newer than a savepoint: it would leave a hole in the timeline, and Hudi 1.2.0 and hudi-rs see "
+        "no rows of the writes in it",
         "false",
     ),
 )

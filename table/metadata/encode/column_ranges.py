@@ -35,7 +35,8 @@ class ColumnRange:
     """A column in one file. ``low`` and ``high`` are None where all values are null; numbers of dates and times are plain.
 
     ``kind``: the column's type as Avro names it, ``decimal(<precision>,<scale>)`` for decimals, whose ends are unscaled.
-    ``rows`` counts nulls too; ``size`` and ``uncompressed`` are bytes of a base file's column, 0 for logs.
+    ``rows`` counts nulls too; both are a guess where a footer does not tell of nulls. ``size`` and ``uncompressed`` are
+    bytes of a base file's column, 0 for logs.
     """
 
     kind: str
@@ -92,8 +93,7 @@ def kind_of(arrow: pa.DataType) -> str | None:
 def ranges_of_footer(footer: Any, columns: Collection[str]) -> dict[str, ColumnRange]:
     """Ranges of the columns that a base file has, from its footer (pyarrow's FileMetaData): no data is read.
 
-    Not-a-number is greater than all numbers to Hudi's readers. Arrow's statistics pass over it, so a column of floats has it
-    as its greatest value there.
+    Arrow's statistics pass over not-a-number: where a footer does not say that it has none, a column of floats may have it.
     """
     found: dict[str, ColumnRange] = {}
     told = float_nulls(footer)
@@ -103,9 +103,9 @@ def ranges_of_footer(footer: Any, columns: Collection[str]) -> dict[str, ColumnR
         kind = kinds.get(name)
         if kind is not None:
             groups = (footer.row_group(group) for group in range(footer.num_row_groups))
-            parts = [_of_chunk(group.column(number), group.num_rows, kind) for group in groups]
+            parts = [_of_chunk(group.column(number), group.num_rows, kind, counted=name in told) for group in groups]
             if kind in ("float", "double") and not tells_of_nan(footer):
-                parts = [part if part.high is None else replace(part, high=math.nan) for part in parts]
+                parts = [part if part.high is None else _may_have_nan(part) for part in parts]
             found[name] = merged_ranges(parts) if parts else ColumnRange(kind, None, None, 0, 0)
             if name in told:
                 found[name] = _with_nulls(found[name], told[name])
@@ -173,10 +173,14 @@ def _order(value: Any) -> tuple[bool, Any]:
     return (True, 0) if isinstance(value, float) and math.isnan(value) else (False, value)
 
 
-def _of_chunk(chunk: Any, rows: int, kind: str) -> ColumnRange:
+def _of_chunk(chunk: Any, rows: int, kind: str, *, counted: bool) -> ColumnRange:
+    """``counted``: the footer tells the nulls of the whole column elsewhere."""
     stats = chunk.statistics
-    # Where nobody counted, some: a reader must find nulls and values.
-    nulls = stats.null_count if stats is not None and stats.has_null_count else max(0, min(1, rows - 1))
+    nulls = stats.null_count if stats is not None and stats.has_null_count else None
+    if nulls is None and counted:
+        nulls = 0
+    elif nulls is None:  # some, and not all: then neither ``x IS NULL`` nor ``x IS NOT NULL`` leaves the file out
+        nulls, rows = (1, max(rows, 2)) if rows else (0, 0)
     if nulls == rows:
         low = high = None
     elif stats is not None and stats.has_min_max:
@@ -188,6 +192,21 @@ def _of_chunk(chunk: Any, rows: int, kind: str) -> ColumnRange:
 
 def _with_nulls(found: ColumnRange, nulls: int) -> ColumnRange:
     return replace(found, nulls=nulls) if nulls < found.rows else replace(found, nulls=nulls, low=None, high=None)
+
+
+def _may_have_nan(part: ColumnRange) -> ColumnRange:
+    low, high = _around_nan(part.low)
+    return replace(part, low=low, high=high)
+
+
+def _around_nan(low: float | None) -> tuple[float, float]:
+    """Ends of a column that has not-a-number, and no number less than ``low``.
+
+    Not-a-number is greater than all numbers to Spark, but as an end it costs rows: Hudi (0.15.0 on tables of version 6,
+    1.2.0 from 8 on) then finds none of the file by ``x = 0`` or ``x > 0`` either. With infinity all but ``x = NaN`` and
+    ``x > Infinity`` find their rows. Ends that are one value would say that all values are it, so they are not.
+    """
+    return -math.inf if low is None or low == math.inf else low, math.inf
 
 
 def _plain(raw: Any, kind: str) -> Any:
@@ -207,9 +226,7 @@ def _ends(values: pa.ChunkedArray, kind: str) -> tuple[Any, Any]:
         return None, None
     has_nan = kind in ("float", "double") and pc.any(pc.is_nan(values)).as_py()
     if has_nan:
-        numbers = values.filter(pc.invert(pc.is_nan(values)))
-        low = pc.min(numbers).as_py() if numbers.null_count < len(numbers) else math.nan
-        return low, math.nan
+        return _around_nan(pc.min(values.filter(pc.invert(pc.is_nan(values)))).as_py())
     found = pc.min_max(values)
     return _bounds(_value(found["min"], kind), _value(found["max"], kind), kind)
 
@@ -239,7 +256,7 @@ def _widest(kind: str) -> tuple[Any, Any]:
     if kind in ("bytes", "fixed"):
         return b"", _LAST_BYTES
     if kind in ("float", "double"):
-        return -math.inf, math.nan
+        return _around_nan(None)
     decimal = _DECIMAL.match(kind)
     if decimal:
         return 1 - 10 ** int(decimal[1]), 10 ** int(decimal[1]) - 1

@@ -12,8 +12,9 @@ from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 class ArchiveOptions:
     """Once there are more than ``max_commits`` completed writes, all but the newest ``min_commits`` may go.
 
-    ``beyond_savepoint``: writes later than a savepoint go, too, and the timeline has a gap. ``compaction_deltas``: how many
-    delta commits make a compaction of a merge-on-read table due, which must stay countable (None: it is due by time).
+    ``beyond_savepoint``: writes later than a savepoint go, too, and the timeline has a gap. Hudi 1.2.0 and hudi-rs do not
+    see the rows of the writes in it, in tables of their own either. ``compaction_deltas``: how many delta commits make a
+    compaction of a merge-on-read table due, which must stay countable (None: it is due by time).
     ``keep_rollbacks``: for an index outside of the table (HBase), which has to know what was rolled back: there a write that
     is older than the timeline, and not known to be rolled back, counts as completed. ``keep_uncompacted``: from version 8 on
     the delta commits since the last compaction stay, for hudi-rs does not look into the archive for when they were

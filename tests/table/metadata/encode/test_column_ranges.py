@@ -1,4 +1,4 @@
-"""Ranges of columns, of footers and of rows: every value is between the ends, whatever it is."""
+"""Ranges of columns, of footers and of rows: every value is between the ends, whatever it is, but not-a-number."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 
 def greater(left: Any, right: Any) -> bool:
-    """Spark's order: not-a-number behind all numbers, texts by their UTF-8."""
-    if isinstance(left, float) and math.isnan(left):
-        return not math.isnan(right)
+    """Spark's order: texts by their UTF-8."""
     if isinstance(left, str):
         return left.encode() > right.encode()
     return bool(left > right)
@@ -78,7 +76,10 @@ def test_every_value_is_between_the_ends(data: st.DataObject, arrow: pa.DataType
         assert (known.rows, known.nulls) == (len(values), values.count(None))
         there = [plain(value, arrow) for value in values if value is not None]
         assert (known.low is None) == (known.high is None) == (not there)
-        for value in there:
+        numbers = [value for value in there if not (isinstance(value, float) and math.isnan(value))]
+        if len(numbers) < len(there):
+            assert known.low < known.high == math.inf
+        for value in numbers:
             assert not greater(known.low, value)
             assert not greater(value, known.high)
         for version in (9,) if arrow == pa.decimal128(38, 10) else (6, 8, 9):  # before 9 such a column has none
@@ -94,14 +95,38 @@ def test_ends_are_exact_where_they_can_be() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("values", "low"), [([math.nan, 2.5, None], 2.5), ([math.nan], -math.inf), ([math.nan, math.inf], -math.inf)]
+)
+def test_not_a_number_is_no_end(values: list[float | None], low: float) -> None:
+    """As the greatest value it hides the file from Hudi's readers; infinity twice would say that all values are it."""
+    rows = pa.table({"f": pa.array(values, pa.float64())})
+    found = ranges_of_rows(rows, ["f"])["f"]
+    assert (found.low, found.high) == (low, math.inf)
+    out = io.BytesIO()
+    pq.write_table(rows, out)
+    found = ranges_of_footer(pq.ParquetFile(out).metadata, ["f"])["f"]
+    assert (found.low, found.high) == (low, math.inf)
+    assert (found.rows, found.nulls) == (len(values), values.count(None))
+
+
 def test_a_file_without_statistics_gets_ends_that_hold() -> None:
     rows = pa.table({"i": pa.array([1, 2], pa.int32()), "s": ["x", None]})
     out = io.BytesIO()
     pq.write_table(rows, out, write_statistics=False)
     found = ranges_of_footer(pq.ParquetFile(out).metadata, ["i", "s"])
-    assert (found["i"].low, found["i"].high, found["i"].nulls) == (-(2**31), 2**31 - 1, 1)
-    assert (found["s"].low, found["s"].nulls) == ("", 1)  # where nobody counted, there may be both
+    assert (found["i"].low, found["i"].high) == (-(2**31), 2**31 - 1)
+    assert found["s"].low == ""
     assert found["s"].high > "\U0010ffff"
+
+
+@pytest.mark.parametrize("values", [[1.5], [None], [1.5, None], [None, None], [1.5, math.nan]])
+def test_a_file_that_does_not_tell_of_nulls_may_have_some(values: list[float | None]) -> None:
+    """Readers look for ``IS NULL`` where there is a null, for ``IS NOT NULL`` where not all are."""
+    out = io.BytesIO()
+    pq.write_table(pa.table({"f": pa.array(values, pa.float64())}), out, write_statistics=False)
+    found = ranges_of_footer(pq.ParquetFile(out).metadata, ["f"])["f"]
+    assert 0 < found.nulls < found.rows
 
 
 def test_a_file_without_row_groups() -> None:
