@@ -17,10 +17,12 @@ from typing import Any, Literal
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.errors import IndexDamagedError
-from tagstream.streaming.recovery.coverage import CheckpointState, Coverage, IndexPlace, assess
+from tagstream.streaming.recovery.coverage import CheckpointState, Coverage, IndexPlace, assess, finished_instants
 from tagstream.streaming.recovery.foreign import Swallowed, find_swallowed, newest_own_commit
+from tagstream.streaming.recovery.rollbacks import rollback_targets
 from tagstream.streaming.recovery.takeover import Takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.timeline.timeline import Timeline
 
 Kind = Literal["nothing", "load", "catch up", "retire", "reread"]
@@ -49,6 +51,13 @@ def next_step(
     if state.query_id is None and index.manifests.names(""):
         return CoverStep("retire", f"Spark's part of checkpoint {index.root.root} is missing")
     if not timeline.completed_writes:
+        undone = _rolled_back(index, table, timeline, state)
+        if undone is not None:
+            return CoverStep(
+                "retire",
+                f"table {path} has no commit any more: {undone} of this stream and all others were rolled back. What those "
+                "commits held is read from the source again",
+            )
         _check_empty(index, path, state, taken)
         return CoverStep("nothing")
     try:
@@ -82,6 +91,13 @@ def next_step(
         "another writer, or of a newer copy of this checkpoint)",
         found,
     )
+
+
+def _rolled_back(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: CheckpointState) -> str | None:
+    """A commit of the stream that a rollback on the timeline has undone: so the table is the one it wrote."""
+    own = finished_instants(index, state)
+    done = (i for i in timeline.instants if i.action == ROLLBACK and i.is_completed)
+    return next((time for found in done for time in rollback_targets(table, found) if time in own), None)
 
 
 def _check_empty(index: IndexPlace, path: str, state: CheckpointState, taken: Takeover | None) -> None:

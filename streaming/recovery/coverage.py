@@ -96,7 +96,7 @@ def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: Che
     loaded = by_generation | {
         time for epoch in complete_epochs(index.layout, index.generation) for time in epoch.instants
     }
-    known = _finished_instants(index, state)
+    known = finished_instants(index, state)
     present = frozenset(i.time for i in timeline.completed_writes)
     gone = {time for time in loaded | known.keys() if time not in present and not is_archived(timeline, time)}
     lost = {time for time in gone if time in known}
@@ -238,7 +238,7 @@ def _is_loaded(index: IndexPlace, record: CommitRecord, time: str, by_generation
     return time in by_generation and is_begun_here(index.root, record.query_id, record.batch_id, time)
 
 
-def _finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, int]:
+def finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, int]:
     """Instant -> batch of the finished batches whose manifests are still there."""
     if state.query_id is None:
         return {}

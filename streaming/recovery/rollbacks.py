@@ -13,6 +13,7 @@ import logging
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback import resume_rollbacks
 from tagstream.table.timeline.avro_timeline import SYNC_MARKER, read_record
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS
@@ -42,17 +43,17 @@ def settle_rollbacks(job: JobContext) -> None:
     timeline = job.table.timeline()
     for instant in timeline.instants:
         if instant.action == ROLLBACK and instant.time not in job.rollbacks_seen:
-            for target in rollback_targets(job, instant):
+            for target in rollback_targets(job.table, instant):
                 _take_off(job, timeline, instant, target)
             if instant.is_completed:
                 job.rollbacks_seen.add(instant.time)
     resume_rollbacks(job.table)
 
 
-def rollback_targets(job: JobContext, instant: Instant) -> tuple[str, ...]:
+def rollback_targets(table: HoodieTable, instant: Instant) -> tuple[str, ...]:
     """The instants that a rollback takes back; none when its file has just been replaced by that of its next state."""
     requested = Instant(instant.time, ROLLBACK, State.REQUESTED)
-    data = _read(job, instant if instant.is_completed else requested)
+    data = _read(table, instant if instant.is_completed else requested)
     if not data:
         return ()
     record = read_record(data, instant.file_name())
@@ -64,12 +65,12 @@ def rollback_targets(job: JobContext, instant: Instant) -> tuple[str, ...]:
 
 def is_being_rolled_back(job: JobContext, timeline: Timeline, instant: str) -> bool:
     """Whether somebody has begun to roll back a write."""
-    return any(instant in rollback_targets(job, begun) for begun in timeline.pending_rollbacks)
+    return any(instant in rollback_targets(job.table, begun) for begun in timeline.pending_rollbacks)
 
 
 def _is_at_work(job: JobContext, begun: Instant) -> bool:
     """A rollback of another program with young files. One of ours is a dead run's: this job holds the table's lease."""
-    if SYNC_MARKER in _read(job, Instant(begun.time, ROLLBACK, State.REQUESTED)):
+    if SYNC_MARKER in _read(job.table, Instant(begun.time, ROLLBACK, State.REQUESTED)):
         return False
     since = job.clock_ms() - DEFAULT_TIMEOUT_MS
     entries = job.table.storage.list(job.table.config.timeline_folder, (f"{begun.time}.",))
@@ -96,8 +97,8 @@ def _take_off(job: JobContext, timeline: Timeline, rollback: Instant, target: st
     job.table.storage.delete(f"{job.table.config.timeline_folder}/{found.file_name()}")
 
 
-def _read(job: JobContext, instant: Instant) -> bytes:
+def _read(table: HoodieTable, instant: Instant) -> bytes:
     try:
-        return job.table.storage.read(f"{job.table.config.timeline_folder}/{instant.file_name()}")
+        return table.storage.read(f"{table.config.timeline_folder}/{instant.file_name()}")
     except FileNotFoundError:
         return b""

@@ -4,18 +4,14 @@ out; one that cannot happen now does nothing.
 
 from __future__ import annotations
 
-import io
-import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from pathlib import Path
 from random import Random
 from typing import Any
 
-from tagstream.admin.command.main import main as tagstream
+from tests.simulation import checks
 from tests.simulation.settings import MERGE_ON_READ, Settings
 from tests.simulation.values import ADDED
 from tests.simulation.world import World
@@ -84,17 +80,16 @@ def _run(world: World, plan: dict[str, Any]) -> None:
     waiting = sum(len(mine) for mine in world.sent) - sum(world.model.now.offsets.values())
     limit, retried = max(random.choice((3, 10, 1000)), waiting // 4), random.choice((0.0, 0.0, 0.3))
     ended = world.run(limit, retried, plan)
-    if ended.startswith("refused: IndexCoverageError") and not world.model.log:
-        new_checkpoint(world)  # as it says: all writes were taken back
-        ended = world.run(limit, retried, {})
     if "carry that out first" in ended:
-        carry_out(world)
+        ACTIONS["carry_out"](world)
         ended = world.run(limit, retried, {})
     for _ in range(_MOST_TRIES):
         if ended == "done":
             break
-        if ended == "killed" and random.random() < 0.4:
-            world.lose_local()
+        if ended == "killed":
+            world.problems += [f"while the stream is dead: {problem}" for problem in checks.quick(world)]
+            if random.random() < 0.4:
+                world.lose_local()
         if ended.startswith("refused") and not plan:
             world.problems.append(f"the stream does not start: {ended}")
             return
@@ -121,7 +116,7 @@ def restart(world: World) -> None:
         _run(world, {})
 
 
-def _operate(world: World, *argv: str, calls: int = 60) -> str:
+def operate(world: World, *argv: str, calls: int = 60) -> str:
     """A command, given again until it is not killed."""
     plan = _plan(world, calls, 0.25)
     ended = ""
@@ -134,215 +129,8 @@ def _operate(world: World, *argv: str, calls: int = 60) -> str:
     return ended
 
 
-def _table(world: World, command: str, *more: str) -> tuple[str, ...]:
+def table_command(world: World, command: str, *more: str) -> tuple[str, ...]:
     return ("table", command, "--target-base-path", str(world.path), *more, "--yes")
-
-
-@action
-def clean(world: World) -> None:
-    """A person cleans."""
-    random = world.random
-    if random.random() < 0.7:
-        more = ("--policy", "KEEP_LATEST_COMMITS", "--commits", str(random.choice((1, 2, 4))))
-    else:
-        more = ("--policy", "KEEP_LATEST_FILE_VERSIONS", "--file-versions", str(random.choice((1, 2))))
-        world.past_is_lost = True
-    if world.model.log:
-        _operate(world, *_table(world, "clean", *more))
-
-
-@action
-def archive(world: World) -> None:
-    """A person archives."""
-    least = world.random.choice((1, 2, 4))
-    if world.model.log:
-        _operate(world, *_table(world, "archive", "--min-commits", str(least), "--max-commits", str(least + 1)))
-
-
-@action
-def cluster(world: World) -> None:
-    """A person clusters; the stream learns of it at its next start."""
-    random = world.random
-    if not world.model.log:
-        return
-    more = ["--small-file-limit", random.choice(("1000000000", "3000"))]
-    more += ["--target-file-bytes", random.choice(("2000", "1000000000"))]
-    if random.random() < 0.5:
-        more += ["--sort-columns", random.choice(world.columns) if "nest" not in world.columns else "id"]
-    world.index_is_whole = False
-    _operate(world, *_table(world, "cluster", *more), calls=100)
-
-
-@action
-def cluster_plan(world: World) -> None:
-    """A clustering is planned and waits."""
-    if world.model.log:
-        _operate(world, *_table(world, "cluster", "--schedule", "--small-file-limit", "1000000000"))
-
-
-@action
-def compact(world: World) -> None:
-    """A person compacts."""
-    if world.model.log:
-        _operate(world, *_table(world, "compact"), calls=100)
-
-
-@action
-def carry_out(world: World) -> None:
-    """A person carries out what is planned."""
-    if not world.has_table:
-        return
-    timeline = world.table().timeline()
-    for instant in sorted(set(timeline.pending_clusterings.values())):
-        _operate(world, *_table(world, "cluster", "--execute", instant))
-    for instant in [i.time for i in timeline.pending if i.action == "compaction"]:
-        _operate(world, *_table(world, "compact", "--execute", instant))
-
-
-@action
-def compact_plan(world: World) -> None:
-    """A compaction is planned and waits."""
-    if world.model.log:
-        _operate(world, *_table(world, "compact", "--schedule"))
-
-
-@action
-def savepoint(world: World) -> None:
-    """A person keeps the table as it is."""
-    if world.model.log:
-        _operate(world, *_table(world, "savepoint"))
-
-
-@action
-def savepoint_delete(world: World) -> None:
-    """The oldest savepoint goes."""
-    found = _savepoints(world)
-    if found:
-        _operate(world, *_table(world, "savepoint", "--delete", "--instant", found[0]))
-
-
-@action
-def restore(world: World) -> None:
-    """Back to the newest savepoint; what the stream has read since is read again."""
-    found = _savepoints(world)
-    if not found:
-        return
-    ended = _operate(world, *_table(world, "restore", "--savepoint", found[-1]), calls=120)
-    if ended == "done":
-        world.model.back_to(found[-1])
-        world.index_is_whole = False
-    else:
-        _after_refused(world, ended)
-
-
-@action
-def rollback(world: World) -> None:
-    """The newest write is taken back."""
-    if not world.model.log:
-        return
-    table = world.table()
-    newest = max(table.timeline().completed_writes, key=lambda i: i.completion_time or i.time, default=None)
-    if newest is None:
-        return
-    ended = _operate(world, *_table(world, "rollback", "--instant", newest.time), calls=120)
-    found = world.table().timeline().find(newest.time)  # a clustering's plan stays
-    if found is None or not found.is_completed:
-        world.model.forget(newest.time)
-        world.index_is_whole = False
-    elif ended == "done":
-        world.problems.append(f"rollback of {newest.time} is done, and it is there still")
-    else:
-        _after_refused(world, ended)
-
-
-def _after_refused(world: World, ended: str) -> None:
-    """A command that was killed once may have begun what only the same command ends."""
-    world.say(f"  left as it is: {ended[:80]}")
-
-
-@action
-def delete_partition(world: World) -> None:
-    """All rows of a partition go."""
-    if not world.model.log:
-        return
-    part = f"p{world.random.randrange(world.settings.partitions)}"
-    world.index_is_whole = False
-    world.copies.clear()  # what an old checkpoint would read again would come back, as in life
-    _operate(world, *_table(world, "delete-partition", "--partition", part), calls=80)
-
-
-@action
-def insert_overwrite(world: World) -> None:
-    """A person replaces the rows of a partition by those of a file: keys that only this partition has, or none had."""
-    if not world.model.log or world.settings.partial:
-        return
-    part = f"p{world.random.randrange(world.settings.partitions)}"
-    rows = world.events.rows_for(world.random, world.columns, part, world.random.choice((0, 1, 5)))
-    file = world.folder / "overwrite.json"
-    file.write_text("".join(json.dumps(event.row) + "\n" for event in rows), "utf-8")
-    argv = world.settings.arguments(world.folder, world.folder / "event.avsc")
-    conf = [word for key, value in pairwise(argv) if key == "--hoodie-conf" for word in (key, value)]
-    world.index_is_whole = False
-    world.copies.clear()
-    world.overwritten = {part: rows}
-    _operate(world, *_table(world, "insert-overwrite", "--from", str(file), "--partition", part, *conf), calls=80)
-
-
-@action
-def rescale(world: World) -> None:
-    """The index gets another number of key groups, by a new checkpoint that takes the place of the old one."""
-    to = world.folder / "rescaled"
-    shutil.rmtree(to, ignore_errors=True)
-    groups = world.random.choice((1, 2, 5))
-    argv = ("rescale", *_places(world), "--to-checkpoint-dir", str(to), "--key-groups", str(groups))
-    if world.has_state_index and _operate(world, *argv) == "done":
-        _take(world, to, groups)
-
-
-@action
-def exchange(world: World) -> None:
-    """The index is exported, and imported into a new checkpoint."""
-    if not world.has_state_index:
-        return
-    file, to = world.folder / "index.parquet", world.folder / "imported"
-    file.unlink(missing_ok=True)
-    shutil.rmtree(to, ignore_errors=True)
-    checkpoint = ("--checkpoint-dir", str(world.checkpoint))
-    if _operate(world, "index", "export", *checkpoint, "--out", str(file), "--all") != "done":
-        return
-    table = ("--target-base-path", str(world.path))
-    argv = ("index", "import", "--from", str(file), "--to-checkpoint-dir", str(to), *table)
-    if _operate(world, *argv) == "done":
-        _take(world, to, None)
-
-
-def _places(world: World) -> tuple[str, ...]:
-    return ("--checkpoint-dir", str(world.checkpoint), "--target-base-path", str(world.path))
-
-
-def _take(world: World, checkpoint: Path, groups: int | None) -> None:
-    """A new checkpoint takes the place of the old one."""
-    shutil.rmtree(world.checkpoint)
-    checkpoint.rename(world.checkpoint)
-    if groups is not None:
-        world.settings = replace(world.settings, key_groups=groups)
-    world.copies.clear()
-    world.index_is_whole = False
-
-
-@action
-def change_version(world: World) -> None:
-    """Upgrade or downgrade."""
-    if not world.model.log:
-        return
-    to, now = world.random.choice((6, 8, 9)), world.table().config.version
-    if to == now:
-        return
-    command = "upgrade" if to > now else "downgrade"
-    world.index_is_whole = False
-    _operate(world, "table", command, "--target-base-path", str(world.path), "--to", str(to), "--yes", calls=150)
-    if world.settings.table_type == MERGE_ON_READ and to < 8:
-        world.past_is_lost = True  # documented: its logs are compacted
 
 
 @action
@@ -403,18 +191,10 @@ def clock(world: World) -> None:
     world.now_ms += world.random.choice((-3_600_000, -5_000, 60_000, 40 * 86_400_000))
 
 
-def _savepoints(world: World) -> list[str]:
-    if not world.has_table:
-        return []
-    out = io.StringIO()
-    tagstream(["table", "savepoints", "--target-base-path", str(world.path), "--json"], out)
-    return sorted(str(row["instant"]) for row in json.loads(out.getvalue()).get("savepoints", []))
-
-
 _CHANCES = {
     "batches": 50, "restart": 4, "clean": 7, "archive": 7, "cluster": 5, "cluster_plan": 3, "compact": 5,
     "compact_plan": 4, "savepoint": 8, "savepoint_delete": 3, "restore": 8, "rollback": 6, "delete_partition": 3,
-    "change_version": 4, "add_column": 3, "carry_out": 2, "insert_overwrite": 2, "rescale": 2, "exchange": 2,
-    "lose_local": 2, "cut_local": 2, "old_local": 3, "keep_checkpoint": 4, "old_checkpoint": 4, "new_checkpoint": 2,
-    "clock": 3,
+    "change_version": 4, "add_column": 3, "carry_out": 2, "back_over_a_service": 3, "insert_overwrite": 2,
+    "rescale": 2, "exchange": 2, "lose_local": 2, "cut_local": 2, "old_local": 3, "keep_checkpoint": 4,
+    "old_checkpoint": 4, "new_checkpoint": 2, "clock": 3,
 }  # fmt: skip

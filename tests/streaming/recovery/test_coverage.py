@@ -137,7 +137,7 @@ class History:
 def one_by_one(index: IndexPlace, table: HoodieTable, timeline: Any, state: CheckpointState) -> Coverage:
     """The same by a look at every commit file; what the newest of ours follows is not asked."""
     found = assess(index, table, timeline, state)
-    known = coverage._finished_instants(index, state)
+    known = coverage.finished_instants(index, state)
     uncovered, batches = [], {}
     for instant in timeline.completed_writes:
         record = parse(timeline.metadata(table.storage, instant).extra)
