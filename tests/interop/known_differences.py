@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -116,8 +117,8 @@ PARQUET = (
     Known(r"(base|log) .* column \d+ \w+ encodings", anything,
           lambda v: "RLE" in v and set(v) <= {"PLAIN", "PLAIN_DICTIONARY", "RLE"},
           "the library chooses; these are all of Parquet 1.0, and BIT_PACKED is only the JVM's name for no levels"),
-    Known(r"base .* footer tagstream\.float\.statistics", ABSENT, "1",
-          "says that columns of floats with not-a-number have no statistics, which parquet-mr's name says of its own files"),
+    Known(r"base .* footer tagstream\.float\.statistics", ABSENT, lambda v: isinstance(json.loads(v), dict),
+          "nulls of columns of floats: those with not-a-number have no statistics, as of parquet-mr, but for their nulls"),
     Known(r"(base|log) .* columns", list_of_paths, list_of_paths,
           "lists: three levels, as the Parquet standard says and Hudi's row writer does; its Avro writer uses two",
           both=same_but_for_lists),
