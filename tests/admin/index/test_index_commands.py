@@ -162,6 +162,7 @@ def test_verify_finds_every_injected_difference(case: StreamCase, tmp_path: Path
     change_rows(mine, change)
     at = ("--checkpoint-dir", mine.checkpoint, "--target-base-path", mine.table)
     found = run_json("index", "verify", *at, code=1)
+    assert found["equal"] is False
     listed = {(d["difference"], d["record_key"]) for d in found["differences"]}
     assert listed == {
         ("not_in_table", lost),
