@@ -12,6 +12,8 @@ from typing import Any
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.names import parse_base_file_name
+from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.metadata.metadata_table import FOLDER, MetadataTable
 from tagstream.table.metadata.write.base_files import write_base_file
 from tagstream.table.metadata.write.delta import delta_content
@@ -98,9 +100,16 @@ def compact(
     ``execute`` runs the tasks, one for each file group, here or elsewhere, in any order.
     """
     timeline = writer.timeline()
-    begun = [i for i in timeline.pending if i.action == COMPACTION]
+    begun = [i.time for i in timeline.pending if i.action == COMPACTION]
+    # Of slices that a newer compaction has replaced: its driver stood still while a successor went on, and wrote the plan
+    # down when it woke up. There is nothing left to do.
+    stale = [time for time in begun if time < (newest_compaction(timeline) or "")]
+    for time in stale:
+        _withdraw(writer, time)
+    if stale:
+        timeline, begun = writer.timeline(), [time for time in begun if time not in stale]
     if begun:
-        instant = begun[0].time
+        instant = begun[0]
     else:
         planned = _plan(writer, timeline, times, max_delta_commits)
         if planned is None:
@@ -165,10 +174,26 @@ def _operation(file_slice: FileSlice) -> dict[str, Any]:
     }
 
 
+def _withdraw(writer: MetadataWriter, instant: str) -> None:
+    """Remove a plan, and what was written of it, which no reader knows."""
+    storage = writer.storage
+    for partition in dict.fromkeys(o["partitionPath"] for o in _read_plan(writer, instant).get("operations") or ()):
+        bases = ((name, parse_base_file_name(name)) for name in storage.names(partition))
+        storage.delete_many(
+            join(partition, name) for name, base in bases if base is not None and base.instant == instant
+        )
+    for state in (State.INFLIGHT, State.REQUESTED):
+        storage.delete(writer.rel(Instant(instant, COMPACTION, state)))
+
+
+def _read_plan(writer: MetadataWriter, instant: str) -> Mapping[str, Any]:
+    rel = writer.rel(Instant(instant, COMPACTION, State.REQUESTED))
+    return read_record(writer.storage.read(rel), writer.storage.where(rel))
+
+
 def _carry_out(writer: MetadataWriter, instant: str, times: Times, execute: Execute) -> None:
     """Write a base file for each operation of the plan, of exactly its files; what a first attempt wrote is written over."""
-    rel = writer.rel(Instant(instant, COMPACTION, State.REQUESTED))
-    plan = read_record(writer.storage.read(rel), writer.storage.where(rel))
+    plan = _read_plan(writer, instant)
     inflight = writer.rel(Instant(instant, COMPACTION, State.INFLIGHT))
     if not writer.storage.exists(inflight):
         writer.storage.write_new(inflight, b"")

@@ -155,6 +155,24 @@ def test_one_that_was_cut_off_is_carried_out(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_plan_that_a_driver_writes_down_when_it_wakes_up_goes(version: int, tmp_path: Path) -> None:
+    """Its successor has compacted the slices that it names: it can't be carried out, and would end every start."""
+    case = filled(tmp_path, version)
+    writer = case.metadata_writer
+    late = compaction._plan(writer, writer.timeline(), case.times, 1)
+    assert late is not None
+    case.writer.now_ms += 10
+    more(case, 4)
+    assert compact(writer, case.times, max_delta_commits=1) is not None
+    writer.begin(late[0], COMPACTION, late[1])
+    assert compact(case.metadata_writer, case.times) is None  # asked before each batch
+    assert case.metadata_writer.timeline().pending == ()
+    more(case, 5)
+    assert compact(case.metadata_writer, case.times, max_delta_commits=1) is not None
+    case.check()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_nothing_of_an_unfinished_action_is_compacted(version: int, tmp_path: Path) -> None:
     case = filled(tmp_path, version)
     with pytest.raises(CrashError):
