@@ -225,6 +225,7 @@ def test_an_overwrite_takes_the_place_of_its_partitions(
     assert now == {"n": "updated", "m": "updated", "k3": "over"}
 
 
+@pytest.mark.extended("more indexes of the same family", first=("RECORD_INDEX",))
 @pytest.mark.parametrize("index", marked(["GLOBAL_BLOOM", "GLOBAL_SIMPLE", "HBASE", "RECORD_INDEX"]))
 def test_a_record_may_be_kept_in_the_partition_its_key_is_in(
     tmp_path: Path, make_case: Make, conf_of: Callable[[str], dict[str, str]], index: str

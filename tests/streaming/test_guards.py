@@ -84,6 +84,7 @@ def test_a_table_that_is_refused_keeps_its_metadata_table(case: StreamCase) -> N
     assert (case.table / ".hoodie" / "metadata").is_dir()
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("conf", [{"hoodie.metadata.enable": "false"}, {}], ids=["not wanted", "damaged"])
 def test_a_metadata_table_that_is_not_kept_is_dropped(case: StreamCase, conf: dict[str, str]) -> None:
     damaged_metadata(case)
@@ -191,6 +192,7 @@ def test_a_new_column_comes_in_and_a_changed_one_does_not(case: StreamCase) -> N
         case.run()
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_column_that_only_the_table_has_stays(case: StreamCase, caplog: pytest.LogCaptureFixture) -> None:
     ForeignWriter(case.table, note=True).upsert([ev.Event("theirs", "p0", 1, name="x")])
     with caplog.at_level("WARNING", "tagstream"):

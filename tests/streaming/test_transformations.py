@@ -178,6 +178,7 @@ def test_a_chain_with_ids_a_file_flattening_and_a_function(
     }  # fmt: skip
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_another_schema_of_the_records_while_the_job_runs(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:

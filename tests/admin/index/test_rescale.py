@@ -177,6 +177,7 @@ def test_a_rescale_that_was_killed_leaves_nothing_in_the_way(case: StreamCase, t
     assert 0 < alive < len(points), "the points do not reach from the begin to the end"
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_stream_on_what_a_killed_rescale_left_begins_anew(case: StreamCase, tmp_path: Path) -> None:
     mine = copied(case, tmp_path / "job")
     mine.checkpoint.rename(tmp_path / "old")

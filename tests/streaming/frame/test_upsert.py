@@ -71,6 +71,7 @@ def test_disordered_events_in_several_runs_end_in_the_oracles_rows(
     assert [record["end_offsets"] for record in done] == [{"sources": [{"logOffset": n}]} for n in range(5)]
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_every_type_of_a_joined_stream_arrives_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
     rooms = spark.createDataFrame([(n, f"room {n}") for n in range(3)], "n long, room string")
     rows = (
@@ -178,6 +179,7 @@ def test_a_bad_row_is_kept_with_its_columns_and_ends_the_run(tmp_path: Path, spa
     case.is_oracles([ev.Event("k1", "p0", 1, name="good")])
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_another_writers_commit_is_taken_in_and_the_query_goes_on(tmp_path: Path, spark: SparkSession) -> None:
     first = [ev.Event(f"k{i}", "p0", 1, name="first") for i in range(4)]
     case = FrameCase(tmp_path, spark)
@@ -228,6 +230,7 @@ def test_a_new_checkpoint_loads_the_index_and_what_comes_again_is_late_or_the_sa
     assert "the stream begins where the readers of its DataFrame say" in caplog.text
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_wider_type_and_a_new_column_against_the_tables(tmp_path: Path, spark: SparkSession) -> None:
     case = FrameCase(tmp_path, spark)
     ev.write_files([ev.Event("k1", "p0", 1, name="x", amount=1.5)], case.source, 1)

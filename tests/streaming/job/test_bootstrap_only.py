@@ -203,6 +203,7 @@ def test_a_stop_ends_the_load_and_the_next_one_goes_on(case: StreamCase, monkeyp
     is_oracles(case, events_of())
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.spark
 def test_without_leave_a_stream_loads_nothing_but_adopts(case: StreamCase) -> None:
     unwilling = replace(case, conf={"index.bootstrap.enabled": "false"})

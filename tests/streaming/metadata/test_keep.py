@@ -71,7 +71,7 @@ def test_groups_begin_with_a_base_file_where_asked_for(version: int, tmp_path: P
     assert sum(inserts) > 0, "the groups took new records into their logs"
 
 
-@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.table_versions(9)
 @pytest.mark.parametrize("table_type", TYPES)
 def test_it_is_made_of_what_a_table_has(version: int, table_type: str, tmp_path: Path, spark: SparkSession) -> None:

@@ -130,6 +130,7 @@ def test_another_writer_commits_in_mid_run(tmp_path: Path, spark: SparkSession, 
     assert case.run() == []
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_another_writer_commits_while_a_batch_is_written(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

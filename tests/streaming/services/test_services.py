@@ -47,7 +47,7 @@ CASES = {
 MOR = "MERGE_ON_READ"
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ-9, metadata table",))
+@pytest.mark.extended("more kinds of tables")
 @pytest.mark.parametrize(
     ("table_type", "name"),
     [(MOR, name) for name in CASES if name != "6, beside"]

@@ -39,7 +39,7 @@ def test_the_stream_goes_on_in_the_new_version(to: str, tmp_path: Path, spark: S
     assert validate_metadata(table) == []
 
 
-@pytest.mark.extended("more settings", first=("conf0",))
+@pytest.mark.extended("more kinds of tables")
 @pytest.mark.parametrize(
     "conf", [{VERSION: UNSET}, {VERSION: "9", "hoodie.write.auto.upgrade": "false"}, {VERSION: "6"}]
 )
