@@ -6,7 +6,7 @@ Readers believe what they find there. So what is not kept in step is dropped bef
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -131,8 +131,10 @@ def make_if_wanted(
         for name in missing
     }
     writer = MetadataWriter.open(table)
-    form = statistics_form(table.storage, config.version)  # definitions of an earlier version stay at an upgrade
-    columns = default_columns(schema, form) if writer is None else range_columns(writer, schema)
+    if writer is None:  # definitions of an earlier version stay at an upgrade
+        columns: Sequence[str] = default_columns(schema, statistics_form(table.storage, config.version))
+    else:
+        columns = range_columns(writer, schema)
     times = fresh_times(table, writer, clock_ms)
     if not empty:
         return build(table, groups, columns, spark, times, clock_ms, partitioned_index=options.partitioned_index)

@@ -139,11 +139,7 @@ def _archived(
         record = parse(CommitMetadata.from_bytes(action.metadata or b"", f"archived instant {action.time}").extra)
         time = action.time
         own = record is not None and _is_own(index, record, time, state)
-        if (
-            record is not None
-            and _is_unfinished(record, state)
-            and (own or _is_loaded(index, record, time, by_generation))
-        ):
+        if record is not None and _is_replay(index, record, time, state, by_generation, own=own):
             batches.setdefault(record.batch_id, (time, record))
         if not own and time not in loaded and time not in known:
             uncovered.add(time)
@@ -175,11 +171,7 @@ def _sort_out(
         asked = unfinished if time in loaded else time not in known or tries > 0
         record = _record(table, timeline, instant, state) if asked else None
         own = record is not None and _is_own(index, record, time, state)
-        if (
-            record is not None
-            and _is_unfinished(record, state)
-            and (own or _is_loaded(index, record, time, by_generation))
-        ):
+        if record is not None and _is_replay(index, record, time, state, by_generation, own=own):
             batches.setdefault(record.batch_id, (time, record))
         if not own and time not in loaded and time not in known:
             uncovered.append(time)
@@ -229,13 +221,24 @@ def _is_own(index: IndexPlace, record: CommitRecord, time: str, state: Checkpoin
     return record.same_batch(read_epoch(index.root, record.batch_id, files=index.files, rows=index.rows))
 
 
-def _is_loaded(index: IndexPlace, record: CommitRecord, time: str, by_generation: frozenset[str]) -> bool:
-    """A commit that this checkpoint has begun, whose manifest is lost, and whose rows the index was loaded with.
+def _is_replay(
+    index: IndexPlace,
+    record: CommitRecord,
+    time: str,
+    state: CheckpointState,
+    by_generation: frozenset[str],
+    *,
+    own: bool,
+) -> bool:
+    """Whether the commit is of an unfinished batch that this checkpoint has made: by its manifest (``own``), or by its write
+    profile where the manifest is lost and the index was loaded with the rows.
 
     Number and offsets alone prove nothing: a newer copy of the checkpoint has counted the same batches, and offsets of
     files are counters, too.
     """
-    return time in by_generation and is_begun_here(index.root, record.query_id, record.batch_id, time)
+    if not _is_unfinished(record, state):
+        return False
+    return own or (time in by_generation and is_begun_here(index.root, record.query_id, record.batch_id, time))
 
 
 def finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, int]:

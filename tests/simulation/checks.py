@@ -19,7 +19,7 @@ from tests.simulation.values import BY_NAME
 from tests.simulation.world import World
 from tests.support.hudi_rs import read_table
 
-_MOST = 6  # differences of a kind that are told
+_MOST = 6  # differences of a kind that are shown
 _OPS = (Op.EQ, Op.LT, Op.GT, Op.GE, Op.LE, Op.IS_NULL, Op.IS_NOT_NULL, Op.NE)
 Rows = dict[Ident, dict[str, Any]]
 

@@ -114,7 +114,7 @@ def restore(world: World) -> None:
 
 @action
 def rollback(world: World) -> None:
-    """The newest write is taken back."""
+    """The newest write is undone."""
     if not world.model.log:
         return
     table = world.table()

@@ -42,7 +42,7 @@ Located = tuple[int, bytes | None, str | None]
 
 @dataclass
 class Topic:
-    """A topic with one list of messages a partition; ``lost``: records before that offset have expired."""
+    """A topic with one list of messages a partition."""
 
     partitions: list[list[cdc.Message]] = field(default_factory=lambda: [[], []])
 
@@ -313,7 +313,7 @@ class QuietLease(LeaseKeeper):
 
 
 def _located_rows(job: JobContext, rows: BatchFrame, instant: str) -> BatchFrame:
-    rows.locate = partial(located_by_index, job, instant, rows.query.engine.random)
+    rows.locate = partial(located_by_index, job, instant)
     return rows
 
 

@@ -80,8 +80,8 @@ MUTATIONS = (
     _put_back(
         "wide decimals have statistics in the form of an earlier version",
         "streaming/metadata/prepare.py",
-        "    form = statistics_form(table.storage, config.version)",
-        "    form = config.version",
+        "default_columns(schema, statistics_form(table.storage, config.version))",
+        "default_columns(schema, config.version)",
     ),
     _put_back(
         "the files of a partition that is gone stay in the metadata table",

@@ -114,7 +114,7 @@ class Processes:
         return LeaseOwner("host", "boot", pid, pid, label, "machine", "namespace")
 
     def start_of(self, pid: int) -> int | None:
-        """Stands for the kernel's start time of a process; None when there is no such process."""
+        """Stands for the kernel's start time of a process; None where no process has that number."""
         current = self.current
         if current is not None and current.dead and current.pid == pid:
             return None

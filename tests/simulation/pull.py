@@ -5,7 +5,6 @@ from the table; what follows is the product's own step (``streaming.tag.pull_tag
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +29,7 @@ from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY
 
 
 def located_by_index(
-    job: JobContext, instant: str, _random: Random, keyed: dict[int, list[bytes]]
+    job: JobContext, instant: str, keyed: dict[int, list[bytes]]
 ) -> list[tuple[int, bytes | None, str | None]]:
     """Rows of a batch by write lane, as ``streaming.commit.pull.located_rows`` gives them."""
     index = job.index

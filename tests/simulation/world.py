@@ -68,7 +68,6 @@ class World:
         self.sent: list[list[Event]] = [[] for _ in self.topic.partitions]
         self.model = Model(self.settings.partial)
         self.columns = self.settings.columns
-        self.properties: dict[str, str] = {}
         self.index_is_whole = self.woken = False
         self.faults: list[str] = []
         self.past_is_lost = ("hoodie.clean.policy", "KEEP_LATEST_FILE_VERSIONS") in self.settings.services
@@ -133,8 +132,6 @@ class World:
         engine = Engine(self.topic, self.random, limit, retried, starts=self._starts)
         session = Session(str(self.folder / "spark"))
         argv = self.settings.arguments(self.folder, self._schema)
-        for key, value in self.properties.items():
-            argv += ["--hoodie-conf", f"{key}={value}"]
         with self.processes.process(**plan) as process, installed(engine, self.processes, self.clock_ms):
             try:
                 options = load_options(argv)

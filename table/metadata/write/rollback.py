@@ -48,8 +48,8 @@ def check_rollback(writer: MetadataWriter, failed: str) -> None:
 
 
 def holds_for_good(writer: MetadataWriter, written: str) -> bool:
-    """Whether what a completed write did cannot be taken back: it is in base files, or the metadata table, or a partition of
-    it, was made of the data after the write.
+    """Whether what a completed write did cannot be undone: base files hold it, or the metadata table, or a partition of it,
+    was made of the data after the write.
     """
     timeline = writer.timeline()
     told = next((i for i in timeline.instants if (i.time, i.action) == (written, DELTA_COMMIT)), None)
