@@ -63,8 +63,8 @@ DEFECTS = (
     Defect(
         "a batch of a newer copy of the checkpoint is taken for a replay",
         "streaming/recovery/coverage.py",
-        "return time in by_generation and is_begun_here(index.root, record.query_id, record.batch_id, time)",
-        "return time in by_generation",
+        "(time in by_generation and is_begun_here(index.root, record.query_id, record.batch_id, time))",
+        "time in by_generation",
         ("tests/streaming/recovery/test_coverage.py",),
     ),
     Defect(
