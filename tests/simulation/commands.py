@@ -24,7 +24,7 @@ def clean(world: World) -> None:
     else:
         more = ("--policy", "KEEP_LATEST_FILE_VERSIONS", "--file-versions", str(random.choice((1, 2))))
         world.past_is_lost = True
-    if world.model.log:
+    if world.model.log and not world.settings.toast:  # a row that was renamed may be needed still
         operate(world, *table_command(world, "clean", *more))
 
 
@@ -107,6 +107,7 @@ def restore(world: World) -> None:
     ended = operate(world, *table_command(world, "restore", "--savepoint", found[-1]), calls=120)
     if ended == "done":
         world.model.back_to(found[-1])
+        world.undone()
         world.index_is_whole = False
     else:
         _after_refused(world, ended)
@@ -125,6 +126,7 @@ def rollback(world: World) -> None:
     found = world.table().timeline().find(newest.time)  # a clustering's plan stays
     if found is None or not found.is_completed:
         world.model.forget(newest.time)
+        world.undone()
         world.index_is_whole = False
     elif ended == "done":
         world.problems.append(f"rollback of {newest.time} is done, and it is there still")
@@ -150,9 +152,9 @@ def back_over_a_service(world: World) -> None:
 @action
 def delete_partition(world: World) -> None:
     """All rows of a partition go."""
-    if not world.model.log:
+    if not world.model.log or world.settings.layout == "none" or world.settings.toast:
         return
-    part = f"p{world.random.randrange(world.settings.partitions)}"
+    part = world.settings.place.path(world.random.randrange(world.settings.partitions))
     world.index_is_whole = False
     world.copies.clear()  # what an old checkpoint would read again would come back, as in life
     operate(world, *table_command(world, "delete-partition", "--partition", part), calls=80)
@@ -161,9 +163,11 @@ def delete_partition(world: World) -> None:
 @action
 def insert_overwrite(world: World) -> None:
     """A person replaces the rows of a partition by those of a file: keys that only this partition has, or none had."""
-    if not world.model.log or world.settings.partial:
+    told = world.settings
+    if not world.model.log or told.partial or told.changes or told.layout == "none":
         return
-    part = f"p{world.random.randrange(world.settings.partitions)}"
+    part = world.random.randrange(world.settings.partitions)
+    path = world.settings.place.path(part)
     rows = world.events.rows_for(world.random, world.columns, part, world.random.choice((0, 1, 5)))
     file = world.folder / "overwrite.json"
     file.write_text("".join(json.dumps(event.row) + "\n" for event in rows), "utf-8")
@@ -171,8 +175,8 @@ def insert_overwrite(world: World) -> None:
     conf = [word for key, value in pairwise(argv) if key == "--hoodie-conf" for word in (key, value)]
     world.index_is_whole = False
     world.copies.clear()
-    world.overwritten = {part: rows}
-    operate(world, *table_command(world, "insert-overwrite", "--from", str(file), "--partition", part, *conf), calls=80)
+    world.overwritten = {path: rows}
+    operate(world, *table_command(world, "insert-overwrite", "--from", str(file), "--partition", path, *conf), calls=80)
 
 
 @action

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,10 +46,12 @@ class Topic:
 
     partitions: list[list[cdc.Message]] = field(default_factory=lambda: [[], []])
 
-    def add(self, partition: int, key: bytes | None, value: bytes | None) -> None:
+    def add(
+        self, partition: int, key: bytes | None, value: bytes | None, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Append a record."""
         at = self.partitions[partition]
-        at.append(cdc.Message(partition, len(at), key, value, {}))
+        at.append(cdc.Message(partition, len(at), key, value, headers or {}))
 
     def ends(self, *_: object) -> dict[int, Ends]:
         """Stands for ``topic_offsets``."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from tests.simulation.changes import sub_of
 from tests.simulation.model import BEFORE_ALL, Event, Ident
 from tests.simulation.settings import Settings
 from tests.simulation.values import BY_NAME, ORDERINGS
@@ -19,7 +20,7 @@ _CHANCES = (50, 15, 8, 8, 5, 3, 4, 3)
 class _Key:
     alive: bool = False
     order: tuple[int, int] = BEFORE_ALL
-    part: str | None = None
+    part: int | None = None
     last: Event | None = None
 
 
@@ -37,45 +38,63 @@ class EventMaker:
         return [self._event(random, columns) for _ in range(count)]
 
     def forget(self, partitions: tuple[str, ...]) -> None:
-        """Rows of partitions were deleted without events: no event is late for them any more."""
+        """Rows of partitions, which are paths, were deleted without events: no event is late for them any more."""
         for known in self._keys.values():
-            if known.part in partitions:
+            # Where rows stay in their partitions, the last event does not say where.
+            if self.settings.stays or (known.last is not None and known.last.path in partitions):
                 known.alive = False
 
-    def rows_for(self, random: Random, columns: tuple[str, ...], part: str, count: int) -> list[Event]:
+    def forget_keys(self, idents: Iterable[Ident]) -> None:
+        """What was known of keys does not hold any more: no event is late for them."""
+        for ident in idents:
+            self._keys[ident].alive = False
+
+    def rows_for(self, random: Random, columns: tuple[str, ...], part: int, count: int) -> list[Event]:
         """Rows of a partition, for a person who replaces what it holds."""
         found: dict[Ident, Event] = {}
         for _ in range(count):
-            self.clock += random.randint(1, 5)
-            key = f"k{random.randrange(self.settings.keys):04d}"
-            ident: Ident = (part, key) if self.settings.by_partition else key
-            known = self._keys.setdefault(ident, _Key())
+            event = self._given(random, columns, part)
+            known = self._keys[event.ident]
             if known.alive and known.part != part:
                 continue
-            seq = 0
-            event = Event(
-                ident, (self.clock, seq), self._row(random, columns, key, part, self.clock, seq, False), False
-            )
-            found[ident] = event
+            found[event.ident] = event
         return list(found.values())
 
-    def replaced(self, part: str, rows: Sequence[Event]) -> None:
-        """Rows of a partition were replaced by these."""
-        self.forget((part,))
+    def of_others(self, random: Random, columns: tuple[str, ...], count: int) -> list[Event]:
+        """What another writer writes: newer rows, moved ones too, and deletes."""
+        found: dict[Ident, Event] = {}
+        for _ in range(count):
+            event = self._given(random, columns, random.randrange(self.settings.partitions))
+            if self._keys[event.ident].alive and random.random() < 0.3:
+                event = replace(event, deleted=True)
+            found[event.ident] = event
+        return list(found.values())
+
+    def taken(self, rows: Sequence[Event]) -> None:
+        """These rows came into the table past the stream."""
         for event in rows:
             self._follow(self._keys[event.ident], event)
+
+    def _given(self, random: Random, columns: tuple[str, ...], part: int) -> Event:
+        """A row that is newer than all others."""
+        self.clock += random.randint(1, 5)
+        key, path = f"k{random.randrange(self.settings.keys):04d}", self.settings.place.path(part)
+        ident: Ident = (path, key) if self.settings.by_partition else key
+        self._keys.setdefault(ident, _Key())
+        row = self._row(random, columns, key, part, self.clock, 0, False)
+        return Event(ident, (self.clock, 0), row, False, path)
 
     def _event(self, random: Random, columns: tuple[str, ...]) -> Event:
         told = self.settings
         self.clock += random.randint(1, 5)
-        key, part = f"k{random.randrange(told.keys):04d}", f"p{random.randrange(told.partitions)}"
-        ident: Ident = (part, key) if told.by_partition else key
+        key, part = f"k{random.randrange(told.keys):04d}", random.randrange(told.partitions)
+        ident: Ident = (told.place.path(part), key) if told.by_partition else key
         known = self._keys.setdefault(ident, _Key())
         number, seq = self.clock, random.randint(0, 3) if told.second_ordering else 0
         kind = random.choices(_KINDS, _CHANCES)[0]
         deleted = kind == "delete"
         keeps_part = False
-        shown: str | None = part
+        shown: int | None = part
         if known.alive:
             if kind in ("late", "late delete"):
                 number, deleted = max(1, known.order[0] - random.randint(1, 300)), kind == "late delete"
@@ -93,8 +112,10 @@ class EventMaker:
         else:
             row = self._row(random, columns, key, shown, number, seq, deleted)
             if keeps_part and not deleted:
-                del row["part"]
-            event = Event(ident, (number, seq), row, deleted)
+                shown = None
+                for name in told.place.columns:
+                    del row[name]
+            event = Event(ident, (number, seq), row, deleted, None if shown is None else told.place.path(shown))
         self._follow(known, event)
         return event
 
@@ -102,14 +123,22 @@ class EventMaker:
         if event.order < known.order:
             return
         known.alive, known.order, known.last = not event.deleted, event.order, event
-        if not event.deleted and "part" in event.row:
-            known.part = event.row["part"]
+        if not event.deleted and event.path is not None:
+            known.part = self._number(event.path)
+
+    def _number(self, path: str) -> int | None:
+        place = self.settings.place
+        return next((n for n in range(self.settings.partitions) if place.path(n) == path), None)
 
     def _row(
-        self, random: Random, columns: tuple[str, ...], key: str, part: str | None, number: int, seq: int, deleted: bool
+        self, random: Random, columns: tuple[str, ...], key: str, part: int | None, number: int, seq: int, deleted: bool
     ) -> dict[str, Any]:
         told = self.settings
-        row: dict[str, Any] = {"id": key, "part": part, "ts": ORDERINGS[told.ordering][1](number)}
+        names = told.place.columns
+        where = dict.fromkeys(names) if part is None else told.place.fields(part)
+        row: dict[str, Any] = {"id": key, **where, "ts": ORDERINGS[told.ordering][1](number)}
+        if told.two_keys:
+            row["sub"] = sub_of(key)
         if told.second_ordering:
             row["seq"] = seq
         row["_hoodie_is_deleted"] = deleted

@@ -10,29 +10,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.simulation.values import BY_NAME
+from tests.simulation.layouts import PARTITION_COLUMNS
+from tests.simulation.values import BY_NAME, Column
 
 Ident = str | tuple[str, str]
 Offsets = dict[int, int]
 BEFORE_ALL = (-1, -1)
+TRUNCATE = "the whole table"  # the ident of an event that deletes all rows
 
 
 @dataclass(frozen=True)
 class Event:
-    """One change. ``row``: its fields as JSON has them; one that it lacks is not in there."""
+    """One change. ``row``: its fields as JSON has them; one that it lacks is not in there. ``path``: its partition path,
+    None where it does not say one. ``origin``: the key that the row had before, and that is deleted at the same time."""
 
     ident: Ident
     order: tuple[int, int]
     row: Mapping[str, Any]
     deleted: bool
+    path: str | None = None
+    origin: Ident | None = None
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value that the row of another key had when it was deleted at ``at``, which was not read yet: nobody knows it."""
+
+    ident: Ident
+    at: int
+    column: str
 
 
 @dataclass(frozen=True)
 class Held:
-    """What is known of a key: its row, None where it is deleted, and the order of the newest event that counted."""
+    """What is known of a key: its row, None where it is deleted, the order of the newest event that counted, and where the
+    row lies. ``ghosts``: rows that were deleted, by the time of the delete."""
 
     row: Mapping[str, Any] | None = None
     order: tuple[int, int] = BEFORE_ALL
+    path: str | None = None
+    ghosts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
 State = dict[Ident, Held]
@@ -51,9 +68,12 @@ class Entry:
 
 @dataclass
 class Model:
-    """``log``: the completed writes in the order of their completion, as far as they were not undone."""
+    """``log``: the completed writes in the order of their completion, as far as they were not undone. ``stays``: a row that
+    comes with another partition stays where it is, as with ``update.partition.path=false``."""
 
     partial: bool
+    stays: bool = False
+    changes: bool = False
     log: list[Entry] = field(default_factory=list)
     furthest: Offsets = field(default_factory=dict)
     start: Entry = field(default_factory=lambda: Entry("", {}, {}, True))
@@ -83,12 +103,14 @@ class Model:
 
     def folded(self, state: State, events: Sequence[Event]) -> State:
         """The state after a batch: of one key, by their order, and only what is not older than what was there before."""
+        if self.changes:
+            return folded_changes(state, events)
         after = dict(state)
         by_key: dict[Ident, list[Event]] = {}
         for event in events:
             by_key.setdefault(event.ident, []).append(event)
         for ident, mine in by_key.items():
-            held = after.get(ident, Held())
+            held = before = after.get(ident, Held())
             known = held.order
             for event in sorted(mine, key=lambda e: e.order):
                 if event.order < known:
@@ -96,7 +118,8 @@ class Model:
                 row = None if event.deleted else dict(event.row)
                 if row is not None and self.partial and held.row is not None:
                     row = {**held.row, **row}
-                held = Held(row, event.order)
+                path = before.path if self.stays and before.row is not None else event.path
+                held = Held(row, event.order, held.path if path is None else path)
             after[ident] = held
         return after
 
@@ -105,9 +128,9 @@ class Model:
         self.log.append(replace(self.now, instant=instant))
 
     def delete_partitions(self, instant: str, partitions: Sequence[str]) -> None:
-        """All rows of partitions are gone."""
+        """All rows of partitions are gone; these are paths."""
         state = {
-            ident: Held(None, held.order) if held.row is not None and held.row.get("part") in partitions else held
+            ident: Held(None, held.order) if held.row is not None and held.path in partitions else held
             for ident, held in self.now.state.items()
         }
         self.log.append(replace(self.now, instant=instant, state=state))
@@ -115,7 +138,8 @@ class Model:
     def put(self, rows: Sequence[Event]) -> None:
         """These rows came with the newest write."""
         entry = self.log.pop()
-        self.log.append(replace(entry, state=entry.state | {e.ident: Held(dict(e.row), e.order) for e in rows}))
+        new = {e.ident: Held(None if e.deleted else dict(e.row), e.order, e.path) for e in rows}
+        self.log.append(replace(entry, state=entry.state | new))
 
     def back_to(self, instant: str | None) -> None:
         """All that was completed after ``instant`` is undone; None: all."""
@@ -135,7 +159,64 @@ class Model:
         for held in entry.state.values():
             if held.row is None:
                 continue
-            key, part = str(held.row["id"]), held.row.get("part")
-            values = {name: column.value(held.row.get(name)) for name, column in BY_NAME.items()}
-            found[(str(part), key) if by_partition else key] = {"part": part, **values}
+            key, path = str(held.row["id"]), str(held.path)
+            values = {name: _value(column, held.row.get(name)) for name, column in BY_NAME.items()}
+            own = {name: held.row[name] for name in PARTITION_COLUMNS if name in held.row}
+            found[(path, key) if by_partition else key] = {"_hoodie_partition_path": path, **own, **values}
         return found
+
+
+def folded_changes(state: State, events: Sequence[Event]) -> State:
+    """The state after a batch of changes of a database: in the order of its log, over all keys."""
+    after = dict(state)
+    for event in sorted(events, key=lambda e: e.order):
+        cut = after.get(TRUNCATE, Held()).order
+        if event.ident == TRUNCATE:
+            for ident, held in after.items():
+                if held.order < event.order:
+                    after[ident] = replace(held, row=None)
+            after[TRUNCATE] = Held(None, max(cut, event.order))
+            continue
+        held = after.get(event.ident, Held())
+        if event.order < held.order:
+            continue
+        at = event.order[0]
+        if event.deleted:
+            ghost = held.ghosts.get(at, held.row)
+            ghosts = held.ghosts if ghost is None else {**held.ghosts, at: ghost}
+            after[event.ident] = Held(None, event.order, None, ghosts)
+            if ghost is not None:
+                _resolve(after, event.ident, at, ghost)
+            continue
+        row: dict[str, Any] = {**(held.row or {}), **event.row}
+        if event.origin is not None:
+            row = {**_before(after, event.origin, at, event.row), **event.row}
+        after[event.ident] = Held(None if event.order < cut else row, event.order, event.path, held.ghosts)
+    return after
+
+
+def _before(state: State, ident: Ident, at: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the row of another key had at its delete, as far as that was read."""
+    ghost = state.get(ident, Held()).ghosts.get(at)
+    if ghost is not None:
+        return ghost
+    return {name: Unknown(ident, at, name) for name in BY_NAME if name not in row}
+
+
+def _resolve(state: State, ident: Ident, at: int, ghost: Mapping[str, Any]) -> None:
+    """A delete was read: what was unknown for want of it is known."""
+
+    def known(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: ghost.get(name) if isinstance(value, Unknown) and (value.ident, value.at) == (ident, at) else value
+            for name, value in row.items()
+        }
+
+    for other, held in state.items():
+        if held.row is not None or held.ghosts:
+            row = None if held.row is None else known(held.row)
+            state[other] = replace(held, row=row, ghosts={when: known(one) for when, one in held.ghosts.items()})
+
+
+def _value(column: Column, found: Any) -> Any:
+    return found if isinstance(found, Unknown) else column.value(found)

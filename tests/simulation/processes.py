@@ -33,7 +33,8 @@ class StorageError(OSError):
 class Process:
     """``kill_at``: number of the changing storage call before which it dies, or after which with ``after``; 0: never.
     ``fail_at``: of the call that has no effect and raises an error; ``lose_at``: of the one that has one and raises, too.
-    ``pause_at``: of the one at which ``on_pause`` is called: what others do while it stands still.
+    ``pause_at``: of the one at which ``on_pause`` is called: what others do while it stands still; with ``pause_every`` also
+    at each so many calls after that.
     """
 
     pid: int
@@ -42,6 +43,7 @@ class Process:
     fail_at: int = 0
     lose_at: int = 0
     pause_at: int = 0
+    pause_every: int = 0
     on_pause: Callable[[], None] = lambda: None
     calls: int = 0
     dead: bool = False
@@ -54,13 +56,19 @@ class Process:
         self.calls += 1
         if self.calls == self.kill_at and not self.after:
             self.die(f"before {what}")
-        if self.calls == self.pause_at:
+        if self._pauses():
             self.done.append(f"paused before {what}")
             self.on_pause()
         if self.calls == self.fail_at:
             self.done.append(f"failed {what}")
             raise StorageError(f"{what} was refused")
         return self.calls
+
+    def _pauses(self) -> bool:
+        since = self.calls - self.pause_at
+        return self.pause_at > 0 and (
+            since == 0 or (since > 0 and self.pause_every > 0 and since % self.pause_every == 0)
+        )
 
     def made(self, what: str, number: int) -> None:
         """The call was made."""
@@ -78,9 +86,11 @@ class Process:
 
 
 class Processes:
-    """All processes of a world. The one that runs is the innermost of those that were begun and not ended."""
+    """All processes of a world. The one that runs is the innermost of those that were begun and not ended. ``now_ms``: the
+    clock of the machine that files get their times from."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
+        self._now_ms, self._writes = now_ms, 0
         self._running: list[Process] = []
         self._living: set[int] = set()
         self._next = FIRST_PID
@@ -97,6 +107,13 @@ class Processes:
         finally:
             self._running.remove(process)
             self._living.discard(process.pid)
+
+    def stamp(self, path: str) -> None:
+        """Give a file that was written the time of the simulated clock; no two have the same."""
+        if self._now_ms is not None and os.path.exists(path):
+            self._writes += 1
+            now = self._now_ms() * 1_000_000 + self._writes
+            os.utime(path, ns=(now, now))
 
     @property
     def current(self) -> Process | None:
@@ -144,9 +161,12 @@ class SimulatedStorage(PosixStorage):
 
     @contextmanager
     def _call(self, what: str, rel: str) -> Iterator[None]:
-        shown = f"{what} {os.path.join(self.root, rel)}"
+        path = os.path.join(self.root, rel)
+        shown = f"{what} {path}"
         process, number = self.processes.before(shown)
         yield
+        if not what.startswith("delete"):
+            self.processes.stamp(path)
         if process is not None:
             process.made(shown, number)
 

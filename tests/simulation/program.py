@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from tests.simulation import checks, commands  # noqa: F401 (its actions are known by name)
+from tests.simulation import checks, commands, others  # noqa: F401 (their actions are known by name)
 from tests.simulation.settings import Settings
 from tests.simulation.steps import ACTIONS, Step, draw
 from tests.simulation.world import World

@@ -9,9 +9,15 @@ from random import Random
 from typing import Any
 
 from tests.simulation.engine import TOPIC
+from tests.simulation.layouts import LAYOUTS, Layout
 from tests.simulation.values import BY_NAME, COLUMNS, ORDERINGS
 
 MERGE_ON_READ, COPY_ON_WRITE = "MERGE_ON_READ", "COPY_ON_WRITE"
+MOVES = {
+    "GLOBAL_RECORD_LEVEL_INDEX": "hoodie.record.index.update.partition.path",
+    "GLOBAL_SIMPLE": "hoodie.simple.index.update.partition.path",
+    "GLOBAL_BLOOM": "hoodie.bloom.index.update.partition.path",
+}
 NON_GLOBAL = ("SIMPLE", "BLOOM", "BUCKET", "RECORD_LEVEL_INDEX")
 
 
@@ -19,13 +25,22 @@ NON_GLOBAL = ("SIMPLE", "BLOOM", "BUCKET", "RECORD_LEVEL_INDEX")
 class Settings:
     """A value of JSON: a failing history prints it, and it runs again from there.
 
-    ``by_partition``: partition and key together identify a row. ``partial``: records may lack fields. ``metadata``: the
-    partitions of the metadata table, "" for none. ``services``: properties that the stream runs its services with.
+    ``layout``: where rows lie (``layouts.LAYOUTS``). ``two_keys``: a row has two record key fields. ``stays``: a row that
+    comes with another partition stays where it is. ``changes``: events are those of a database, "lsn" without an ordering
+    field, "field" with one; ``toast``: values that did not change are not sent; ``truncates``: it is truncated now and
+    then. ``by_partition``: partition and key together identify a row. ``partial``: records may lack fields. ``metadata``:
+    the partitions of the metadata table, "" for none. ``services``: properties that the stream runs its services with.
     """
 
     version: int = 6
     table_type: str = COPY_ON_WRITE
     index: str = "FLINK_STATE"
+    layout: str = "text"
+    two_keys: bool = False
+    stays: bool = False
+    changes: str = ""
+    toast: bool = False
+    truncates: bool = False
     by_partition: bool = False
     partial: bool = False
     ordering: str = "long"
@@ -54,17 +69,28 @@ class Settings:
             index = "GLOBAL_RECORD_LEVEL_INDEX"
         state = index == "FLINK_STATE"
         by_partition = index in NON_GLOBAL or (state and random.random() < 0.15)
-        partial = state and not by_partition and random.random() < 0.25
+        changes = random.choice(("", "", "lsn", "field")) if state and not by_partition else ""
+        partial = state and not by_partition and not changes and random.random() < 0.25
+        toast = bool(changes) and random.random() < 0.6
         ordering = random.choice([name for name in ORDERINGS if not (partial and name == "string")])
         names = [c.name for c in COLUMNS]
+        layout = random.choice(("text", *LAYOUTS)) if random.random() < 0.7 else "text"
+        if layout == "none":
+            by_partition = False if state else by_partition
         return Settings(
             version=version,
             table_type=table_type,
             index=index,
+            layout=layout,
+            two_keys=layout != "days" and random.random() < 0.2,  # the key generator of times takes one field
+            stays=index in MOVES and random.random() < 0.4,
+            changes=changes,
+            toast=toast,
+            truncates=changes == "lsn" and random.random() < 0.4,
             by_partition=by_partition,
             partial=partial,
             ordering=ordering,
-            second_ordering=version >= 8 and random.random() < 0.2,
+            second_ordering=not changes and version >= 8 and random.random() < 0.2,
             columns=tuple(sorted(random.sample(names, random.choice((2, 4, len(names)))), key=names.index)),
             partitions=random.choice((1, 2, 5)),
             keys=random.choice((3, 20, 60)),
@@ -74,7 +100,7 @@ class Settings:
             max_file_size=random.choice((30_000, 120 << 20)),
             insert_split=random.choice((5, 500_000)),
             key_groups=random.choice((1, 2, 3)),
-            services=_services(random, table_type, clusters=index != "BUCKET"),
+            services=_services(random, table_type, clusters=index != "BUCKET", cleans=not toast),
         )
 
     @staticmethod
@@ -94,6 +120,11 @@ class Settings:
         plain = Settings()
         return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) != getattr(plain, f.name)}
 
+    @property
+    def place(self) -> Layout:
+        """Where rows lie."""
+        return LAYOUTS[self.layout]
+
     def schema(self, columns: tuple[str, ...]) -> str:
         """The record schema with these columns."""
         ordering: list[dict[str, Any]] = [{"name": "ts", "type": ORDERINGS[self.ordering][0]}]
@@ -106,10 +137,11 @@ class Settings:
                 "name": "event",
                 "fields": [
                     {"name": "id", "type": "string"},
-                    {"name": "part", "type": ["null", "string"], "default": None},
+                    *([{"name": "sub", "type": "int"}] if self.two_keys else []),
+                    *({"name": name, "type": kind, "default": None} for name, kind in self.place.types.items()),
                     *ordering,
                     *own,
-                    {"name": "_hoodie_is_deleted", "type": "boolean", "default": False},
+                    *([] if self.changes else [{"name": "_hoodie_is_deleted", "type": "boolean", "default": False}]),
                 ],
             }
         )
@@ -117,9 +149,8 @@ class Settings:
     def properties(self, schema: Path, local: Path) -> dict[str, str]:
         """The job's properties."""
         told = {
-            "hoodie.datasource.write.recordkey.field": "id",
-            "hoodie.datasource.write.partitionpath.field": "part",
-            "hoodie.table.ordering.fields": "ts,seq" if self.second_ordering else "ts",
+            "hoodie.datasource.write.recordkey.field": "id,sub" if self.two_keys else "id",
+            **self.place.properties,
             "hoodie.write.table.version": str(self.version),
             "hoodie.streamer.schemaprovider.source.schema.file": str(schema),
             "hoodie.streamer.source.kafka.topic": TOPIC,
@@ -136,13 +167,19 @@ class Settings:
             **dict(self.services),
         }
         state = self.index == "FLINK_STATE"
+        if self.changes:
+            told["tagstream.source.format"] = "debezium-json"
+        if self.changes != "lsn":
+            told["hoodie.table.ordering.fields"] = "ts,seq" if self.second_ordering else "ts"
+        if self.truncates:
+            told["tagstream.debezium.truncate"] = "delete"
         if state:
             told["index.type"] = "FLINK_STATE"
             told["index.global.enabled"] = str(not self.by_partition).lower()
         else:
             told["hoodie.index.type"] = self.index
-        if self.index == "GLOBAL_RECORD_LEVEL_INDEX":
-            told["hoodie.record.index.update.partition.path"] = "true"  # as the other global ones do by default
+        if self.index in MOVES:
+            told[MOVES[self.index]] = str(not self.stays).lower()
         if self.index == "BUCKET":
             told["hoodie.bucket.index.num.buckets"] = "2"
         if self.partial:
@@ -193,11 +230,12 @@ def _metadata(random: Random, version: int, index: str, *, by_partition: bool) -
     return ",".join(found)
 
 
-def _services(random: Random, table_type: str, *, clusters: bool) -> tuple[tuple[str, str], ...]:
-    """Services that the stream runs itself, between its batches or beside them."""
+def _services(random: Random, table_type: str, *, clusters: bool, cleans: bool) -> tuple[tuple[str, str], ...]:
+    """Services that the stream runs itself, between its batches or beside them. ``cleans``: whether it may be that a row is
+    gone that was deleted a moment before."""
     told = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
     kept = random.choice((1, 2, 4))
-    if random.random() < 0.5:
+    if random.random() < 0.5 and cleans:
         told["hoodie.clean.automatic"] = "true"
         told["hoodie.clean.async.enabled"] = str(random.random() < 0.3).lower()
         told["hoodie.clean.commits.retained"] = str(kept)
@@ -209,8 +247,11 @@ def _services(random: Random, table_type: str, *, clusters: bool) -> tuple[tuple
         told["hoodie.keep.min.commits"] = str(kept + 1)
         told["hoodie.keep.max.commits"] = str(kept + 2)
         told.setdefault("hoodie.clean.commits.retained", str(kept))
-    mode = random.choice(("inline", "async", "off"))
-    if table_type == MERGE_ON_READ and mode != "off":
+    mode = random.choice(("inline", "async", "schedule", "off"))
+    if table_type == MERGE_ON_READ and mode == "schedule":
+        told["hoodie.compact.schedule.inline"] = "true"
+        told["hoodie.compact.inline.max.delta.commits"] = str(random.choice((1, 2, 3)))
+    elif table_type == MERGE_ON_READ and mode != "off":
         told["hoodie.compact.inline" if mode == "inline" else "hoodie.datasource.compaction.async.enable"] = "true"
         told["hoodie.compact.inline.max.delta.commits"] = str(random.choice((1, 2, 3)))
     elif table_type == MERGE_ON_READ:

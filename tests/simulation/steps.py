@@ -74,7 +74,7 @@ def _plan(world: World, calls: int, chance: float, *, pauses: bool = False) -> d
     return {f"{kind}_at": at}
 
 
-def _run(world: World, plan: dict[str, Any]) -> None:
+def run_stream(world: World, plan: dict[str, Any]) -> None:
     """Run the stream until it has taken all, as whoever is woken by it would."""
     random = world.random
     waiting = sum(len(mine) for mine in world.sent) - sum(world.model.now.offsets.values())
@@ -106,14 +106,14 @@ def _run(world: World, plan: dict[str, Any]) -> None:
 def batches(world: World) -> None:
     """New events, and the stream takes them, dying in between or not."""
     world.send(world.random.choice((1, 3, 10, 30)))
-    _run(world, _plan(world, world.random.choice((60, 150, _LONGEST_RUN)), 0.3, pauses=True))
+    run_stream(world, _plan(world, world.random.choice((60, 150, _LONGEST_RUN)), 0.3, pauses=True))
 
 
 @action
 def restart(world: World) -> None:
     """The stream starts and finds nothing new."""
     if world.has_table:
-        _run(world, {})
+        run_stream(world, {})
 
 
 def operate(world: World, *argv: str, calls: int = 60) -> str:
@@ -173,14 +173,14 @@ def keep_checkpoint(world: World) -> None:
 @action
 def old_checkpoint(world: World) -> None:
     """The copy of the checkpoint is put back."""
-    if "old_checkpoint" in world.copies and world.put_back("checkpoint", "old_checkpoint"):
+    if not world.settings.toast and "old_checkpoint" in world.copies and world.put_back("checkpoint", "old_checkpoint"):
         world.index_is_whole = False
 
 
 @action
 def new_checkpoint(world: World) -> None:
     """The checkpoint is lost; the stream begins with an empty one."""
-    if world.checkpoint.exists():
+    if world.checkpoint.exists() and not world.settings.toast:  # it has rows that were renamed
         shutil.rmtree(world.checkpoint)
         world.index_is_whole = False
 
@@ -188,7 +188,8 @@ def new_checkpoint(world: World) -> None:
 @action
 def clock(world: World) -> None:
     """The clock is set forward, or back."""
-    world.now_ms += world.random.choice((-3_600_000, -5_000, 60_000, 40 * 86_400_000))
+    far = 40 * 86_400_000 if not world.settings.toast else 86_400_000  # rows that were renamed are kept for 7 days
+    world.now_ms += world.random.choice((-3_600_000, -5_000, 60_000, far))
 
 
 _CHANCES = {
@@ -196,5 +197,6 @@ _CHANCES = {
     "compact_plan": 4, "savepoint": 8, "savepoint_delete": 3, "restore": 8, "rollback": 6, "delete_partition": 3,
     "change_version": 4, "add_column": 3, "carry_out": 2, "back_over_a_service": 3, "insert_overwrite": 2,
     "rescale": 2, "exchange": 2, "lose_local": 2, "cut_local": 2, "old_local": 3, "keep_checkpoint": 4,
+    "other_writes": 3, "other_clusters": 2, "other_in_a_batch": 3, "service_in_a_batch": 4, "service_process": 4,
     "old_checkpoint": 4, "new_checkpoint": 2, "clock": 3,
 }  # fmt: skip

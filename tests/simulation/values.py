@@ -107,6 +107,11 @@ ADDED = (
     Column("new3", "double", _DOUBLES, lambda n: n / 2, _float),
 )
 BY_NAME = {column.name: column for column in (*COLUMNS, *ADDED)}
+# Values of the ordering field as a program has them, by its type; those of the others are as JSON has them.
+ORDERING_VALUES: dict[str, Callable[[Any], Any]] = {
+    "timestamp": lambda micros: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros),
+    "decimal": Decimal,
+}
 # Types of the ordering field, and the value of a number in JSON.
 ORDERINGS: dict[str, tuple[Any, Callable[[int], Any]]] = {
     "long": ("long", lambda n: n),

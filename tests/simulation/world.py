@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from tagstream.admin.command.main import main as tagstream
+from tagstream.admin.services.process import ProcessOptions, one_round
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.job import open_table, stream
@@ -24,6 +25,7 @@ from tagstream.table.errors import TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tests.simulation.changes import Database
 from tests.simulation.engine import TOPIC, Engine, Topic, installed
 from tests.simulation.events import EventMaker
 from tests.simulation.model import Event, Model
@@ -51,6 +53,18 @@ class Reports:
     def loading(self, at: object) -> None: ...
 
 
+class Waits(StopFlag):
+    """Nobody asks for the end; whoever waits for that lets the clock go on."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def wait(self, seconds: float) -> bool:
+        self._world.now_ms += int(seconds * 1000) + 1
+        return False
+
+
 @dataclass
 class World:
     """``sent``: the events of each partition of the topic, in their order. ``log``: what happened, for people."""
@@ -63,10 +77,13 @@ class World:
     now_ms: int = START_MS
 
     def __post_init__(self) -> None:
-        self.topic, self.processes = Topic(), Processes()
-        self.events = EventMaker(self.settings)
-        self.sent: list[list[Event]] = [[] for _ in self.topic.partitions]
-        self.model = Model(self.settings.partial)
+        told = self.settings
+        self.topic, self.processes = Topic(), Processes(lambda: self.now_ms)
+        self.events = EventMaker(told)
+        self.database = Database(told, len(self.topic.partitions)) if told.changes else None
+        self.source: EventMaker | Database = self.database or self.events
+        self.sent: list[list[Event | None]] = [[] for _ in self.topic.partitions]
+        self.model = Model(told.partial, told.stays, bool(told.changes))
         self.columns = self.settings.columns
         self.index_is_whole = self.woken = False
         self.faults: list[str] = []
@@ -74,6 +91,7 @@ class World:
         self._starts: dict[tuple[str, int], dict[int, int]] = {}
         self.copies: set[str] = set()
         self.overwritten: dict[str, list[Event]] = {}
+        self.of_others: dict[str, list[Event]] = {}
         self._schema = self.folder / "event.avsc"
         self.set_columns(self.columns)
 
@@ -120,7 +138,12 @@ class World:
         self._schema.write_text(self.settings.schema(columns), "utf-8")
 
     def send(self, count: int) -> None:
-        """So many new events are in the topic."""
+        """So many new events, or changes of the database, are in the topic."""
+        if self.database is not None:
+            for message in self.database.make(self.random, self.columns, count):
+                self.sent[message.partition].append(message.event)
+                self.topic.add(message.partition, message.key, message.value, message.headers)
+            return
         for event in self.events.make(self.random, self.columns, count):
             key = event.ident if isinstance(event.ident, str) else "/".join(event.ident)
             to = sum(key.encode()) % len(self.sent)
@@ -137,7 +160,8 @@ class World:
                 options = load_options(argv)
                 table = open_table(options, self.clock_ms())
                 with Watch(options, self.clock_ms) as watch:
-                    stream(session, options, table, Reports(self), StopFlag(), CrashPlan(), self.clock_ms, watch)  # type: ignore[arg-type]
+                    stop = Waits(self)
+                    stream(session, options, table, Reports(self), stop, CrashPlan(), self.clock_ms, watch)  # type: ignore[arg-type]
                 ended = "done"
             except Killed:
                 ended = "killed"
@@ -169,6 +193,22 @@ class World:
         self.say(f"  {' '.join(argv[:2])}: {ended.replace(str(self.folder), '')[:300]} ({process.calls} calls)")
         return ended
 
+    def service_round(self, options: ProcessOptions, plan: dict[str, Any] | None = None) -> str:
+        """A round of a service process (``tagstream services run``)."""
+        with (
+            self.processes.process(**(plan or {})),
+            installed(Engine(self.topic, self.random), self.processes, self.clock_ms),
+        ):
+            try:
+                done = one_round(self.table(), options, self.clock_ms, lambda text: self.say(f"  service: {text}"))
+                ended = f"{done} services"
+            except Killed:
+                ended = "killed"
+            except (TagstreamError, OSError) as error:  # it tries again in the next round
+                ended = f"{type(error).__name__}: {error}"
+        self.say(f"  service round: {ended.replace(str(self.folder), '')[:200]}")
+        return ended
+
     # what came of it
 
     def take_in(self) -> None:
@@ -198,22 +238,32 @@ class World:
         record = parse(metadata.extra)
         if record is None:
             if metadata.operation == "DELETE_PARTITION":
-                self.events.forget(tuple(metadata.replaced))
+                self.source.forget(tuple(metadata.replaced))
                 self.model.delete_partitions(time, tuple(metadata.replaced))
             elif metadata.operation in ("INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE"):
                 for part, rows in self.overwritten.items():
-                    self.events.replaced(part, rows)
+                    self.source.forget((part,))
+                    self.source.taken(rows)
                     self.model.delete_partitions(time, (part,))
                     self.model.put(rows)
+            elif time in self.of_others:
+                self.model.other(time)
+                self.model.put(self.of_others[time])
+                self.source.taken(self.of_others[time])
             else:
                 self.model.other(time)
             return
         end = {int(p): int(at) for p, at in record.end_offsets[TOPIC].items()}
         start = self._starts[record.query_id, record.batch_id]
-        taken = [e for p, mine in enumerate(self.sent) for e in mine[start.get(p, 0) : end.get(p, 0)]]
+        taken = [e for p, mine in enumerate(self.sent) for e in mine[start.get(p, 0) : end.get(p, 0)] if e is not None]
         problem = self.model.batch(time, taken, start, end)
         if problem is not None:
             self.problems.append(problem)
+
+    def undone(self) -> None:
+        """Something was undone: what other writers wrote does not come again, so no event is late for its keys."""
+        for instant in [time for time in self.of_others if not self.model.knows(time)]:
+            self.source.forget_keys(event.ident for event in self.of_others.pop(instant))
 
     def all_taken(self) -> bool:
         """Whether the table has all events of the topic."""

@@ -79,13 +79,22 @@ class HeldCommit:
 class ForeignWriter:
     """Commits to the table at ``path``; each method is one commit and returns its instant.
 
-    ``note``: the writer's schema has a column more, which gets the events' names.
+    ``note``: the writer's schema has a column more, which gets the events' names. ``avro``: its schema, in place of the one
+    of ``tests.support.events``; ``event_of``: what it makes of a row of the table when it writes it again.
     """
 
-    def __init__(self, path: Path, *, note: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        note: bool = False,
+        avro: str | None = None,
+        event_of: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> None:
         self._path = str(path)
+        self._event_of = event_of or _event_of
         added = [{"name": "note", "type": ["null", "string"], "default": None}] if note else []
-        self._avro = avro_json({**ev.AVRO_SCHEMA, "fields": [*ev.AVRO_SCHEMA["fields"], *added]})
+        self._avro = avro or avro_json({**ev.AVRO_SCHEMA, "fields": [*ev.AVRO_SCHEMA["fields"], *added]})
         self._note = note
 
     def upsert(self, events: Iterable[ev.Event], instant: str | None = None) -> str:
@@ -125,7 +134,7 @@ class ForeignWriter:
         table, _ = self._look()
         slices = table.view().latest_merged_slices(partition)
         found = read_snapshot(table, partitions=[partition]).to_pylist()
-        events = [ev.Event(r["id"], r["part"], r["ts"], False, r["name"], r["amount"]) for r in found]
+        events = [self._event_of(row) for row in found]
         rows = {(partition, self._group(partition)): [(e, True) for e in events]}
         replaced = {partition: tuple(s.file_id for s in slices)}
         plan = _clustering_plan(slices)
@@ -227,6 +236,10 @@ def tell(table: HoodieTable, instant: str, statuses: Sequence[WriteStatus]) -> s
         return None
     assert RECORD_INDEX_PARTITION not in writer.partitions, "this writer does not know where keys were"
     return tell_metadata(table.reload(), instant, statuses, lambda: 0, lambda: None, lambda _: None)
+
+
+def _event_of(row: dict[str, Any]) -> ev.Event:
+    return ev.Event(row["id"], row["part"], row["ts"], False, row["name"], row["amount"])
 
 
 def _done(held: HeldCommit) -> str:

@@ -1,0 +1,161 @@
+"""Other writers of the table, between the stream's runs and in the middle of its batches; services in other processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tagstream.admin.services.process import ProcessOptions
+from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
+from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.schema.schema import PARTITION_PATH, RECORD_KEY
+from tagstream.table.services.archiving.options import ArchiveOptions
+from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.table.services.compaction.options import CompactionOptions
+from tests.simulation.model import Event
+from tests.simulation.settings import MERGE_ON_READ, Settings
+from tests.simulation.steps import ACTIONS, Action, action, run_stream
+from tests.simulation.values import BY_NAME, ORDERING_VALUES
+from tests.simulation.world import World
+from tests.support.foreign_writer import ForeignWriter
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as :class:`ForeignWriter` takes it."""
+
+    key: str
+    partition: str
+    deleted: bool
+    values: dict[str, Any]
+    ordering: None = None
+
+    def row(self) -> dict[str, Any]:
+        """Its columns."""
+        return self.values
+
+
+@action
+def other_writes(world: World) -> None:
+    """Another writer upserts and deletes some rows."""
+    if world.model.log and can_write(world):
+        write(world)
+        world.index_is_whole = False
+
+
+@action
+def other_clusters(world: World) -> None:
+    """Another writer rewrites a partition into one new file group."""
+    if world.model.log and can_write(world):
+        cluster(world)
+        world.index_is_whole = False
+
+
+@action
+def other_in_a_batch(world: World) -> None:
+    """Another writer commits while the stream is in the middle of a batch."""
+    if world.model.log and can_write(world):
+        doing = world.random.choice((write, write, cluster))
+        world.send(world.random.choice((3, 10, 30)))
+        run_stream(world, {"pause_at": world.random.randint(1, 60), "on_pause": lambda: doing(world)})
+
+
+@action
+def service_in_a_batch(world: World) -> None:
+    """Somebody gives a command for a service while the stream is in the middle of a batch."""
+    kinds = ["clean", "archive", "cluster", "cluster_plan", "savepoint", "savepoint_delete", "carry_out"]
+    if world.settings.table_type == MERGE_ON_READ:
+        kinds += ["compact", "compact_plan"]
+    doing = ACTIONS[world.random.choice(kinds)]
+    if not world.model.log:
+        return
+    world.send(world.random.choice((3, 10, 30)))
+    run_stream(world, {"pause_at": world.random.randint(1, 100), "on_pause": lambda: _beside(world, doing)})
+
+
+@action
+def service_process(world: World) -> None:
+    """A service process runs beside the stream, and goes on when that has ended, or dies before."""
+    if not world.model.log:
+        return
+    random = world.random
+    kept = random.choice((1, 2, 4))
+    clean = None if world.settings.toast else CleanOptions(commits=kept)
+    archive = ArchiveOptions(min_commits=kept + 1, max_commits=kept + 2) if random.random() < 0.5 else None
+    compaction = CompactionOptions(max_delta_commits=random.choice((1, 2)))
+    options = ProcessOptions(f"worker {world.now_ms}", 1, compaction, clean=clean, archive=archive)
+
+    def beside() -> None:
+        world.service_round(options, {"kill_at": random.randint(1, 20)} if random.random() < 0.1 else None)
+
+    world.index_is_whole = False
+    world.send(random.choice((3, 10, 30)))
+    run_stream(world, {"pause_at": random.randint(1, 40), "pause_every": random.randint(5, 30), "on_pause": beside})
+    for _ in range(random.randint(0, 2)):
+        world.service_round(options)
+    world.take_in()
+
+
+def _beside(world: World, doing: Action) -> None:
+    world.say(f"  meanwhile: {doing.__name__}")
+    doing(world)
+
+
+def can_write(world: World) -> bool:
+    """Whether the other writer can: it keeps no record index, knows no buckets, and takes keys to be the table's."""
+    told = world.settings
+    if told.index == "BUCKET" or told.by_partition or told.changes or not world.has_table:
+        return False
+    return not any(name.startswith(RECORD_INDEX_PARTITION) for name in world.table().config.metadata_partitions)
+
+
+def write(world: World) -> None:
+    """Upserts and deletes of rows that are newer than all others."""
+    columns = _columns(world)
+    events = world.events.of_others(world.random, columns, world.random.choice((1, 3, 8)))
+    known = world.model.now.state
+    events = [e for e in events if not e.deleted or (e.ident in known and known[e.ident].row is not None)]
+    there = read_snapshot(world.table(), [RECORD_KEY]).column(RECORD_KEY).to_pylist()
+    if not events or not there:
+        return
+    names = ["id", *(["sub"] if world.settings.two_keys else [])] if there[0].startswith("id:") else []
+    instant = _writer(world, columns).upsert([_row(world.settings, event, names) for event in events])
+    world.say(f"  another writer wrote {len(events)} rows: {instant}")
+    world.of_others[instant] = events
+    world.take_in()
+
+
+def cluster(world: World) -> None:
+    """One partition is rewritten."""
+    view = world.table().view()
+    full = [path for path in view.partitions() if view.latest_merged_slices(path)]
+    if full:
+        path = world.random.choice(full)
+        instant = _writer(world, _columns(world)).cluster(path)
+        world.say(f"  another writer clustered {path}: {instant}")
+        world.take_in()
+
+
+def _columns(world: World) -> tuple[str, ...]:
+    """Those that the table has, as a writer finds them there."""
+    there = read_snapshot(world.table()).column_names
+    return tuple(name for name in BY_NAME if name in there)
+
+
+def _writer(world: World, columns: tuple[str, ...]) -> ForeignWriter:
+    def event_of(row: dict[str, Any]) -> Row:
+        return Row(row[RECORD_KEY], row[PARTITION_PATH], False, row)
+
+    return ForeignWriter(world.path, avro=world.settings.schema(columns), event_of=event_of)
+
+
+def _row(told: Settings, event: Event, names: list[str]) -> Row:
+    """``names``: the fields that a key names, none where it is a value alone."""
+    row = dict(event.row)
+    for name, column in BY_NAME.items():
+        value = column.value(row.get(name))
+        row[name] = float("nan") if value == "NaN" and name != "txt" else value
+    if told.ordering in ORDERING_VALUES:
+        row["ts"] = ORDERING_VALUES[told.ordering](row["ts"])
+    key = ",".join(f"{name}:{row[name]}" for name in names) or str(row["id"])
+    return Row(key, event.path or "", event.deleted, row)
