@@ -151,9 +151,13 @@ class TimelineGuard:
             )
 
     def _refuse_restored(self, timeline: Timeline) -> None:
-        """Nothing that the index covers may be gone, but for what was archived meanwhile."""
+        """Nothing that the index covers may be gone, but for what was archived meanwhile. The newest was not: where it is
+        behind the timeline's start, that has moved over a gap which a restore has left."""
         completed = frozenset(i.time for i in timeline.completed_writes)
         gone = {time for time in self._covered - completed if not is_archived(timeline, time)}
+        newest = max(self._covered, default=None)
+        if newest is not None and newest not in completed:
+            gone.add(newest)
         if gone:
             raise ForeignCommitError(
                 f"table {self._job.table.base_path}: commit {min(gone)} is gone from the timeline while this job runs: the "

@@ -23,8 +23,9 @@ from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, 
 from tagstream.table.each import each
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.instant import RESTORE, Instant
 from tagstream.table.timeline.timeline import Timeline
 
 _TRIES = 8  # commits of ours that are asked what they follow: after an archival none can tell, and few commits are left
@@ -99,6 +100,7 @@ def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: Che
     known = finished_instants(index, state)
     present = frozenset(i.time for i in timeline.completed_writes)
     gone = {time for time in loaded | known.keys() if time not in present and not is_archived(timeline, time)}
+    gone |= undone_before_start(table, timeline, loaded | known.keys())
     lost = {time for time in gone if time in known}
     uncovered, batches = _sort_out(index, table, timeline, state, by_generation, loaded, known)
     older, archived = _archived(index, table, timeline, state, by_generation, loaded, known)
@@ -204,6 +206,33 @@ def _is_unfinished(record: CommitRecord, state: CheckpointState) -> bool:
 def is_archived(timeline: Timeline, time: str) -> bool:
     """An instant older than the active timeline was archived, not taken away."""
     return timeline.start is not None and time < timeline.start
+
+
+def undone_before_start(table: HoodieTable, timeline: Timeline, known: Collection[str]) -> frozenset[str]:
+    """Those of some writes that are older than the active timeline and were restored away all the same.
+
+    The timeline begins behind its savepoints. When a table was restored to one, and somebody has written since, what was
+    taken away in between looks as if it were archived. Whoever goes back takes away the newest writes: so the archive is
+    asked only where the newest one that is known is not on the timeline.
+    """
+    newest = max(known, default=None)
+    if newest is None or timeline.find(newest) is not None or not is_archived(timeline, newest):
+        return frozenset()
+    there = {i.time for i in timeline.completed_writes}
+    undone = {time for time in restored_away(table, timeline) if time in known}
+    kept = (a.time for a in table.archived_writes() if a.time in known and a.time not in undone)
+    floor = next(kept, "")
+    return frozenset(time for time in known if time > floor and time not in there)
+
+
+def restored_away(table: HoodieTable, timeline: Timeline) -> frozenset[str]:
+    """The writes that the restores on the timeline have undone."""
+    found: set[str] = set()
+    for instant in timeline.instants:
+        if instant.action == RESTORE and instant.is_completed:
+            data = table.storage.read(f"{table.config.timeline_folder}/{instant.file_name()}")
+            found.update(read_record(data, instant.file_name()).get("instantsToRollback") or ())
+    return frozenset(found)
 
 
 def _is_own(index: IndexPlace, record: CommitRecord, time: str, state: CheckpointState) -> bool:

@@ -138,7 +138,8 @@ class Model:
     def put(self, rows: Sequence[Event]) -> None:
         """These rows came with the newest write."""
         entry = self.log.pop()
-        new = {e.ident: Held(None if e.deleted else dict(e.row), e.order, e.path) for e in rows}
+        # The index learns of others' deletes that the row is gone, not of their order.
+        new = {e.ident: Held() if e.deleted else Held(dict(e.row), e.order, e.path) for e in rows}
         self.log.append(replace(entry, state=entry.state | new))
 
     def back_to(self, instant: str | None) -> None:

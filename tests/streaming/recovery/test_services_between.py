@@ -21,6 +21,7 @@ from tests.admin.running import run_json
 from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase, now_ms
 from tests.support import events as ev
+from tests.support.foreign_writer import ForeignWriter
 
 pytestmark = [pytest.mark.spark, pytest.mark.table_versions(6, 9)]
 MIX = ev.Mix(keys=60, tombstones=0.0, late=0.0, late_deletes=0.0)
@@ -101,3 +102,21 @@ def test_commits_taken_back(tmp_path: Path, spark: SparkSession) -> None:
     ev.write_files(events[300:], case.source, 100, first=3)
     assert case.run()
     is_oracles(case, events)
+
+
+def test_restored_to_a_savepoint_and_written_by_another_since(tmp_path: Path, spark: SparkSession) -> None:
+    """The timeline begins behind its savepoint now, at the other's commit; what was restored away lies before that."""
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {"hoodie.metadata.enable": "false"})
+    events = list(ev.generate(300, MIX, seed=104))
+    ev.write_files(events[:100], case.source, 100)
+    case.run()
+    table = HoodieTable.open(str(case.table))
+    time = create_savepoint(table, None, "tests", "", now_ms).time
+    ev.write_files(events[100:200], case.source, 100, first=1)
+    case.run()
+    restore(table, time, now_ms)
+    theirs = [ev.Event("theirs", "p-theirs", 1, name="theirs", amount=1.5)]
+    ForeignWriter(case.table).upsert(theirs)
+    ev.write_files(events[200:], case.source, 100, first=2)
+    case.run()
+    is_oracles(case, [*theirs, *events])
