@@ -27,13 +27,14 @@ from tagstream.streaming.start.java import check_java
 from tagstream.streaming.start.master import check_master
 from tagstream.streaming.start.schema_match import stream_schema
 from tagstream.streaming.start.store_jars import check_s3a
-from tagstream.streaming.start.table_match import planned_table, wants_upgrade
+from tagstream.streaming.start.table_match import planned_table, upgraded_fields, wants_upgrade
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.schema_history import column_not_by_name
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.read.buckets import check_bucketed
 from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.services.upgrade.upgrade import plan_change
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.storage.writable import why_not_writable
@@ -79,6 +80,8 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
     planned = planned_table(options)
     table = planned.table
     _check_record_index(options, table)
+    if wants_upgrade(options, table):
+        plan_change(table, options.table_version, upgraded_fields(options, table))
     if options.dead_letters.base_path is not None and not options.bootstrap_only:
         check_place(options.dead_letters.base_path)
     _check_writable("--target-base-path", table.storage if planned.new else table.storage.below(META_FOLDER))

@@ -10,7 +10,7 @@ from tagstream.streaming.start.schema_match import check_fields, check_ordering,
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
 from tagstream.table.keys.time_partition import PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.new_properties import new_properties
+from tagstream.table.meta_client.new_properties import fields_with_kinds, has_kinds, new_properties
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_properties
 from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, LAYOUT_2_VERSION, MergeMode, TableConfig
 from tagstream.table.services.upgrade.upgrade import upgrade
@@ -95,13 +95,24 @@ def wants_upgrade(options: Options, table: HoodieTable) -> bool:
     return named and table.config.version < options.table_version
 
 
+def upgraded_fields(options: Options, table: HoodieTable) -> str | None:
+    """The partition fields with their kinds that an upgrade gives a table whose version does not say them; None: its own."""
+    config = table.config
+    if config.version >= LAYOUT_2_VERSION or not has_kinds(config, options.table_version):
+        return None
+    return ",".join(fields_with_kinds(config.partition_fields, options.time_fields))
+
+
 def _upgraded(options: Options, table: HoodieTable, now_ms: int) -> HoodieTable:
     """The table in the version that the user named, with the writer lease held meanwhile."""
     if not wants_upgrade(options, table):
         return table
     lease = leases.acquire(table.storage, LeaseOwner.this_process("table upgrade"), now_ms, LEASE_MS)
     try:
-        done = upgrade(table, options.table_version, lambda: now_ms, lambda: _held(table, lease))
+        fields = upgraded_fields(options, table)
+        done = upgrade(
+            table, options.table_version, lambda: now_ms, lambda: _held(table, lease), partition_fields=fields
+        )
         LOG.warning(
             "table %s was brought from version %s to %s (hoodie.write.table.version); give its other writers the same",
             table.base_path,

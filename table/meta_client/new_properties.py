@@ -6,6 +6,8 @@ still the payload; version 9 has the merge mode alone, and ``ordering.fields`` w
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, table_checksum
 from tagstream.table.meta_client.table_config import (
     COMMIT_TIME_PAYLOAD,
@@ -36,12 +38,19 @@ def new_properties(config: TableConfig) -> dict[str, str]:
     return properties | _layout_2(config) | (_version_8(config) if config.version == LAYOUT_2_VERSION else {})
 
 
+def has_kinds(config: TableConfig, version: int) -> bool:
+    """Whether a table of that version names a kind behind each partition field: the custom key generator's, from 8 on."""
+    return version >= LAYOUT_2_VERSION and key_generator_type(_key_generator(config)) == "CUSTOM"
+
+
+def fields_with_kinds(names: Iterable[str], timed: Collection[str]) -> list[str]:
+    """Partition fields with their kinds; ``timed``: those whose paths are made of times."""
+    return [f"{name}:{'TIMESTAMP' if name in timed else 'SIMPLE'}" for name in names]
+
+
 def _partition_fields(config: TableConfig) -> list[str]:
-    """From version 8 on the custom key generator has a kind behind each field."""
-    if config.version < LAYOUT_2_VERSION or key_generator_type(_key_generator(config)) != "CUSTOM":
-        return list(config.partition_fields)
-    timed = config.time_fields
-    return [f"{name}:{'TIMESTAMP' if name in timed else 'SIMPLE'}" for name in config.partition_fields]
+    names = config.partition_fields
+    return fields_with_kinds(names, config.time_fields) if has_kinds(config, config.version) else list(names)
 
 
 def _common(config: TableConfig) -> dict[str, str]:

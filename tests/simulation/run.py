@@ -37,7 +37,9 @@ def main(argv: Sequence[str]) -> int:
     began, failed = time.monotonic(), 0
     with ProcessPoolExecutor(told.workers, mp_context=get_context("spawn"), max_tasks_per_child=50) as pool:
         seeds = range(told.first, told.first + told.seeds)
-        for number, future in enumerate(as_completed([pool.submit(one, seed, not told.no_shrink) for seed in seeds]), 1):
+        for number, future in enumerate(
+            as_completed([pool.submit(one, seed, not told.no_shrink) for seed in seeds]), 1
+        ):
             seed, text = future.result()
             if number % 100 == 0:
                 print(f"{number} of {told.seeds}: {failed} failed", file=sys.stderr, flush=True)

@@ -26,8 +26,9 @@ from tagstream.table.timeline.timeline import Timeline
 _TO_BE_ENDED = (RESTORE, INDEXING)
 
 
-def check_settings(table: HoodieTable, to: int) -> None:
-    """UnsupportedTableError naming what of the table's settings cannot be brought to version ``to``."""
+def check_settings(table: HoodieTable, to: int, partition_fields: str | None = None) -> None:
+    """UnsupportedTableError naming what of the table's settings cannot be brought to version ``to``. ``partition_fields``:
+    those that the table is to have, with their kinds; None: its own."""
     config = table.config
     where = f"table {config.name} at {table.base_path}"
     if to not in READABLE_VERSIONS:
@@ -54,7 +55,7 @@ def check_settings(table: HoodieTable, to: int) -> None:
             f"{where} has several ordering fields ({', '.join(config.ordering_fields)}), which version {to} does not know: "
             "it stays at version 8 or 9"
         )
-    fields = config.raw.get("hoodie.table.partition.fields", "")
+    fields = partition_fields or config.raw.get("hoodie.table.partition.fields", "")
     if kind == "CUSTOM" and to >= LAYOUT_2_VERSION and not all(":" in field for field in fields.split(",")):
         raise UnsupportedTableError(
             f"{where} has Hudi's custom key generator, and version {to} must know the kind of each partition field: in "

@@ -44,7 +44,7 @@ from tagstream.table.services.upgrade.preconditions import (
     check_settings,
     settle,
 )
-from tagstream.table.services.upgrade.properties import properties_of_version
+from tagstream.table.services.upgrade.properties import PARTITION_FIELDS, properties_of_version
 
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 
@@ -78,15 +78,17 @@ def upgrade(
     clock_ms: Callable[[], int],
     guard: Callable[[], None] = lambda: None,
     execute: Execute = one_by_one,
+    partition_fields: str | None = None,
 ) -> VersionChange:
     """Bring the table up to version ``to``; the one it has removes what an upgrade that was cut off has left.
 
     ``guard`` is called before each step that cannot be taken back (the lease); what it raises stops the change. ``execute``:
-    runs the tasks of compactions, where some are needed.
+    runs the tasks of compactions, where some are needed. ``partition_fields``: those of a table of version 6 with the custom
+    key generator, each with its kind (``name:SIMPLE,day:TIMESTAMP``), which later versions must know.
     UnsupportedTableError and InstantConflictError name what is in the way.
     """
-    _check_direction(table, to, up=True)
-    return _change(table, to, clock_ms, guard, execute)
+    _check_direction(table, to, up=True, partition_fields=partition_fields)
+    return _change(table, to, clock_ms, guard, execute, partition_fields)
 
 
 def downgrade(
@@ -106,9 +108,9 @@ def downgrade(
     return _change(table, to, clock_ms, guard, execute)
 
 
-def plan_change(table: HoodieTable, to: int) -> VersionChange:
+def plan_change(table: HoodieTable, to: int, partition_fields: str | None = None) -> VersionChange:
     """What a change would do; nothing is written. Raises what :func:`upgrade` would, but for what a rollback settles."""
-    check_settings(table, to)
+    check_settings(table, to, partition_fields)
     timeline = table.timeline()
     check_pending(timeline, table.base_path)
     if table.config.version == to:
@@ -119,7 +121,7 @@ def plan_change(table: HoodieTable, to: int) -> VersionChange:
     return VersionChange(
         table.config.version,
         to,
-        _differences(table.config.raw, _new_properties(table, to)),
+        _differences(table.config.raw, _new_properties(table, to, partition_fields)),
         active=len(place_of(table).names()) if other else 0,
         archived=count_archived(place_of(table)) if other else 0,
         metadata=table.config.metadata_partitions,
@@ -130,11 +132,16 @@ def plan_change(table: HoodieTable, to: int) -> VersionChange:
 
 
 def _change(
-    table: HoodieTable, to: int, clock_ms: Callable[[], int], guard: Callable[[], None], execute: Execute
+    table: HoodieTable,
+    to: int,
+    clock_ms: Callable[[], int],
+    guard: Callable[[], None],
+    execute: Execute,
+    partition_fields: str | None = None,
 ) -> VersionChange:
     recover_properties(table.storage)
     table = table.reload()
-    check_settings(table, to)
+    check_settings(table, to, partition_fields)
     check_pending(table.timeline(), table.base_path)
     stale = remove_leftovers(table)
     if table.config.version == to:
@@ -152,7 +159,7 @@ def _change(
     names = _timeline_files(table)
     if changes_layout(table, to):
         converted = write_other(table, instant_from_ms(clock_ms(), table.config.timezone_utc))
-    settings = _new_properties(table, to)
+    settings = _new_properties(table, to, partition_fields)
     _check_unchanged(table, names)
     guard()
     replace_properties(table.storage, settings, clock_ms())
@@ -172,15 +179,17 @@ def _change(
     )
 
 
-def _new_properties(table: HoodieTable, to: int) -> dict[str, str]:
+def _new_properties(table: HoodieTable, to: int, partition_fields: str | None) -> dict[str, str]:
     found = properties_of_version(table.config.raw, to)
+    if partition_fields is not None:
+        found[PARTITION_FIELDS] = partition_fields
     if found.get(METADATA_PARTITIONS):
         found |= {METADATA_PARTITIONS: "", f"{METADATA_PARTITIONS}.inflight": ""}  # as dropping it leaves them
     return found
 
 
-def _check_direction(table: HoodieTable, to: int, up: bool) -> None:
-    check_settings(table, to)
+def _check_direction(table: HoodieTable, to: int, up: bool, partition_fields: str | None = None) -> None:
+    check_settings(table, to, partition_fields)
     version = table.config.version
     if (to < version) if up else (to > version):
         raise UnsupportedTableError(

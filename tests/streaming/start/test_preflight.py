@@ -281,3 +281,18 @@ def test_an_error_table_that_is_one_of_other_rows(tmp_path: Path, capsys: pytest
         f"hoodie.errortable.base.path: {there} is table wrong, which holds other rows than dead letters (record key: "
         in line
     )
+
+
+def test_a_table_that_cannot_be_upgraded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = TableConfig(
+        "events",
+        "MERGE_ON_READ",
+        record_key_fields=("id",),
+        partition_fields=("part",),
+        ordering_fields=("ts",),
+        version=6,
+    )
+    table = HoodieTable.create(str(tmp_path / "table"), config, 0)
+    table.storage.write_new(f"{table.config.timeline_folder}/20260101000000000.indexing.requested", b"")
+    argv = arguments(tmp_path, **{"hoodie.write.table.version": "9", "hoodie.table.type": "MERGE_ON_READ"})
+    assert "indexing 20260101000000000 of" in refused(tmp_path, argv, capsys, 1)

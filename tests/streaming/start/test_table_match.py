@@ -99,3 +99,19 @@ def test_what_a_schema_file_may_not_change(tmp_path: Path, field: dict[str, obje
     with pytest.raises(ConfigError) as e:
         stream_schema(options_of(tmp_path, {**ev.AVRO_SCHEMA, "fields": [*kept, field]}), table)
     assert words in str(e.value)
+
+
+def test_an_upgrade_gives_the_custom_key_generator_its_kinds(tmp_path: Path) -> None:
+    """Version 6 does not have them, the later ones need them, and the job knows them."""
+    schema = {**ev.AVRO_SCHEMA, "fields": [*ev.AVRO_SCHEMA["fields"], {"name": "day", "type": "long"}]}
+    conf = {
+        "hoodie.datasource.write.partitionpath.field": "part:SIMPLE,day:TIMESTAMP",
+        "hoodie.datasource.write.keygenerator.type": "CUSTOM",
+        "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+        "hoodie.keygen.timebased.output.dateformat": "yyyy-MM-dd",
+    }
+    fields = "hoodie.table.partition.fields"
+    old = open_or_create(options_of(tmp_path, schema, **conf, **{"hoodie.write.table.version": "6"}), 1_767_225_600_000)
+    assert old.config.raw[fields] == "part,day"
+    new = open_or_create(options_of(tmp_path, schema, **conf, **{"hoodie.write.table.version": "9"}), 1_767_225_700_000)
+    assert (new.config.version, new.config.raw[fields]) == (9, "part:SIMPLE,day:TIMESTAMP")
