@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from tests.simulation.steps import ACTIONS, Step, draw
 from tests.simulation.world import World
 
 _STEPS = 10
+LONGEST_S = 300  # a history takes a second or two, on a slow machine ten times that
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def run(program: Program, folder: Path, on_line: Callable[[str], None] = lambda 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     log = logging.getLogger("tagstream")
+    before = signal.signal(signal.SIGALRM, _endless)
+    signal.alarm(LONGEST_S)
     level = log.level
     log.setLevel(logging.CRITICAL)  # what happens is noted by the world
     world = World(program.settings, folder)
@@ -84,12 +88,22 @@ def run(program: Program, folder: Path, on_line: Callable[[str], None] = lambda 
                 problems = checks.deep(world)
             if problems:
                 break
-    except Exception as error:
+    except (Exception, Endless) as error:
         problems = [f"{type(error).__name__}: {error}", traceback.format_exc()[-2500:]]
     finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
         log.setLevel(level)
         shutil.rmtree(folder, ignore_errors=True)
     return Outcome(tuple(problems), tuple(world.log), done)
+
+
+class Endless(BaseException):
+    """A history does not end. No Exception: nothing of the product may catch it and go on."""
+
+
+def _endless(_number: int, _frame: object) -> None:
+    raise Endless(f"it has not ended after {LONGEST_S} seconds")
 
 
 class _Lines(list[str]):
