@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -35,19 +35,16 @@ def main(argv: Sequence[str]) -> int:
         print("\n".join(found.problems) or "all held")
         return bool(found.problems)
     began, failed = time.monotonic(), 0
-    with ProcessPoolExecutor(told.workers, mp_context=get_context("spawn"), max_tasks_per_child=50) as pool:
+    # Not an executor: one whose processes end after some tasks can stop for good (CPython issue 115634).
+    with get_context("spawn").Pool(told.workers, maxtasksperchild=50) as pool:
         seeds = range(told.first, told.first + told.seeds)
-        for number, future in enumerate(
-            as_completed([pool.submit(one, seed, not told.no_shrink) for seed in seeds]), 1
-        ):
-            seed, text = future.result()
+        for number, (seed, text) in enumerate(pool.imap_unordered(partial(one, smaller=not told.no_shrink), seeds), 1):
             if number % 100 == 0:
                 print(f"{number} of {told.seeds}: {failed} failed", file=sys.stderr, flush=True)
             if text is not None:
                 failed += 1
                 print(f"seed {seed} fails:\n{text}\n", flush=True)
                 if told.until_failure:
-                    pool.shutdown(cancel_futures=True)
                     return 1
     minutes = (time.monotonic() - began) / 60
     print(f"{told.seeds} seeds from {told.first}: {failed} failed; {told.seeds / minutes:.0f} seeds a minute")
