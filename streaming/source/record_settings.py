@@ -12,6 +12,7 @@ from tagstream.streaming.options.resolve import resolve
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.schema.schema import avro_to_arrow
 
 _GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"
 _SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
@@ -48,6 +49,15 @@ class RecordSettings:
                 f"table {table.base_path} has no schema yet; give --hoodie-conf {_SCHEMA_FILE}=FILE"
             )
         return DecodeSpec.of(table, text, self.schema_text or text, global_index=self.global_keys, files=True)
+
+    def columns_ahead(self, table: HoodieTable, spec: DecodeSpec) -> list[str]:
+        """Columns of the schema file that the table does not have yet: a run of the job takes them up."""
+        if self.schema_text is None:
+            return []
+        given = avro_to_arrow(self.schema_text).names
+        if not set(table.config.record_key_fields) <= set(given):  # the file describes an envelope
+            return []
+        return [name for name in given if name not in spec.schema.names and name != spec.format.delete_field]
 
 
 def _schema_text(path: str | None) -> str | None:

@@ -132,3 +132,16 @@ def test_what_a_killed_command_left_is_taken_back(
     both(writer, "insert-overwrite", "--from", source)
     assert not writer.table.timeline().pending_writes
     assert [r["id"] for r in rows(writer.table)] == ["k0", "k1", "k2", "k4"]
+
+
+def test_a_schema_file_that_is_ahead_of_the_table(
+    writer: Writer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table would not take the values of its new column."""
+    given = json.loads(writer.table.schema_json() or "")
+    given["fields"].append({"name": "extra", "type": ["null", "string"], "default": None})
+    (tmp_path / "ahead.avsc").write_text(json.dumps(given))
+    source = lines(tmp_path / "rows.json", [{**row(0, "p0", 30), "extra": "x"}])
+    key = "hoodie.streamer.schemaprovider.source.schema.file"
+    said = refused(writer, capsys, "--from", source, "--hoodie-conf", f"{key}={tmp_path / 'ahead.avsc'}")
+    assert "the schema file has extra, which table" in said
