@@ -99,8 +99,8 @@ def _prepared(table: HoodieTable, arguments: argparse.Namespace, out: Output) ->
     ahead = settings.columns_ahead(table, spec)
     if ahead:
         raise AdminError(
-            f"the schema file has {', '.join(ahead)}, which table {table.base_path} does not have yet, and the values would be "
-            "lost: run the job with this schema file first, which adds them"
+            f"the schema file has {', '.join(ahead)}, which table {table.base_path} does not have yet, and the values would "
+            "be lost: run the job with this schema file first, which adds them"
         )
     view = table.view(table.timeline())
     there = view.partitions()
