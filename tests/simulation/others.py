@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tagstream.admin.services.process import ProcessOptions
-from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import PARTITION_PATH, RECORD_KEY
 from tagstream.table.services.archiving.options import ArchiveOptions
@@ -106,9 +105,7 @@ def _beside(world: World, doing: Action) -> None:
 def can_write(world: World) -> bool:
     """Whether the other writer can: it keeps no record index, knows no buckets, and takes keys to be the table's."""
     told = world.settings
-    if told.index == "BUCKET" or told.by_partition or told.changes or not world.has_table:
-        return False
-    return not any(name.startswith(RECORD_INDEX_PARTITION) for name in world.table().config.metadata_partitions)
+    return not (told.index == "BUCKET" or told.by_partition or told.changes or "record_index" in told.metadata)
 
 
 def write(world: World) -> None:
