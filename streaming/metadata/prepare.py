@@ -18,7 +18,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.metadata.encode.indexed_columns import default_columns
 from tagstream.table.metadata.index_definitions import has_partitioned_index, statistics_form
-from tagstream.table.metadata.metadata_table import PARTITION_STATS_PARTITION, RECORD_INDEX_PARTITION
+from tagstream.table.metadata.metadata_table import FOLDER, PARTITION_STATS_PARTITION, RECORD_INDEX_PARTITION
 from tagstream.table.metadata.write.dropping import drop_partition
 from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.layout import DEFAULT_GROUPS, PARTITIONS, PARTITIONS_KEY
@@ -38,9 +38,14 @@ def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> Ho
     trusted = [name.strip() for name in table.config.raw.get(PARTITIONS_KEY, "").split(",") if name.strip()]
     if "files" not in trusted:
         return _drop(table, now_ms, "it has no listing of files that readers may trust")
+    lost = _lost(table)
+    if "files" in lost:
+        return _drop(table, now_ms, "its listing of files is not there any more")
     for name in dict.fromkeys(table.config.metadata_partitions):
         is_kept = name in PARTITIONS and name in trusted
         why = _index_problem(table, options) if is_kept and name == RECORD_INDEX_PARTITION else None
+        if name in lost:
+            why = "whose files are not there any more"
         if not is_kept or why is not None:
             table = drop_partition(table, name, now_ms)
             LOG.warning(
@@ -69,6 +74,12 @@ def drop_wrong_listing(table: HoodieTable, now_ms: int) -> HoodieTable:
         return table
     more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
     return _drop(table, now_ms, f"{problems[0]}{more}")
+
+
+def _lost(table: HoodieTable) -> set[str]:
+    """Partitions whose folders are gone: a driver that woke up when another had its place may have deleted them."""
+    there = table.storage.names(FOLDER)
+    return {name for name in table.config.metadata_partitions if name not in there}
 
 
 def _index_problem(table: HoodieTable, options: MetadataOptions) -> str | None:

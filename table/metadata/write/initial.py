@@ -48,6 +48,7 @@ from tagstream.table.metadata.write.layout import (
 )
 from tagstream.table.metadata.write.log_files import first_log_file
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
+from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import DELTA_COMMIT
 from tagstream.table.timeline.write_status import WriteStat
 
@@ -82,10 +83,17 @@ def create_metadata_table(table: HoodieTable, at_ms: int) -> MetadataWriter:
     """Step 1. ValueError when the table has a metadata table that readers trust."""
     if table.reload().config.raw.get(PARTITIONS_KEY, "").strip():
         raise ValueError(f"table {table.config.name} at {table.base_path} has a metadata table: drop it first")
-    table.storage.delete_tree(FOLDER)
+    _clear(table.storage, FOLDER)
     storage = table.storage.below(FOLDER)
     create_properties(storage, new_metadata_properties(table.config.name, table.config.version), at_ms)
     return MetadataWriter(table, storage, TableConfig.from_properties(read_properties(storage)))
+
+
+def _clear(storage: Storage, folder: str) -> None:
+    """Delete what an attempt before may have left; no reader looks there. Only where something is there: a driver that stood
+    still before this call, and whose place another has taken, would delete what that one has made."""
+    if storage.names(folder):
+        storage.delete_tree(folder)
 
 
 def begin_partition(
@@ -103,7 +111,7 @@ def begin_partition(
         raise ValueError(f"no partition {partition!r} with {groups} file groups can be made in a metadata table")
     if partition in MetadataWriter(writer.table.reload(), writer.storage, writer.config).partitions:
         raise ValueError(f"the metadata table at {writer.storage.root} has the partition {partition}: drop it first")
-    writer.storage.delete_tree(partition)  # what an attempt before may have left; no reader looks there
+    _clear(writer.storage, partition)
     newest = writer.table.timeline().newest_completed
     taken = {instant.time for instant in writer.timeline().instants}
     number = next(n for n in range(len(taken) + 1) if initial_instant(writer.version, n, newest) not in taken)

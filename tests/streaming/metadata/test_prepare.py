@@ -71,3 +71,15 @@ def test_a_wide_decimal_where_definitions_of_an_earlier_version_stayed(tmp_path:
     table = make_if_wanted(writer.table, schema, options.metadata, session, lambda: writer.now_ms)  # type: ignore[arg-type]
     assert "column_stats" in table.config.metadata_partitions
     assert [problem for problem in validate_metadata(table) if "wide" in problem] == []
+
+
+@pytest.mark.parametrize(("lost", "left"), [("files", ()), ("column_stats", ("files",))])
+def test_partitions_whose_files_are_gone(tmp_path: Path, lost: str, left: tuple[str, ...]) -> None:
+    """As a driver deletes them that stood still while its successor made them."""
+    case = Case.create(tmp_path, "COPY_ON_WRITE", 9, {"files": 1, "column_stats": 1})
+    case.writer.write([row(1, "p0", 1)])
+    case.writer.table.storage.delete_tree(f".hoodie/metadata/{lost}")
+    options = load_options(REQUIRED)
+    table = drop_unkept(case.writer.table, options.metadata, case.writer.now_ms)
+    assert table.config.metadata_partitions == left
+    assert not left or validate_metadata(table) == []
