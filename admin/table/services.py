@@ -24,6 +24,7 @@ from tagstream.table.services.replacing.groups import groups_of_partitions
 from tagstream.table.services.restore.restore import plan_restore, restore
 from tagstream.table.services.restore.rollback_completed import plan_rollback_completed, rollback_completed
 from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint, plan_savepoint
+from tagstream.table.services.sweep import sweep
 from tagstream.table.timeline.savepoints import savepoints
 
 Clock = Callable[[], int]
@@ -71,6 +72,8 @@ def run_services(arguments: argparse.Namespace, out: Output, clock_ms: Clock) ->
         )
     with alone(table, clock_ms, command) as lease:
         done = act(table, arguments, out, clock_ms, lease.check)
+        lease.check()
+        sweep(table.reload())  # what a command left that was killed behind its commit
     out.facts([Fact("changed", "changed", done)])
     return 0
 

@@ -31,9 +31,10 @@ def clean(world: World) -> None:
 @action
 def archive(world: World) -> None:
     """A person archives."""
-    least = world.random.choice((1, 2, 4))
+    kept = world.random.choice((1, 2, 4))
+    told = ("--commits", str(kept), "--min-commits", str(kept + 1), "--max-commits", str(kept + 2))
     if world.model.log:
-        operate(world, *table_command(world, "archive", "--min-commits", str(least), "--max-commits", str(least + 1)))
+        operate(world, *table_command(world, "archive", *told))
 
 
 @action
@@ -85,9 +86,12 @@ def compact_plan(world: World) -> None:
 
 @action
 def savepoint(world: World) -> None:
-    """A person keeps the table as it is."""
-    if world.model.log:
-        operate(world, *table_command(world, "savepoint"))
+    """A person keeps the table as it is, or as it was behind an earlier write."""
+    if not world.model.log:
+        return
+    earlier = [entry.instant for entry in world.model.log[-4:]]
+    more = ("--instant", world.random.choice(earlier)) if world.random.random() < 0.4 else ()
+    operate(world, *table_command(world, "savepoint", *more))
 
 
 @action

@@ -32,7 +32,7 @@ class StorageError(OSError):
 @dataclass
 class Process:
     """``kill_at``: number of the changing storage call before which it dies, or after which with ``after``; 0: never.
-    ``fail_at``: of the call that has no effect and raises an error; ``lose_at``: of the one that has one and raises, too.
+    ``kill_on``: before the first call that names a file which ends so. ``fail_at``: of the call that has no effect and raises an error; ``lose_at``: of the one that has one and raises, too.
     ``pause_at``: of the one at which ``on_pause`` is called: what others do while it stands still; with ``pause_every`` also
     at each so many calls after that.
     """
@@ -42,6 +42,7 @@ class Process:
     after: bool = False
     fail_at: int = 0
     lose_at: int = 0
+    kill_on: str = ""
     pause_at: int = 0
     pause_every: int = 0
     on_pause: Callable[[], None] = lambda: None
@@ -54,7 +55,7 @@ class Process:
         if self.dead:
             raise Killed(f"process {self.pid} is dead")
         self.calls += 1
-        if self.calls == self.kill_at and not self.after:
+        if (self.calls == self.kill_at and not self.after) or (self.kill_on and what.endswith(self.kill_on)):
             self.die(f"before {what}")
         if self._pauses():
             self.done.append(f"paused before {what}")

@@ -69,6 +69,8 @@ def _plan(world: World, calls: int, chance: float, *, pauses: bool = False) -> d
     kind = random.choices(("kill", "fail", "lose", "pause"), (6, 1, 1, 1 if pauses else 0))[0]
     if kind == "pause":
         return {"pause_at": at, "on_pause": partial(_others, world)}
+    if kind == "kill" and random.random() < 0.3:  # the files of a write are there, and nobody may see them yet
+        return {"kill_on": random.choice(("commit", ".inflight", ".commit.requested", ".clean", ".savepoint"))}
     if kind == "kill":
         return {"kill_at": at, "after": random.random() < 0.5}
     return {f"{kind}_at": at}

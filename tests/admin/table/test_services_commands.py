@@ -144,3 +144,12 @@ def test_cluster(tmp_path: Path) -> None:
     assert run_json("table", "cluster", *at, "--yes", "--take-back", instant)["taken_back"] == instant
     assert rows(writer) == wanted
     assert not writer.table.timeline().pending_clusterings
+
+
+def test_what_a_killed_command_left_goes_with_the_next_one(writer: Writer) -> None:
+    """It died between its commit and the deletion of its markers."""
+    time = writer.table.timeline().completed_writes[-1].time
+    writer.table.storage.write_new(f".hoodie/.temp/{time}/MARKERS0", b"")
+    assert validate(writer.table) != []
+    run_json("table", "savepoint", "--target-base-path", writer.table.base_path, "--yes")
+    assert validate(writer.table.reload()) == []
