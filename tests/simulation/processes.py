@@ -32,9 +32,9 @@ class StorageError(OSError):
 @dataclass
 class Process:
     """``kill_at``: number of the changing storage call before which it dies, or after which with ``after``; 0: never.
-    ``kill_on``: before the first call that names a file which ends so. ``fail_at``: of the call that has no effect and raises an error; ``lose_at``: of the one that has one and raises, too.
-    ``pause_at``: of the one at which ``on_pause`` is called: what others do while it stands still; with ``pause_every`` also
-    at each so many calls after that.
+    ``kill_on``: it dies before the first call that names a file which ends so. ``fail_at``: of the call that has no effect
+    and raises an error; ``lose_at``: of the one that has one and raises, too. ``pause_at``: of the one at which
+    ``on_pause`` is called: what others do while it stands still; with ``pause_every`` also at each so many calls after it.
     """
 
     pid: int
