@@ -28,12 +28,19 @@ def bucket_evidence(table: HoodieTable, timeline: Timeline) -> str | None:
     """What shows that the table is bucketed: a file id of its newest write, or the engine's folder; None: it is not."""
     if any(entry.name == _CONSISTENT and entry.is_dir for entry in table.storage.list(META_FOLDER)):
         return f"{META_FOLDER}/{_CONSISTENT}"
+    found = _file_ids(table, timeline)
+    return found[0] if found and all(_BUCKET_ID.match(file_id) for file_id in found) else None
+
+
+def _file_ids(table: HoodieTable, timeline: Timeline) -> list[str]:
+    """Those of the newest write that has files, or of all files where no write on the timeline has: of deletes alone."""
     for instant in reversed(timeline.completed_writes):
         names = [s.path.rpartition("/")[2] for s in timeline.metadata(table.storage, instant).all_stats() if s.path]
         found = [part.file_id for name in names if (part := parse_base_file_name(name) or parse_log_file_name(name))]
         if found:
-            return found[0] if all(_BUCKET_ID.match(file_id) for file_id in found) else None
-    return None
+            return found
+    view = table.view(timeline)
+    return [s.file_id for partition in view.partitions() for s in view.latest_merged_slices(partition)]
 
 
 def check_bucketed(table: HoodieTable, *, wanted: bool) -> None:
@@ -42,7 +49,7 @@ def check_bucketed(table: HoodieTable, *, wanted: bool) -> None:
     """
     timeline = table.timeline()
     evidence = bucket_evidence(table, timeline)
-    if wanted and timeline.completed_writes and (evidence is None or _CONSISTENT in evidence):
+    if wanted and (_CONSISTENT in evidence if evidence is not None else _file_ids(table, timeline)):
         raise UnsupportedTableError(
             f"cannot write table {table.config.name} at {table.base_path} with hoodie.index.type=BUCKET: "
             + (
