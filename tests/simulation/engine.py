@@ -36,7 +36,7 @@ from tests.simulation.session import Frame, Session
 from tests.support import cdc
 
 TOPIC = "events"
-STATE = "state/simulated"
+STATE, FIRST = "state/simulated", "sources/0/0"
 Located = tuple[int, bytes | None, str | None]
 
 
@@ -151,6 +151,11 @@ class Query:
     def _start(self, batch: int) -> dict[int, int]:
         if batch > 0:
             return _offsets(raw_offset(self._root, batch - 1))
+        if not self._root.exists(FIRST):  # Spark's source keeps where it began, whatever it is given at a later start
+            self._root.replace(FIRST, json.dumps({TOPIC: {str(p): at for p, at in self._given().items()}}).encode())
+        return _offsets(json.loads(self._root.read(FIRST)))
+
+    def _given(self) -> dict[int, int]:
         text = self.job.starting_offsets
         if text is None or text == "earliest":
             return {n: 0 for n, _ in enumerate(self.engine.topic.partitions)}
