@@ -113,20 +113,23 @@ def _filters(world: World, table: HoodieTable, want: Rows) -> list[str]:
     found: list[str] = []
     there = read_snapshot(table).column_names  # a column of the schema file comes with the next batch
     names = [name for name in world.columns if name not in ("nest", "flg") and name in there]
-    for _ in range(2 if names else 0):
+    for _ in range(5 if names else 0):
         name = world.random.choice(names)
         column, op = BY_NAME[name], world.random.choice(_OPS)
-        value = column.value(
-            world.random.choice([*column.edges, *(column.plain(world.random.randrange(3000)) for _ in range(3))])
-        )
+        there_now = [row[name] for row in want.values() if row[name] is not None]
+        if any(isinstance(value, Unknown) for value in there_now):
+            continue
+        if there_now and world.random.random() < 0.6:  # the ends of the statistics are values of rows
+            value = world.random.choice(there_now)
+        else:
+            plain = (column.plain(world.random.randrange(3000)) for _ in range(3))
+            value = column.value(world.random.choice([*column.edges, *plain]))
         if value == "NaN":
             continue
         rows = read_snapshot(
             table, filters=[Comparison(name, op, None if op in (Op.IS_NULL, Op.IS_NOT_NULL) else value)]
         )
         got = {_ident(world, row) for row in rows.to_pylist()}
-        if any(isinstance(row[name], Unknown) for row in want.values()):
-            continue
         right = {ident for ident, row in want.items() if _holds(op, row[name], value)}
         if got != right:
             lacks, more = (sorted(keys, key=str)[:3] for keys in (right - got, got - right))

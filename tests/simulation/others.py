@@ -11,6 +11,7 @@ from tagstream.table.schema.schema import PARTITION_PATH, RECORD_KEY
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.services.compaction.options import CompactionOptions
+from tests.simulation import checks
 from tests.simulation.model import Event
 from tests.simulation.settings import MERGE_ON_READ, Settings
 from tests.simulation.steps import ACTIONS, Action, action, run_stream
@@ -41,6 +42,21 @@ def other_writes(world: World) -> None:
         world.copies.clear()  # what an old checkpoint would read again would come back
         write(world)
         world.index_is_whole = False
+
+
+@action
+def other_dies(world: World) -> None:
+    """Another writer dies before its commit, a third one writes since; then the stream finds what the first has left."""
+    if world.model.log and can_write(world):
+        world.copies.clear()
+        found = _prepared(world)
+        if found is not None:
+            writer, rows, _ = found
+            with world.elsewhere():
+                world.say(f"  another writer has begun {writer.hold_upsert(rows).instant} and dies")
+        write(world)
+        world.problems += [f"while a write is pending: {problem}" for problem in checks.quick(world)]
+        run_stream(world, {})
 
 
 @action
@@ -111,19 +127,28 @@ def can_write(world: World) -> bool:
 
 
 def write(world: World) -> None:
-    """Upserts and deletes of rows that are newer than all others."""
+    """Another writer's commit."""
+    found = _prepared(world)
+    if found is not None:
+        writer, rows, events = found
+        with world.elsewhere():
+            instant = writer.upsert(rows)
+        world.say(f"  another writer wrote {len(events)} rows: {instant}")
+        world.of_others[instant] = events
+        world.take_in()
+
+
+def _prepared(world: World) -> tuple[ForeignWriter, list[Row], list[Event]] | None:
+    """Another writer, its upserts and deletes of rows that are newer than all others, and their events; or nothing."""
     columns = _columns(world)
     events = world.events.of_others(world.random, columns, world.random.choice((1, 3, 8)))
     known = world.model.now.state
     events = [e for e in events if not e.deleted or (e.ident in known and known[e.ident].row is not None)]
     there = read_snapshot(world.table(), [RECORD_KEY]).column(RECORD_KEY).to_pylist()
     if not events or not there:
-        return
+        return None
     names = ["id", *(["sub"] if world.settings.two_keys else [])] if there[0].startswith("id:") else []
-    instant = _writer(world, columns).upsert([_row(world.settings, event, names) for event in events])
-    world.say(f"  another writer wrote {len(events)} rows: {instant}")
-    world.of_others[instant] = events
-    world.take_in()
+    return _writer(world, columns), [_row(world.settings, event, names) for event in events], events
 
 
 def cluster(world: World) -> None:
@@ -132,7 +157,9 @@ def cluster(world: World) -> None:
     full = [path for path in view.partitions() if view.latest_merged_slices(path)]
     if full:
         path = world.random.choice(full)
-        instant = _writer(world, _columns(world)).cluster(path)
+        writer = _writer(world, _columns(world))
+        with world.elsewhere():
+            instant = writer.cluster(path)
         world.say(f"  another writer clustered {path}: {instant}")
         world.take_in()
 

@@ -109,12 +109,17 @@ class Processes:
             self._running.remove(process)
             self._living.discard(process.pid)
 
-    def stamp(self, path: str) -> None:
-        """Give a file that was written the time of the simulated clock; no two have the same."""
-        if self._now_ms is not None and os.path.exists(path):
-            self._writes += 1
-            now = self._now_ms() * 1_000_000 + self._writes
-            os.utime(path, ns=(now, now))
+    def stamp(self, path: str, *, above: str) -> None:
+        """Give a file that was written or deleted, and the folders over it up to ``above``, the time of the simulated clock;
+        no two calls give the same."""
+        if self._now_ms is None:
+            return
+        self._writes += 1
+        now = self._now_ms() * 1_000_000 + self._writes
+        while len(path) > len(above):
+            if os.path.exists(path):
+                os.utime(path, ns=(now, now))
+            path = os.path.dirname(path)
 
     @property
     def current(self) -> Process | None:
@@ -166,8 +171,7 @@ class SimulatedStorage(PosixStorage):
         shown = f"{what} {path}"
         process, number = self.processes.before(shown)
         yield
-        if not what.startswith("delete"):
-            self.processes.stamp(path)
+        self.processes.stamp(path, above=self.root)
         if process is not None:
             process.made(shown, number)
 

@@ -6,7 +6,8 @@ import io
 import json
 import os
 import shutil
-from contextlib import redirect_stderr
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -61,7 +62,7 @@ class Waits(StopFlag):
         self._world = world
 
     def wait(self, seconds: float) -> bool:
-        self._world.now_ms += int(seconds * 1000) + 1
+        self._world.now_ms += max(5000, int(seconds * 1000))  # in larger steps: what it waits for is minutes away
         return False
 
 
@@ -193,19 +194,23 @@ class World:
         self.say(f"  {' '.join(argv[:2])}: {ended.replace(str(self.folder), '')[:300]} ({process.calls} calls)")
         return ended
 
+    @contextmanager
+    def elsewhere(self, **plan: Any) -> Iterator[None]:
+        """The body runs in a process of its own."""
+        engine = Engine(self.topic, self.random)
+        with self.processes.process(**plan), installed(engine, self.processes, self.clock_ms):
+            yield
+
     def service_round(self, options: ProcessOptions, plan: dict[str, Any] | None = None) -> str:
         """A round of a service process (``tagstream services run``)."""
-        with (
-            self.processes.process(**(plan or {})),
-            installed(Engine(self.topic, self.random), self.processes, self.clock_ms),
-        ):
-            try:
+        try:
+            with self.elsewhere(**(plan or {})):
                 done = one_round(self.table(), options, self.clock_ms, lambda text: self.say(f"  service: {text}"))
-                ended = f"{done} services"
-            except Killed:
-                ended = "killed"
-            except (TagstreamError, OSError) as error:  # it tries again in the next round
-                ended = f"{type(error).__name__}: {error}"
+            ended = f"{done} services"
+        except Killed:
+            ended = "killed"
+        except (TagstreamError, OSError) as error:  # it tries again in the next round
+            ended = f"{type(error).__name__}: {error}"
         self.say(f"  service round: {ended.replace(str(self.folder), '')[:200]}")
         return ended
 
