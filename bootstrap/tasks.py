@@ -26,7 +26,7 @@ from tagstream.bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
 from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
 from tagstream.state.durable.generation import GroupStart, read_start
-from tagstream.state.layout import StateLayout
+from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.ordering import ordering_codes
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
@@ -164,7 +164,9 @@ def _located(
     start = (GLOBAL_KEY if layout.global_index else PARTITIONED_KEY) + prefix
     flags = np.full(n, TOMBSTONE if batch.deleted else 0, np.uint8)
     if ordering is None or layout.ordering == "none":
-        codes = pa.array(np.zeros(n, np.int64))
+        codes = (
+            pa.repeat(pa.scalar(b"", pa.binary()), n) if has_bytes(layout.ordering) else pa.array(np.zeros(n, np.int64))
+        )
         flags |= np.uint8(ORDERING_UNKNOWN)
     else:
         flags |= np.where(ordering.is_null().to_numpy(zero_copy_only=False), ORDERING_UNKNOWN, 0).astype(np.uint8)

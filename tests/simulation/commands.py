@@ -108,9 +108,10 @@ def restore(world: World) -> None:
     found = _savepoints(world)
     if not found:
         return
+    by_time = world.table().config.version < 8
     ended = operate(world, *table_command(world, "restore", "--savepoint", found[-1]), calls=120)
     if ended == "done":
-        world.model.back_to(found[-1])
+        world.model.back_to(found[-1], world.table().timeline().is_valid if by_time else None)
         world.undone()
         world.index_is_whole = False
     else:

@@ -6,7 +6,7 @@ other without a gap is checked, so a commit that says too much, or a stream that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -142,10 +142,19 @@ class Model:
         new = {e.ident: Held() if e.deleted else Held(dict(e.row), e.order, e.path) for e in rows}
         self.log.append(replace(entry, state=entry.state | new))
 
-    def back_to(self, instant: str | None) -> None:
-        """All that was completed after ``instant`` is undone; None: all."""
-        keep = next((i + 1 for i, e in enumerate(self.log) if e.instant == instant), 0)
-        del self.log[keep:]
+    def back_to(self, instant: str, there: Callable[[str], bool] | None = None) -> None:
+        """All that was completed after ``instant`` is undone. ``there``: in table version 6, which knows no times of
+        completion, it is all with a later time. Of what was completed after such a write, compactions and clusterings may
+        be left: those that are on the timeline."""
+        if there is None:
+            keep = next((i + 1 for i, e in enumerate(self.log) if e.instant == instant), 0)
+            del self.log[keep:]
+            return
+        stays = [e.instant <= instant and there(e.instant) for e in self.log]
+        if not all(stays):
+            at = stays.index(False)
+            before, later = self.log[at - 1] if at else self.start, zip(self.log[at:], stays[at:], strict=True)
+            self.log[at:] = [replace(before, instant=entry.instant) for entry, is_left in later if is_left]
 
     def forget(self, instant: str) -> None:
         """One write was undone alone. Those that were completed later changed no row: compactions, clusterings."""
@@ -160,10 +169,12 @@ class Model:
         for held in entry.state.values():
             if held.row is None:
                 continue
-            key, path = str(held.row["id"]), str(held.path)
+            key, path = str(held.row["id"]), held.path
             values = {name: _value(column, held.row.get(name)) for name, column in BY_NAME.items()}
             own = {name: held.row[name] for name in PARTITION_COLUMNS if name in held.row}
-            found[(path, key) if by_partition else key] = {"_hoodie_partition_path": path, **own, **values}
+            if path is not None:  # no record has said where the row is to lie
+                own["_hoodie_partition_path"] = path
+            found[(str(path), key) if by_partition else key] = {**own, **values}
         return found
 
 
