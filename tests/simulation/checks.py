@@ -113,8 +113,7 @@ def _filters(world: World, table: HoodieTable, want: Rows) -> list[str]:
     found: list[str] = []
     there = read_snapshot(table).column_names  # a column of the schema file comes with the next batch
     names = [name for name in world.columns if name not in ("nest", "flg") and name in there]
-    for _ in range(5 if names else 0):
-        name = world.random.choice(names)
+    for name in names:
         column, op = BY_NAME[name], world.random.choice(_OPS)
         there_now = [row[name] for row in want.values() if row[name] is not None]
         if any(isinstance(value, Unknown) for value in there_now):

@@ -155,6 +155,13 @@ def back_over_a_service(world: World) -> None:
 
 
 @action
+def savepoint_over_a_clustering(world: World) -> None:
+    """A savepoint keeps files that were replaced from the cleaner; then it goes, and the table is archived."""
+    for step in (batches, savepoint, cluster, batches, batches, clean, savepoint_delete, batches, archive, batches):
+        step(world)
+
+
+@action
 def delete_partition(world: World) -> None:
     """All rows of a partition go."""
     if not world.model.log or world.settings.layout == "none" or world.settings.toast:
