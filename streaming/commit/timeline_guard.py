@@ -21,7 +21,6 @@ from tagstream.streaming.batch.commit_record import CommitRecord, digest
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch
 from tagstream.streaming.metadata.keep import check_kept
-from tagstream.streaming.recovery.coverage import is_archived
 from tagstream.streaming.recovery.foreign import find_swallowed, work_of
 from tagstream.streaming.recovery.rollbacks import is_being_rolled_back
 from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_back, settle, wait_for
@@ -154,7 +153,7 @@ class TimelineGuard:
         """Nothing that the index covers may be gone, but for what was archived meanwhile. The newest was not: where it is
         behind the timeline's start, that has moved over a gap which a restore has left."""
         completed = frozenset(i.time for i in timeline.completed_writes)
-        gone = {time for time in self._covered - completed if not is_archived(timeline, time)}
+        gone = {time for time in self._covered - completed if not timeline.is_archived(time)}
         newest = max(self._covered, default=None)
         if newest is not None and newest not in completed:
             gone.add(newest)

@@ -99,8 +99,8 @@ def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: Che
     }
     known = finished_instants(index, state)
     present = frozenset(i.time for i in timeline.completed_writes)
-    gone = {time for time in loaded | known.keys() if time not in present and not is_archived(timeline, time)}
-    gone |= undone_before_start(table, timeline, loaded | known.keys())
+    gone = {time for time in loaded | known.keys() if time not in present and not timeline.is_archived(time)}
+    gone |= _undone_before_start(table, timeline, loaded | known.keys())
     lost = {time for time in gone if time in known}
     uncovered, batches = _sort_out(index, table, timeline, state, by_generation, loaded, known)
     older, archived = _archived(index, table, timeline, state, by_generation, loaded, known)
@@ -129,14 +129,14 @@ def _archived(
     """
     unfinished = _last(state.finished) < _last(state.planned)
     floor = max(known if unfinished and known else (*loaded, *known), default=None)
-    if floor is None or not is_archived(timeline, floor):
+    if floor is None or not timeline.is_archived(floor):
         return (), {}
     uncovered: set[str] = set()
     batches: dict[int, tuple[str, CommitRecord]] = {}
     for action in table.archived_writes():
         if action.time <= floor:
             break
-        if not is_archived(timeline, action.time):
+        if not timeline.is_archived(action.time):
             continue  # cut off in the middle of archiving: it is on the active timeline, too
         record = parse(CommitMetadata.from_bytes(action.metadata or b"", f"archived instant {action.time}").extra)
         time = action.time
@@ -203,12 +203,7 @@ def _is_unfinished(record: CommitRecord, state: CheckpointState) -> bool:
     return record.query_id == state.query_id and _last(state.finished) < record.batch_id <= _last(state.planned)
 
 
-def is_archived(timeline: Timeline, time: str) -> bool:
-    """An instant older than the active timeline was archived, not taken away."""
-    return timeline.start is not None and time < timeline.start
-
-
-def undone_before_start(table: HoodieTable, timeline: Timeline, known: Collection[str]) -> frozenset[str]:
+def _undone_before_start(table: HoodieTable, timeline: Timeline, known: Collection[str]) -> frozenset[str]:
     """Those of some writes that are older than the active timeline and were restored away all the same.
 
     The timeline begins behind its savepoints. When a table was restored to one, and somebody has written since, what was
@@ -216,16 +211,16 @@ def undone_before_start(table: HoodieTable, timeline: Timeline, known: Collectio
     asked only where the newest one that is known is not on the timeline.
     """
     newest = max(known, default=None)
-    if newest is None or timeline.find(newest) is not None or not is_archived(timeline, newest):
+    if newest is None or timeline.find(newest) is not None or not timeline.is_archived(newest):
         return frozenset()
     there = {i.time for i in timeline.completed_writes}
-    undone = {time for time in restored_away(table, timeline) if time in known}
+    undone = {time for time in _restored_away(table, timeline) if time in known}
     kept = (a.time for a in table.archived_writes() if a.time in known and a.time not in undone)
     floor = next(kept, "")
     return frozenset(time for time in known if time > floor and time not in there)
 
 
-def restored_away(table: HoodieTable, timeline: Timeline) -> frozenset[str]:
+def _restored_away(table: HoodieTable, timeline: Timeline) -> frozenset[str]:
     """The writes that the restores on the timeline have undone."""
     found: set[str] = set()
     for instant in timeline.instants:

@@ -39,6 +39,8 @@ def _file_ids(table: HoodieTable, timeline: Timeline) -> list[str]:
         found = [part.file_id for name in names if (part := parse_base_file_name(name) or parse_log_file_name(name))]
         if found:
             return found
+    if not timeline.completed_writes:
+        return []
     view = table.view(timeline)
     return [s.file_id for partition in view.partitions() for s in view.latest_merged_slices(partition)]
 

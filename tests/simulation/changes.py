@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.simulation.model import TRUNCATE, Event, Ident
 from tests.simulation.settings import Settings
-from tests.simulation.values import BY_NAME, ORDERINGS
+from tests.simulation.values import BY_NAME, ORDERINGS, sub_of
 
 UNSENT = "__debezium_unavailable_value"
 TOAST = ("txt", "new2")  # columns of text, whose large values are not sent when they did not change
@@ -172,8 +172,3 @@ class Database:
 
     def _place(self, key: str) -> int:
         return sum(key.encode()) % self.partitions
-
-
-def sub_of(key: str) -> int:
-    """The second field of a key."""
-    return len(key) + int(key[1:]) % 3

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from tests.simulation.changes import sub_of
 from tests.simulation.model import BEFORE_ALL, Event, Ident
 from tests.simulation.settings import Settings
-from tests.simulation.values import BY_NAME, ORDERINGS
+from tests.simulation.values import BY_NAME, ORDERINGS, sub_of
 
 _KINDS = ("update", "move", "late", "delete", "equal", "twice", "delete without partition", "late delete")
 _CHANCES = (50, 15, 8, 8, 5, 3, 4, 3)

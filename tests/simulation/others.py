@@ -38,7 +38,7 @@ class Row:
 @action
 def other_writes(world: World) -> None:
     """Another writer upserts and deletes some rows."""
-    if world.model.log and can_write(world):
+    if can_write(world):
         world.copies.clear()  # what an old checkpoint would read again would come back
         write(world)
         world.index_is_whole = False
@@ -47,7 +47,7 @@ def other_writes(world: World) -> None:
 @action
 def other_dies(world: World) -> None:
     """Another writer dies before its commit, a third one writes since; then the stream finds what the first has left."""
-    if world.model.log and can_write(world):
+    if can_write(world):
         world.copies.clear()
         found = _prepared(world)
         if found is not None:
@@ -62,7 +62,7 @@ def other_dies(world: World) -> None:
 @action
 def other_clusters(world: World) -> None:
     """Another writer rewrites a partition into one new file group."""
-    if world.model.log and can_write(world):
+    if can_write(world):
         cluster(world)
         world.index_is_whole = False
 
@@ -71,7 +71,7 @@ def other_clusters(world: World) -> None:
 def other_in_a_batch(world: World) -> None:
     """Another writer commits while the stream is in the middle of a batch. Not beside a metadata table: two writers of one
     need a lock, as in Hudi."""
-    if world.model.log and can_write(world) and not world.settings.metadata:
+    if can_write(world) and not world.settings.metadata:
         world.copies.clear()
         # Two clusterings of the same file groups, one of a writer without locks, double rows: docs/concurrency.md.
         clusters = any(key.startswith("hoodie.clustering.") for key, _ in world.settings.services)
@@ -95,7 +95,7 @@ def service_in_a_batch(world: World) -> None:
 
 @action
 def service_process(world: World) -> None:
-    """A service process runs beside the stream, and goes on when that has ended, or dies before."""
+    """A service process runs beside the stream. It outlives the stream, or is killed while that runs."""
     if not world.model.log:
         return
     random = world.random
@@ -122,9 +122,12 @@ def _beside(world: World, doing: Action) -> None:
 
 
 def can_write(world: World) -> bool:
-    """Whether the other writer can: it keeps no record index, knows no buckets, and takes keys to be the table's."""
+    """Whether the other writer can: there is a table, and it keeps no record index, knows no buckets, and takes keys to be
+    the table's."""
     told = world.settings
-    return not (told.index == "BUCKET" or told.by_partition or told.changes or "record_index" in told.metadata)
+    return bool(world.model.log) and not (
+        told.index == "BUCKET" or told.by_partition or told.changes or "record_index" in told.metadata
+    )
 
 
 def write(world: World) -> None:

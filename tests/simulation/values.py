@@ -121,3 +121,8 @@ ORDERINGS: dict[str, tuple[Any, Callable[[int], Any]]] = {
     "timestamp": (_MICROS, lambda n: n * 1_000_003),
     "decimal": ({**_DECIMAL, "precision": 12}, lambda n: f"{n}.25"),
 }
+
+
+def sub_of(key: str) -> int:
+    """The second field of a key."""
+    return len(key) + int(key[1:]) % 3

@@ -30,7 +30,7 @@ from tests.simulation.changes import Database
 from tests.simulation.engine import TOPIC, Engine, Topic, installed
 from tests.simulation.events import EventMaker
 from tests.simulation.model import Event, Model
-from tests.simulation.processes import Killed, Processes
+from tests.simulation.processes import Killed, Process, Processes
 from tests.simulation.session import Session
 from tests.simulation.settings import Settings
 
@@ -181,8 +181,7 @@ class World:
     def operate(self, *argv: str, plan: dict[str, Any] | None = None) -> str:
         """Somebody gives a command: "done", "killed", or what it said when it refused."""
         told = io.StringIO()
-        engine = Engine(self.topic, self.random)
-        with self.processes.process(**(plan or {})) as process, installed(engine, self.processes, self.clock_ms):
+        with self.elsewhere(**(plan or {})) as process:
             try:
                 with redirect_stderr(told):
                     code = tagstream(argv, io.StringIO())
@@ -195,11 +194,11 @@ class World:
         return ended
 
     @contextmanager
-    def elsewhere(self, **plan: Any) -> Iterator[None]:
-        """The body runs in a process of its own."""
+    def elsewhere(self, **plan: Any) -> Iterator[Process]:
+        """The body runs in a process of its own, which is not the stream's."""
         engine = Engine(self.topic, self.random)
-        with self.processes.process(**plan), installed(engine, self.processes, self.clock_ms):
-            yield
+        with self.processes.process(**plan) as process, installed(engine, self.processes, self.clock_ms):
+            yield process
 
     def service_round(self, options: ProcessOptions, plan: dict[str, Any] | None = None) -> str:
         """A round of a service process (``tagstream services run``)."""

@@ -90,8 +90,11 @@ def create_metadata_table(table: HoodieTable, at_ms: int) -> MetadataWriter:
 
 
 def _clear(storage: Storage, folder: str) -> None:
-    """Delete what an attempt before may have left; no reader looks there. Only where something is there: a driver that stood
-    still before this call, and whose place another has taken, would delete what that one has made."""
+    """Delete what an attempt before may have left; no reader looks there.
+
+    An empty folder gets no such call: a driver that is paused at it, and wakes up after a successor has taken over, deletes
+    what the successor has made.
+    """
     if storage.names(folder):
         storage.delete_tree(folder)
 

@@ -27,6 +27,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.table_versions(6, 9)]
 MIX = ev.Mix(keys=60, tombstones=0.0, late=0.0, late_deletes=0.0)
 
 
+def saved_behind(case: StreamCase, events: list[ev.Event]) -> tuple[HoodieTable, str]:
+    """The table after a first batch, and its savepoint."""
+    ev.write_files(events, case.source, 100)
+    case.run()
+    table = HoodieTable.open(str(case.table))
+    return table, create_savepoint(table, None, "tests", "", now_ms).time
+
+
 @pytest.mark.extended("more kinds of tables")
 def test_partitions_deleted_and_all_cleaned_and_archived(tmp_path: Path, spark: SparkSession) -> None:
     # Beside a metadata table nothing is archived before that was compacted.
@@ -87,10 +95,7 @@ def test_commits_taken_back(tmp_path: Path, spark: SparkSession) -> None:
     """What they held is read from the source again."""
     case = StreamCase(tmp_path, spark, "MERGE_ON_READ")
     events = list(ev.generate(400, MIX, seed=102))
-    ev.write_files(events[:100], case.source, 100)
-    case.run()
-    table = HoodieTable.open(str(case.table))
-    time = create_savepoint(table, None, "tests", "", now_ms).time
+    table, time = saved_behind(case, events[:100])
     ev.write_files(events[100:300], case.source, 100, first=1)
     assert len(case.run()) == 2
     newest = table.timeline().newest_completed
@@ -108,10 +113,7 @@ def test_restored_to_a_savepoint_and_written_by_another_since(tmp_path: Path, sp
     """The timeline begins behind its savepoint now, at the other's commit; what was restored away lies before that."""
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {"hoodie.metadata.enable": "false"})
     events = list(ev.generate(300, MIX, seed=104))
-    ev.write_files(events[:100], case.source, 100)
-    case.run()
-    table = HoodieTable.open(str(case.table))
-    time = create_savepoint(table, None, "tests", "", now_ms).time
+    table, time = saved_behind(case, events[:100])
     ev.write_files(events[100:200], case.source, 100, first=1)
     case.run()
     restore(table, time, now_ms)
