@@ -102,10 +102,11 @@ def image_row(batch: TagBatch, rows: INT64, wanted: ImageWanted) -> int:
     deleted = (batch.flags[rows] & FLAG_DELETE) != 0
     if batch.ordering is not None and wanted.before is not None:
         ordered = (batch.flags[rows] & FLAG_NO_ORDERING) == 0
-        kept = [i for i, row in enumerate(rows.tolist()) if not ordered[i] or batch.ordering[row] < wanted.before]
-        if kept and deleted[kept[-1]] and not ordered[kept[-1]]:  # that is the event: it comes last, and says no order
-            kept.pop()
-        at = kept[-1] if kept else -1
+        later = (i for i, row in enumerate(rows.tolist()) if ordered[i] and not batch.ordering[row] < wanted.before)
+        at = next(later, len(rows)) - 1
+        # The event itself may say no order, and come twice: it is then among those before the first that is later.
+        while at >= 0 and deleted[at] and not ordered[at]:
+            at -= 1
     else:
         gone = np.flatnonzero(deleted)
         at = int(gone[-1]) - 1 if len(gone) else len(rows) - 1

@@ -43,8 +43,8 @@ class Case:
         self.offset += 1
         return cdc.Message(0, self.offset, json.dumps({"id": key}).encode(), json.dumps(value).encode(), headers)
 
-    def row(self, key: str, lsn: int, v: str, w: str, old: str | None = None) -> cdc.Message:
-        after = {"id": key, "part": "p1", "lsn": lsn, "v": v, "w": w}
+    def row(self, key: str, lsn: int, v: str, w: str, old: str | None = None, part: str = "p1") -> cdc.Message:
+        after = {"id": key, "part": part, "lsn": lsn, "v": v, "w": w}
         headers = {} if old is None else {"__debezium.oldkey": json.dumps({"id": old})}
         return self._message(key, {"op": "c", "before": None, "after": after, "source": {"lsn": lsn}}, headers)
 
@@ -106,6 +106,21 @@ def test_what_was_taken_of_a_row_from_before_is_corrected(tmp_path: Path, table_
     case.run.batch([case.row("k0", 20, "v20", "w20")])
     case.run.batch([case.gone("k0", 30, "k1")])
     assert case.rows() == {"k1": ("v20", "w20")}
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("before", list(BEFORE))
+def test_the_old_key_is_used_and_deleted_again_in_the_same_batch(
+    tmp_path: Path, table_type: str, before: str, twice: bool
+) -> None:
+    """Deletes that say no order are told apart by the rows between them; the row had moved, so an older one exists."""
+    case = Case(tmp_path, table_type, ["lsn"], before)
+    case.run.batch([case.row("k0", 10, "OLD", "OLD")])
+    case.run.batch([case.row("k0", 20, "v20", "w20", part="p2")])
+    gone = [case.gone("k0", 30, "k1")] * (2 if twice else 1)
+    later = [case.row("k0", 40, "v40", "w40"), case.gone("k0", 50, None), case.row("k0", 60, "v60", "w60")]
+    case.run.batch([*gone, case.row("k1", 30, UNSENT, UNSENT, "k0"), *later])
+    assert case.rows() == {"k1": ("v20", "w20"), "k0": ("v60", "w60")}
 
 
 def test_a_row_that_the_cleaner_has_removed_is_no_null(tmp_path: Path) -> None:
