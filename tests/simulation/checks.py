@@ -89,6 +89,9 @@ def hudi_rs_can(world: World, table: HoodieTable) -> bool:
         return False
     if told.layout == "custom" and table.config.version >= 8:  # it takes part:SIMPLE for the name of a field
         return False
+    grown = world.columns != told.columns
+    if (told.partial or grown) and table.config.is_merge_on_read and "nest" in world.columns:
+        return False  # a list in a log that lacks columns of the table
     timeline = table.timeline()
     if table.config.version < 8 and timeline.pending_compactions:  # it passes over the logs of a planned slice
         return False

@@ -162,6 +162,32 @@ def savepoint_over_a_clustering(world: World) -> None:
 
 
 @action
+def back_over_a_clean(world: World) -> None:
+    """A clean dies when its plan is made; the table goes back, and a later clean finds the plan."""
+    if world.settings.toast:  # a row that was renamed may be needed still
+        return
+    for step in (batches, savepoint, batches, batches):
+        step(world)
+    if world.model.log:
+        told = table_command(world, "clean", "--policy", "KEEP_LATEST_COMMITS", "--commits", "1")
+        world.operate(*told, plan={"kill_on": world.random.choice((".clean.inflight", ".clean"))})
+    for step in (world.random.choice((rollback, restore, savepoint)), clean, batches):
+        step(world)
+
+
+@action
+def partition_comes_back(world: World) -> None:
+    """A partition is emptied and its folder cleaned; later records bring it back."""
+    batches(world)
+    if not world.model.log or world.settings.toast:
+        return
+    delete_partition(world)
+    world.past_is_lost = True
+    operate(world, *table_command(world, "clean", "--policy", "KEEP_LATEST_FILE_VERSIONS", "--file-versions", "1"))
+    batches(world)
+
+
+@action
 def delete_partition(world: World) -> None:
     """All rows of a partition go."""
     if not world.model.log or world.settings.layout == "none" or world.settings.toast:

@@ -119,7 +119,9 @@ class Model:
                 if row is not None and self.partial and held.row is not None:
                     row = {**held.row, **row}
                 path = before.path if self.stays and before.row is not None else event.path
-                held = Held(row, event.order, held.path if path is None else path)
+                if path is None and held.row is not None:  # a row that is new takes nothing from one that was deleted
+                    path = held.path
+                held = Held(row, event.order, path)
             after[ident] = held
         return after
 

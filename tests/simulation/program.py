@@ -7,7 +7,7 @@ import logging
 import shutil
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -46,6 +46,16 @@ class Program:
         """A program that runs again (``python -m tests.simulation.run --program FILE``)."""
         steps = [step.to_json() for step in self.steps]
         return json.dumps({"seed": self.seed, "settings": self.settings.to_json(), "steps": steps})
+
+    def has(self, words: Iterable[str]) -> bool:
+        """Whether it has all of these: kinds of steps, or settings with a part of their value ("metadata=column_stats")."""
+        kinds = {step.kind for step in self.steps}
+
+        def there(word: str) -> bool:
+            name, equals, value = word.partition("=")
+            return value in str(getattr(self.settings, name)) if equals else name in kinds
+
+        return all(there(word) for word in words)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -21,6 +22,9 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     parser.add_argument("--first", type=int, default=1, help="the first seed (default: 1)")
     parser.add_argument("--seeds", type=int, default=100, help="how many (default: 100)")
+    parser.add_argument(
+        "--having", nargs="*", default=[], help="only histories with these steps and settings (Program.has)"
+    )
     parser.add_argument("--workers", type=int, default=2, help="processes side by side (default: 2)")
     parser.add_argument("--program", type=Path, help="run the program of this file in place of seeds")
     parser.add_argument("--no-shrink", action="store_true", help="leave failing histories as long as they are")
@@ -37,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     began, failed = time.monotonic(), 0
     # Not an executor: one whose processes end after some tasks can stop for good (CPython issue 115634).
     with get_context("spawn").Pool(told.workers, maxtasksperchild=50) as pool:
-        seeds = range(told.first, told.first + told.seeds)
+        seeds = [*islice((n for n in count(told.first) if Program.of(n).has(told.having)), told.seeds)]
         for number, (seed, text) in enumerate(pool.imap_unordered(partial(one, smaller=not told.no_shrink), seeds), 1):
             if number % 100 == 0:
                 print(f"{number} of {told.seeds}: {failed} failed", file=sys.stderr, flush=True)

@@ -198,7 +198,8 @@ _CHANCES = {
     "batches": 50, "restart": 4, "clean": 7, "archive": 7, "cluster": 5, "cluster_plan": 3, "compact": 5,
     "compact_plan": 4, "savepoint": 8, "savepoint_delete": 3, "restore": 8, "rollback": 6, "delete_partition": 3,
     "change_version": 4, "add_column": 3, "carry_out": 2, "back_over_a_service": 3, "savepoint_over_a_clustering": 2,
-    "insert_overwrite": 2, "rescale": 2, "exchange": 2, "lose_local": 2, "cut_local": 2, "old_local": 3,
+    "back_over_a_clean": 2, "partition_comes_back": 2, "insert_overwrite": 2, "rescale": 2, "exchange": 2,
+    "lose_local": 2, "cut_local": 2, "old_local": 3,
     "keep_checkpoint": 4, "other_writes": 3, "other_dies": 6, "other_clusters": 2, "other_in_a_batch": 3,
     "service_in_a_batch": 4, "service_process": 4, "old_checkpoint": 4, "new_checkpoint": 2, "clock": 3,
 }  # fmt: skip

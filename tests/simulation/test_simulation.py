@@ -9,12 +9,11 @@ import pytest
 
 from tests.simulation import checks
 from tests.simulation.model import Event, Model
-from tests.simulation.mutations import MUTATIONS
+from tests.simulation.mutations import FIRST, MUTATIONS, Mutation
 from tests.simulation.processes import Killed, Processes, SimulatedStorage
 from tests.simulation.program import Program, run, shrink
 from tests.simulation.settings import Settings
 from tests.simulation.steps import ACTIONS, Step
-from tests.support.defects import Defect
 from tests.support.paths import ROOT
 
 SMALL = Program(0, Settings(keys=3), (Step("batches", 1), Step("clock", 2), Step("batches", 3)))
@@ -80,8 +79,10 @@ def test_a_failure_is_found_and_made_smaller(tmp_path: Path, monkeypatch: pytest
     assert not run(SMALL, tmp_path / "world").problems
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
-def test_each_mutation_has_its_place(mutation: Defect) -> None:
-    text = (ROOT / mutation.file).read_text("utf-8")
-    assert text.count(mutation.old) == 1
-    compile(text.replace(mutation.old, mutation.new), mutation.file, "exec")
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.defect.name)
+def test_each_mutation_has_its_place(mutation: Mutation) -> None:
+    defect = mutation.defect
+    text = (ROOT / defect.file).read_text("utf-8")
+    assert text.count(defect.old) == 1
+    compile(text.replace(defect.old, defect.new), defect.file, "exec")
+    assert any(Program.of(seed).has(mutation.needs) for seed in range(FIRST, FIRST + 2000))

@@ -83,7 +83,9 @@ COLUMNS = (
         "dec", _DECIMAL, ("0.00", "-0.01", "1.00", "99999999.99", "-99999999.99"), lambda n: f"{n % 10000}.5", Decimal
     ),
     Column(
-        "wide", _WIDE, ("0", "9" * 29 + ".999999999", "-" + "9" * 29 + ".000000001"), lambda n: f"{n}.000000001", Decimal
+        "wide", _WIDE,
+        ("0", *(sign + "9" * 29 + end for sign in ("", "-") for end in (".999999999", ".999999998", ".000000001"))),
+        lambda n: f"{n}.000000001", Decimal,
     ),
     Column("lng", "long", (0, -1, 2**63 - 1, -(2**63), 5), lambda n: n),
     Column(
