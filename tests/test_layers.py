@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import ROOT
-from tests.support.rooms import PARTS, PRODUCT, circles, imported_modules, read_rooms
+from tests.support.paths import PACKAGE, ROOT
+from tests.support.rooms import PARTS, PRODUCT, circles, imported_modules, name_of, read_rooms
 
 # What each room may import beside itself. `x/*` is a package with all its rooms. bench and tests may import anything.
 MAY_IMPORT: dict[str, str] = {
@@ -158,7 +158,7 @@ def room_of(module: str, rooms: frozenset[str]) -> str | None:
 
 
 def problems_of(path: str, source: str) -> list[str]:
-    """What the file at `path` (relative to the project) imports against the rules, in words."""
+    """What the file at `path` (``rooms.name_of``) imports against the rules, in words."""
     room = path.rpartition("/")[0]
     if path != "run_stream.py" and room.split("/")[0] not in PRODUCT:
         return []
@@ -182,13 +182,13 @@ def problems_of(path: str, source: str) -> list[str]:
 
 def product_files() -> list[Path]:
     """Every Python source of the product, run_stream.py included."""
-    return [*(path for part in PRODUCT for path in sorted((ROOT / part).rglob("*.py"))), ROOT / "run_stream.py"]
+    return [*sorted(PACKAGE.rglob("*.py")), ROOT / "run_stream.py"]
 
 
 def test_imports_go_one_way() -> None:
     files = product_files()
     assert len(files) > 100, "few sources found: the test looks in the wrong folder"
-    assert [p for f in files for p in problems_of(f.relative_to(ROOT).as_posix(), f.read_text("utf-8"))] == []
+    assert [p for f in files for p in problems_of(name_of(f), f.read_text("utf-8"))] == []
 
 
 def test_no_rooms_import_each_other() -> None:

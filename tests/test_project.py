@@ -8,10 +8,15 @@ from importlib.metadata import version
 from pathlib import Path
 
 import tagstream
-from tests.support.paths import ROOT
+from tests.support.paths import PACKAGE, ROOT
+from tests.support.rooms import PRODUCT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-TOP_LEVEL = ("admin", "bench", "bootstrap", "index", "state", "streaming", "table")
+LINKS = ("bootstrap", "state", "streaming")
+
+
+def sources() -> list[Path]:
+    return [path for top in ("tagstream", "bench", "tests") for path in (ROOT / top).rglob("*.py")]
 
 
 def requirements() -> list[str]:
@@ -19,10 +24,11 @@ def requirements() -> list[str]:
     return [*PROJECT["project"]["dependencies"], *(each for extra in extras for each in extra)]
 
 
-def test_the_package_links_every_folder_of_the_product() -> None:
-    """One import name: `tagstream.state` is `state/`, in a checkout and in a wheel, and nothing else is installed."""
-    links = {path.name: path.readlink() for path in (ROOT / "tagstream").iterdir() if path.is_symlink()}
-    assert links == {name: Path("..") / name for name in (*TOP_LEVEL, "conf") if name != "bench"}
+def test_the_package_is_real_folders_and_three_links_lead_into_it() -> None:
+    links = {path.name: path.readlink() for path in ROOT.iterdir() if path.is_symlink() and path.name in LINKS}
+    assert links == {name: Path("tagstream") / name for name in LINKS}
+    assert [path for path in PACKAGE.rglob("*") if path.is_symlink()] == []
+    assert {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()} == set(PRODUCT)
     assert PROJECT["tool"]["setuptools"]["packages"]["find"]["include"] == ["tagstream*"]
 
 
@@ -31,7 +37,7 @@ def test_the_program_says_the_version_of_the_project() -> None:
 
 
 def test_every_folder_of_sources_is_a_package() -> None:
-    folders = {path.parent for top in (*TOP_LEVEL, "tests") for path in (ROOT / top).rglob("*.py")}
+    folders = {path.parent for path in sources()}
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
 
 
@@ -48,11 +54,10 @@ def test_direct_dependencies_are_pinned_as_in_the_constraints() -> None:
 
 
 def test_the_package_folders_hold_one_docstring_and_no_logic() -> None:
-    for top in TOP_LEVEL:
-        text = (ROOT / top / "__init__.py").read_text("utf-8")
-        assert text.startswith('"""'), top
+    for folder in (*(PACKAGE / name for name in PRODUCT), ROOT / "bench"):
+        text = (folder / "__init__.py").read_text("utf-8")
+        assert text.startswith('"""'), folder
 
 
 def test_no_file_grew_over_400_lines() -> None:
-    sources = [path for top in (*TOP_LEVEL, "tests") for path in (ROOT / top).rglob("*.py")]
-    assert {path.name: n for path in sources if (n := len(path.read_text("utf-8").splitlines())) > 400} == {}
+    assert {path.name: n for path in sources() if (n := len(path.read_text("utf-8").splitlines())) > 400} == {}

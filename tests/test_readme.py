@@ -16,7 +16,7 @@ from tests.support.process import Process
 BLOCK_SECONDS = 400.0
 # What a reader's clone holds; everything else (out/ above all) is the test's own.
 SHARED = [".venv", ".jars", "Makefile", "README.md", "conf", "run_stream.py", "tagstream", "pyproject.toml"]
-SHARED += ["admin", "bench", "bootstrap", "index", "state", "streaming", "table", "tests"]
+SHARED += ["bench", "bootstrap", "state", "streaming", "tests"]
 
 
 def blocks(name: str = "README.md") -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.file_calls import file_calls
-from tests.support.paths import ROOT
+from tests.support.rooms import name_of
 from tests.test_layers import product_files
 
 DOOR = "table/storage/"
@@ -75,7 +75,7 @@ LOCAL: dict[str, tuple[str, str]] = {
 def test_files_are_reached_through_the_storage_only() -> None:
     found = {}
     for file in product_files():
-        path = file.relative_to(ROOT).as_posix()
+        path = name_of(file)
         if not path.startswith(DOOR) and (calls := file_calls(file.read_text("utf-8"))):
             found[path] = " ".join(sorted(calls))
     wanted = {path: calls for path, (calls, _) in LOCAL.items()}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.defects import DEFECTS, Defect
-from tests.support.paths import ROOT
+from tests.support.paths import PACKAGE, ROOT
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: d.name)
 def test_each_has_its_place_and_its_tests(defect: Defect) -> None:
-    text = (ROOT / defect.file).read_text("utf-8")
+    text = (PACKAGE / defect.file).read_text("utf-8")
     assert text.count(defect.old) == 1
     changed = text.replace(defect.old, defect.new)
     assert changed != text

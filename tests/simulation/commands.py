@@ -170,7 +170,9 @@ def back_over_a_clean(world: World) -> None:
         step(world)
     if world.model.log:
         told = table_command(world, "clean", "--policy", "KEEP_LATEST_COMMITS", "--commits", "1")
-        world.operate(*told, plan={"kill_on": world.random.choice((".clean.inflight", ".clean"))})
+        at = world.random.choice((".clean.inflight", ".clean"))
+        world.past_is_lost |= at == ".clean"  # its files are gone, and it may never be completed
+        world.operate(*told, plan={"kill_on": at})
     for step in (world.random.choice((rollback, restore, savepoint)), clean, batches):
         step(world)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tagstream.admin.services.process import ProcessOptions
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.schema.schema import PARTITION_PATH, RECORD_KEY
+from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.services.compaction.options import CompactionOptions
@@ -148,11 +148,14 @@ def _prepared(world: World) -> tuple[ForeignWriter, list[Row], list[Event]] | No
     events = world.events.of_others(world.random, columns, world.random.choice((1, 3, 8)))
     known = world.model.now.state
     events = [e for e in events if not e.deleted or (e.ident in known and known[e.ident].row is not None)]
-    there = read_snapshot(world.table(), [RECORD_KEY]).column(RECORD_KEY).to_pylist()
-    if not events or not there:
+    rows = read_snapshot(world.table(), [RECORD_KEY, PARTITION_PATH, FILE_NAME]).to_pylist()
+    # As by Hudi's default: an update of a file group that is being clustered is rejected.
+    clustered = set(world.table().timeline().pending_clusterings)
+    taken = {row[RECORD_KEY] for row in rows if (row[PARTITION_PATH], row[FILE_NAME].split("_")[0]) in clustered}
+    events = [e for e in events if _key(world.settings, e, rows) not in taken]
+    if not events or not rows:
         return None
-    names = ["id", *(["sub"] if world.settings.two_keys else [])] if there[0].startswith("id:") else []
-    return _writer(world, columns), [_row(world.settings, event, names) for event in events], events
+    return _writer(world, columns), [_row(world.settings, event, rows) for event in events], events
 
 
 def cluster(world: World) -> None:
@@ -181,13 +184,17 @@ def _writer(world: World, columns: tuple[str, ...]) -> ForeignWriter:
     return ForeignWriter(world.path, avro=world.settings.schema(columns), event_of=event_of)
 
 
-def _row(told: Settings, event: Event, names: list[str]) -> Row:
-    """``names``: the fields that a key names, none where it is a value alone."""
+def _key(told: Settings, event: Event, there: list[dict[str, Any]]) -> str:
+    """The record key as the rows that are there have theirs: with the names of its fields, or a value alone."""
+    names = ["id", *(["sub"] if told.two_keys else [])] if there and there[0][RECORD_KEY].startswith("id:") else []
+    return ",".join(f"{name}:{event.row[name]}" for name in names) or str(event.row["id"])
+
+
+def _row(told: Settings, event: Event, there: list[dict[str, Any]]) -> Row:
     row = dict(event.row)
     for name, column in BY_NAME.items():
         value = column.value(row.get(name))
         row[name] = float("nan") if value == "NaN" and name != "txt" else value
     if told.ordering in ORDERING_VALUES:
         row["ts"] = ORDERING_VALUES[told.ordering](row["ts"])
-    key = ",".join(f"{name}:{row[name]}" for name in names) or str(row["id"])
-    return Row(key, event.path or "", event.deleted, row)
+    return Row(_key(told, event, there), event.path or "", event.deleted, row)

@@ -14,7 +14,7 @@ from tests.simulation.processes import Killed, Processes, SimulatedStorage
 from tests.simulation.program import Program, run, shrink
 from tests.simulation.settings import Settings
 from tests.simulation.steps import ACTIONS, Step
-from tests.support.paths import ROOT
+from tests.support.paths import PACKAGE
 
 SMALL = Program(0, Settings(keys=3), (Step("batches", 1), Step("clock", 2), Step("batches", 3)))
 
@@ -82,7 +82,7 @@ def test_a_failure_is_found_and_made_smaller(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.defect.name)
 def test_each_mutation_has_its_place(mutation: Mutation) -> None:
     defect = mutation.defect
-    text = (ROOT / defect.file).read_text("utf-8")
+    text = (PACKAGE / defect.file).read_text("utf-8")
     assert text.count(defect.old) == 1
     compile(text.replace(defect.old, defect.new), defect.file, "exec")
     assert any(Program.of(seed).has(mutation.needs) for seed in range(FIRST, FIRST + 2000))

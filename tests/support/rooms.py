@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.paths import ROOT
+from tests.support.paths import PACKAGE, ROOT
 
 PRODUCT = ("table", "index", "state", "bootstrap", "streaming", "admin")
 PARTS = (*PRODUCT, "bench")
@@ -47,10 +47,16 @@ def imported_modules(source: str) -> Iterator[str]:
                 yield node.args[0].value
 
 
-def read_rooms(root: Path = ROOT) -> dict[str, Room]:
+def name_of(path: Path) -> str:
+    """The name of a file of the product below ``tagstream/`` ("table/write/commit.py"), of others below the checkout."""
+    return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT).as_posix()
+
+
+def read_rooms() -> dict[str, Room]:
     """Every room of the product and of bench/, by its path ("table/write")."""
-    sources = {path: path.read_text("utf-8") for part in PARTS for path in sorted((root / part).rglob("*.py"))}
-    names = {path: path.relative_to(root).as_posix() for path in sources}
+    folders = [*(PACKAGE / part for part in PRODUCT), ROOT / "bench"]
+    sources = {path: path.read_text("utf-8") for folder in folders for path in sorted(folder.rglob("*.py"))}
+    names = {path: name_of(path) for path in sources}
     modules = {name.removesuffix("/__init__.py").removesuffix(".py").replace("/", "."): name for name in names.values()}
     rooms: dict[str, Room] = {}
     for path, text in sources.items():

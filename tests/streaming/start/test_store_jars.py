@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tagstream.streaming.start.store_jars import needs_s3a, store_conf
-from tests.support.paths import ROOT
+from tests.support.paths import PACKAGE
 
 ON_S3 = "s3a://b/checkpoint"
 
@@ -46,5 +46,5 @@ def test_what_is_set_stays() -> None:
 
 
 def test_the_jars_are_not_the_whole_sdk() -> None:
-    pom = (ROOT / "conf" / "poms" / "s3a.xml").read_text("utf-8")
+    pom = (PACKAGE / "conf" / "poms" / "s3a.xml").read_text("utf-8")
     assert "<artifactId>bundle</artifactId>" not in pom

@@ -125,7 +125,7 @@ _KNOWN = (
     (
         r"Failed to find data source: kafka",
         "Spark's Kafka connector is not on the class path; run through .venv/bin/python, which fetches it, or give "
-        "spark-submit the jars with --jars (conf/poms/kafka-connector.xml names them)",
+        "spark-submit the jars with --jars (tagstream/conf/poms/kafka-connector.xml names them)",
     ),
     (
         r"Some data may have been lost because they are not available in Kafka any more|KAFKA_DATA_LOSS|"
