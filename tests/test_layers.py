@@ -114,12 +114,14 @@ MAY_IMPORT: dict[str, str] = {
     "admin/command": "table/* streaming/* admin admin/advise admin/index admin/page admin/table admin/services "
     "admin/quarantine",
 }
+GROUND = "spark_release.py"  # beside the rooms: which Spark this is, for all that use Spark
 FILES_A_ROOM = 15
 LINES_A_FILE = 400
 # Files that are longer, and why they are not cut.
 LONGER: dict[str, str] = {}
 
 # Third-party clients and the only places that may import them (a place is a path prefix; bench and tests are free).
+WITH_SPARK = ("bootstrap/", "index/", "streaming/", "run_stream.py")
 CLIENTS: dict[str, tuple[str, ...]] = {
     "rocksdict": ("state/",),
     "kafka": (),
@@ -127,7 +129,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "isal": ("table/metadata/",),
     "obstore": ("table/storage/objects/",),
     "hdfs_native": ("table/storage/hdfs",),
-    "pyspark": ("bootstrap/", "index/", "streaming/", "run_stream.py"),
+    "pyspark": (*WITH_SPARK, "spark_release.py"),
 }
 # Parts of streaming/ that are plain Arrow and Python, usable and testable without a JVM.
 WITHOUT_SPARK = (
@@ -160,7 +162,7 @@ def room_of(module: str, rooms: frozenset[str]) -> str | None:
 def problems_of(path: str, source: str) -> list[str]:
     """What the file at `path` (``rooms.name_of``) imports against the rules, in words."""
     room = path.rpartition("/")[0]
-    if path != "run_stream.py" and room.split("/")[0] not in PRODUCT:
+    if room.split("/")[0] not in PRODUCT and path not in ("run_stream.py", GROUND):
         return []
     rooms = frozenset(MAY_IMPORT)
     found = set()
@@ -171,11 +173,15 @@ def problems_of(path: str, source: str) -> list[str]:
             found.add(f"{path}: relative import; name the package")
         elif top in ROOTS:
             found.add(f"{path}: imports {top}: the product is imported as tagstream.*, bench and tests never")
+        elif path == GROUND and target is not None:
+            found.add(f"{path}: imports {target}: it knows Spark alone")
+        elif module == "tagstream.spark_release" and not path.startswith(WITH_SPARK):
+            found.add(f"{path}: imports {module}, but this part works without Spark")
         elif target is not None and room and target not in allowed(room):
             found.add(f"{path}: imports {target}, which {room} may not")
         elif top in CLIENTS and not path.startswith(CLIENTS[top]):
             found.add(f"{path}: imports {top}, which belongs to {CLIENTS[top] or 'tests and bench'}")
-        elif top == "pyspark" and path.startswith(WITHOUT_SPARK):
+        elif (top == "pyspark" or module == "tagstream.spark_release") and path.startswith(WITHOUT_SPARK):
             found.add(f"{path}: imports {top}, but this part works without Spark")
     return sorted(found)
 
@@ -232,6 +238,9 @@ def test_rooms_and_files_stay_small() -> None:
         ("streaming/x.py", "from tagstream.admin.command.cli import parser"),
         ("admin/x.py", "from pyspark.sql import SparkSession"),
         ("admin/x.py", "import rocksdict"),
+        ("admin/x.py", "from tagstream.spark_release import RELEASE"),
+        ("streaming/options/x.py", "from tagstream.spark_release import RELEASE"),
+        ("spark_release.py", "from tagstream.state.key_group import key_group"),
         ("streaming/x.py", "from kafka import KafkaConsumer"),
         ("streaming/x.py", "from tests.support import events"),
         ("streaming/x.py", "from table.keys.keys import KeyGenerator"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -88,3 +89,10 @@ def balanced_labels(groups: int, partitions: int) -> tuple[int, ...]:
             found.append(label)
         label += 1
     return tuple(found)
+
+
+@cache
+def standing_labels(partitions: int) -> tuple[int, ...]:
+    """Of each shuffle partition, in their order, one int label that Spark's hash puts there."""
+    labels = balanced_labels(partitions, partitions)
+    return tuple(sorted(labels, key=lambda label: shuffle_partition(label, partitions)))

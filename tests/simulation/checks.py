@@ -95,11 +95,13 @@ def hudi_rs_can(world: World, table: HoodieTable) -> bool:
     timeline = table.timeline()
     if table.config.version < 8 and timeline.pending_compactions:  # it passes over the logs of a planned slice
         return False
-    if table.config.version >= 8 and table.config.metadata_partitions and table.config.is_merge_on_read:
-        # It passes over file groups without a base file, where a metadata table lists them.
+    if table.config.version >= 8 and table.config.is_merge_on_read:
         view = table.view(timeline)
         slices = (s for partition in view.partitions() for s in view.latest_merged_slices(partition))
-        return all(s.base_path is not None for s in slices)
+        logs_alone = [s for s in slices if s.base_path is None]
+        # Where a metadata table lists them it passes over these groups; else over their logs of archived commits.
+        archived = any(timeline.is_archived(log.time) for s in logs_alone for log in s.log_files)
+        return not archived and not (logs_alone and table.config.metadata_partitions)
     return True
 
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from tagstream.spark_release import to_arrow
+
 EVERYWHERE = ""  # the one range of a global index, whose keys are looked for in all partitions
 
 
@@ -34,7 +36,7 @@ def collect_keys(records: DataFrame, *, is_global: bool) -> BatchKeys:
     ``records`` are those of ``HoodieIndex.tag_location``.
     """
     columns = ["record_key"] if is_global else ["partition_path", "record_key"]
-    found = records.select(*columns).toArrow().combine_chunks()
+    found = to_arrow(records.select(*columns)).combine_chunks()
     found = found.group_by(columns).aggregate([]).sort_by([(name, "ascending") for name in columns])
     keys = _flat(found.column("record_key"))
     if is_global:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import Broadcast
 
 from tagstream.index.base import RECORD_SCHEMA, WRITTEN_SCHEMA, HoodieIndex, TableAsOf
+from tagstream.spark_release import from_arrow, to_arrow
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.read.slice_lookup import key_reader
 from tagstream.table.read.slice_reader import SliceReader
@@ -38,8 +39,8 @@ def unknown_keys(index: HoodieIndex, look: TableAsOf) -> list[str]:
             keys.update(first.column(RECORD_KEY).slice(0, _KEYS).to_pylist())
     asked = sorted(keys)
     rows = pa.table({"record_key": asked, "partition_path": pa.nulls(len(asked), pa.string())})
-    frame = look.spark.createDataFrame(rows, RECORD_SCHEMA)
-    known = set(index.tag_location(frame, look).select("record_key").toArrow().column(0).to_pylist())
+    frame = from_arrow(look.spark, rows, RECORD_SCHEMA)
+    known = set(to_arrow(index.tag_location(frame, look).select("record_key")).column(0).to_pylist())
     return [key for key in asked if key not in known]
 
 
@@ -52,7 +53,7 @@ def fill(index: HoodieIndex, look: TableAsOf) -> int:
     sent = spark.sparkContext.broadcast((index, key_reader(look.table, look.timeline, look.as_of, None), tuple(slices)))
     try:
         frame = spark.range(0, len(slices), 1, min(len(slices), spark.sparkContext.defaultParallelism))
-        done = frame.mapInArrow(_make_fill(sent), "keys long").toArrow().column(0).to_pylist()
+        done = to_arrow(frame.mapInArrow(_make_fill(sent), "keys long")).column(0).to_pylist()
     finally:
         sent.destroy()
     return sum(done)

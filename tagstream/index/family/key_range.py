@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from tagstream.index.base import TableAsOf
+from tagstream.spark_release import from_arrow
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.base_file import comparable_range, open_base_file, range_of
 from tagstream.table.file_group.partition_metadata import split
@@ -49,7 +50,7 @@ class RangeCache:
         if missing:
             spark = look.spark
             count = max(1, min(spark.sparkContext.defaultParallelism, -(-len(missing) // _FILES_A_TASK)))
-            frame = spark.createDataFrame(pa.table({"path": missing})).repartition(count, F.col("path"))
+            frame = from_arrow(spark, pa.table({"path": missing}), "path string").repartition(count, F.col("path"))
             for path, low, high in frame.mapInArrow(_make_read(look.table.storage), _SCHEMA).collect():
                 self._known[path] = _usable(low, high)
         wanted = set(paths)

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tagstream.index.base import TableAsOf, location_schema
 from tagstream.index.family.batch_keys import BatchKeys
+from tagstream.spark_release import to_arrow
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.base_file import read_footer
 from tagstream.table.file_group.bloom import BloomFilter
@@ -127,7 +128,7 @@ def scan_all(look: TableAsOf) -> Iterator[pa.Table]:
     try:
         tasks = min(len(slices), 4 * spark.sparkContext.defaultParallelism)
         frame = spark.range(0, len(slices), 1, tasks).mapInArrow(_make_scan(sent), _SCAN_SCHEMA)
-        yield frame.toArrow()
+        yield to_arrow(frame)
     finally:
         sent.destroy()
 

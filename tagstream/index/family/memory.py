@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from tagstream.index.base import HoodieIndex, TableAsOf, location_schema
 from tagstream.index.family.batch_keys import collect_keys
 from tagstream.index.family.lookup import scan_all
+from tagstream.spark_release import from_arrow
 
 Place = tuple[str, str, str]  # partition path, file id, instant
 
@@ -53,7 +54,7 @@ class InMemoryIndex(HoodieIndex):
                 "ord": pa.nulls(len(found), kind),
             }
         )
-        return look.spark.createDataFrame(table, location_schema(look.ordering.sql_type))
+        return from_arrow(look.spark, table, location_schema(look.ordering.sql_type))
 
     def update_location(self, written: pa.Table, instant: str) -> None:
         """Put new places, remove deleted keys; what was there before is kept until the instant is committed."""

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from tagstream.index.base import OrderingCode, TableAsOf
 from tagstream.index.family.bucket import BucketIndex
+from tagstream.spark_release import apply_in_arrow, cogroup_in_arrow
 from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_known
 from tagstream.streaming.batch.context import JobContext
@@ -25,6 +26,7 @@ from tagstream.streaming.tag.tag import sorted_out
 from tagstream.table.read.slice_lookup import key_reader, lookup_slice
 from tagstream.table.timeline.write_status import WriteStatus
 
+_KEYED = pa.schema([("kg", pa.int32()), ("rows", pa.binary())])
 _LOCATED = pa.schema([("lane", pa.int32()), ("rows", pa.binary()), ("status", pa.string())])
 
 
@@ -47,15 +49,15 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     lanes = Lanes(job.meta.shuffle_partitions, profile.write_lanes)
     if isinstance(index, BucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
-        return rows.groupBy("kg").applyInArrow(_make_alone(spec, lanes), LOCATED_SQL)
+        return apply_in_arrow(rows.groupBy("kg"), _make_alone(spec, lanes), LOCATED_SQL, _KEYED)
     if job.overwrites:  # nothing of what is there stays
-        return rows.groupBy("kg").applyInArrow(_make_alone(spec, lanes), LOCATED_SQL)
+        return apply_in_arrow(rows.groupBy("kg"), _make_alone(spec, lanes), LOCATED_SQL, _KEYED)
     if not index.knows_ordering and spec.ordering != "none":
         spec = replace(spec, resolve=_Resolver(look))
     records = rows.mapInArrow(_good_records, "record_key string, partition_path string")
     found = index.tag_location(records, look)
     found = found.withColumn("kg", key_group_label(_hashed(index.is_global), job.meta.labels))
-    return rows.groupBy("kg").cogroup(found.groupBy("kg")).applyInArrow(_make_joined(spec, lanes), LOCATED_SQL)
+    return cogroup_in_arrow(rows, found, "kg", _make_joined(spec, lanes), LOCATED_SQL, _KEYED)
 
 
 def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[str, tuple[str, ...]]:

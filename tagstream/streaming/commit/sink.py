@@ -35,6 +35,8 @@ from itertools import pairwise
 
 from pyspark.sql import DataFrame
 
+from tagstream.spark_release import repartition_by_id
+from tagstream.state.key_group import standing_labels
 from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.epoch import Epoch, newest_batch, read_epoch
@@ -304,7 +306,8 @@ class BatchSink:
     def _act(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
         job = self._job
         write = make_write_function(job.write_spec(epoch.batch_id, instant, replay=replay))
-        result = rows.repartitionById(job.meta.shuffle_partitions, "lane").mapInArrow(write, RESULT_SCHEMA).collect()
+        lanes = repartition_by_id(rows, standing_labels(job.meta.shuffle_partitions), "lane")
+        result = lanes.mapInArrow(write, RESULT_SCHEMA).collect()
         return Outcome.of(result, replay=replay)
 
     def _check_bad_records(self, outcome: Outcome, epoch: Epoch, instant: str) -> None:

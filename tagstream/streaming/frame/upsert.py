@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tagstream.spark_release import arrow_schema
 from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.frame.plan_check import check_plan
@@ -61,7 +61,7 @@ def upsert(
     entries = _entries(path, checkpoint, options or {})
     mark = next((entry.value for entry in reversed(entries) if entry.key == _DELETE_FIELD), DELETED)
     told = build_options(
-        entries, frame_schema=rows_avro(to_arrow_schema(df.schema, timezone="UTC"), mark, "the DataFrame")
+        entries, frame_schema=rows_avro(arrow_schema(df.schema), mark, "the DataFrame")
     )
     check_plan(df, told.index.type)
     _take_stores(spark)

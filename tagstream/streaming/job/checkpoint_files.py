@@ -20,9 +20,11 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from tagstream.spark_release import checkpoint_package
+
 LOG = logging.getLogger(__name__)
 
-_PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing"
+_PACKAGE = checkpoint_package()
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 

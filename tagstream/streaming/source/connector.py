@@ -14,11 +14,13 @@ from pathlib import Path
 
 import tagstream
 from tagstream.streaming.errors import SourceError
+from tagstream.streaming.source.jar_versions import kafka_versions
 
 PROJECT = Path(tagstream.__file__).parent.parent
 CACHE_FOLDER = ".jars"
 _CONNECTOR = "spark-sql-kafka-0-10"
 FETCH_SECONDS = 600
+_POM = files(tagstream) / "conf" / "poms" / "kafka-connector.xml"
 
 # What Maven says when it reached no repository, in the words of its resolver and of Java's sockets.
 _OFFLINE = (
@@ -35,7 +37,7 @@ _OFFLINE = (
 
 def connector_jars(*, env: Mapping[str, str] = os.environ) -> list[Path]:
     """Jars of Spark's Kafka connector, sorted. Raises SourceError when they can't be had."""
-    return fetch_jars(files(tagstream) / "conf" / "poms" / "kafka-connector.xml", jar_cache(PROJECT, env), env=env)
+    return fetch_jars(_POM, jar_cache(PROJECT, env), env=env, versions=kafka_versions())
 
 
 def brings_connector(settings: Mapping[str, str]) -> bool:
@@ -53,36 +55,44 @@ def jar_cache(project: Path, env: Mapping[str, str]) -> Path:
 
 def check_connector(*, env: Mapping[str, str] = os.environ) -> None:
     """SourceError when the connector's jars are neither there nor could be fetched; nothing is fetched."""
-    check_jars(files(tagstream) / "conf" / "poms" / "kafka-connector.xml", env)
+    check_jars(_POM, env, kafka_versions())
 
 
-def check_jars(pom: Traversable, env: Mapping[str, str]) -> None:
+def check_jars(pom: Traversable, env: Mapping[str, str], versions: Mapping[str, str]) -> None:
     """SourceError when the jars that `pom` names are neither there nor could be fetched; nothing is fetched."""
-    folder = _folder(pom, jar_cache(PROJECT, env))
+    folder = _folder(pom, jar_cache(PROJECT, env), versions)
     if not folder.is_dir():
         _maven(pom, folder, env)
 
 
-def fetch_jars(pom: Traversable, cache: Path, *, env: Mapping[str, str] = os.environ) -> list[Path]:
-    """Jars that `pom` names, from `cache` or by Maven.
+def fetch_jars(
+    pom: Traversable, cache: Path, *, env: Mapping[str, str] = os.environ, versions: Mapping[str, str] | None = None
+) -> list[Path]:
+    """Jars that `pom` names, from `cache` or by Maven. ``versions``: in place of properties of the pom.
 
     A pom's jars have a folder of their own named by its content, so an edited pom is fetched again. The folder appears
     by one rename when all jars are there: a fetch that was killed leaves nothing that looks complete, and of two
     processes fetching at once one wins.
     """
-    folder = _folder(pom, cache)
+    told = versions or {}
+    folder = _folder(pom, cache, told)
     if not folder.is_dir():
-        _fetch(pom, folder, env)
+        _fetch(pom, folder, env, told)
     jars = sorted(folder.glob("*.jar"))
     if not jars:
         raise SourceError(f"{folder} holds no jars. Delete that folder and start again, they are fetched anew.")
     return jars
 
 
-def _folder(pom: Traversable, cache: Path) -> Path:
+def _folder(pom: Traversable, cache: Path, versions: Mapping[str, str]) -> Path:
     if not pom.is_file():
         raise SourceError(f"{pom} is missing: it says which jars to fetch. Install the project anew.")
-    return cache / f"{pom.name.removesuffix('.xml')}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    content = pom.read_bytes() + "".join(_defines(versions)).encode()
+    return cache / f"{pom.name.removesuffix('.xml')}-{hashlib.sha256(content).hexdigest()[:12]}"
+
+
+def _defines(versions: Mapping[str, str]) -> list[str]:
+    return [f"-D{name}={version}" for name, version in sorted(versions.items())]
 
 
 def _maven(pom: Traversable, folder: Path, env: Mapping[str, str]) -> str:
@@ -95,13 +105,13 @@ def _maven(pom: Traversable, folder: Path, env: Mapping[str, str]) -> str:
     return maven
 
 
-def _fetch(pom: Traversable, folder: Path, env: Mapping[str, str]) -> None:
+def _fetch(pom: Traversable, folder: Path, env: Mapping[str, str], versions: Mapping[str, str]) -> None:
     maven = _maven(pom, folder, env)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         target, copy = Path(scratch) / "jars", Path(scratch) / pom.name
         copy.write_bytes(pom.read_bytes())  # the package may be a zip, and Maven leaves things beside its file
-        _run_maven(maven, copy, target, env)
+        _run_maven(maven, copy, target, env, versions)
         try:
             target.rename(folder)
         except OSError:
@@ -109,9 +119,9 @@ def _fetch(pom: Traversable, folder: Path, env: Mapping[str, str]) -> None:
                 raise
 
 
-def _run_maven(maven: str, pom: Path, target: Path, env: Mapping[str, str]) -> None:
+def _run_maven(maven: str, pom: Path, target: Path, env: Mapping[str, str], versions: Mapping[str, str]) -> None:
     command = [maven, "-q", "-B", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies"]
-    command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}", *_defines(versions)]
     try:
         done = subprocess.run(
             command, env=dict(env), capture_output=True, text=True, timeout=FETCH_SECONDS, check=False

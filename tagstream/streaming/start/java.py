@@ -8,13 +8,14 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tagstream.spark_release import oldest_java
 from tagstream.streaming.errors import EnvironmentProblemError
 
-OLDEST = 17
+OLDEST = oldest_java()
 _SECONDS = 60
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _ADVICE = (
-    f"install Java {OLDEST} (openjdk-{OLDEST}-jre-headless), and put it on the PATH or name its folder with JAVA_HOME"
+    "install Java 17 (openjdk-17-jre-headless), and put it on the PATH or name its folder with JAVA_HOME"
 )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tagstream
 from tagstream.streaming.source.connector import PROJECT, check_jars, fetch_jars, jar_cache
+from tagstream.streaming.source.jar_versions import s3a_versions
 from tagstream.table.storage.objects.config import options_of
 from tagstream.table.storage.objects.place import S3, SCHEMES, parse
 
@@ -29,12 +30,12 @@ def needs_s3a(checkpoint: str, settings: Mapping[str, str]) -> bool:
 
 def s3a_jars(*, env: Mapping[str, str] = os.environ) -> list[Path]:
     """The jars, fetched by Maven the first time (13 MB). Raises SourceError when they can't be had."""
-    return fetch_jars(_POM, jar_cache(PROJECT, env), env=env)
+    return fetch_jars(_POM, jar_cache(PROJECT, env), env=env, versions=s3a_versions())
 
 
 def check_s3a(*, env: Mapping[str, str] = os.environ) -> None:
     """SourceError when the jars are neither there nor could be fetched; nothing is fetched."""
-    check_jars(_POM, env)
+    check_jars(_POM, env, s3a_versions())
 
 
 def store_conf(checkpoint: str, settings: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:

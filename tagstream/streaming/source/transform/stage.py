@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from tagstream.spark_release import arrow_schema
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.transformer_options import TransformerOption
 from tagstream.streaming.source.decode.events import Events, Mask, RecordFormat
@@ -68,7 +69,7 @@ def with_transformed_schema(spark: SparkSession, options: Options) -> Options:
     source = source_schema(options)
     columns = records_schema(source)
     rows = apply_chain(spark.createDataFrame([], columns), options.transformers, mark)
-    given = to_arrow_schema(rows.schema, timezone="UTC")
+    given = arrow_schema(rows.schema)
     told = pa.schema([field for field in given if field.name != RECORD])
     return replace(options, frame_schema=rows_avro(told, mark, "the transformed records"), transformed_from=source)
 
