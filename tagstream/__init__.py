@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tagstream.version import VERSION
+
 if TYPE_CHECKING:
     from tagstream.streaming.frame.upsert import upsert
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["upsert"]
 
 

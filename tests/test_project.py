@@ -7,7 +7,10 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 import tagstream
+from tagstream.version import VERSION
 from tests.support.paths import PACKAGE, ROOT
 from tests.support.rooms import PRODUCT
 
@@ -32,8 +35,10 @@ def test_the_package_is_real_folders_and_three_links_lead_into_it() -> None:
     assert PROJECT["tool"]["setuptools"]["packages"]["find"]["include"] == ["tagstream*"]
 
 
-def test_the_program_says_the_version_of_the_project() -> None:
-    assert tagstream.__version__ == PROJECT["project"]["version"]
+def test_the_version_stands_in_one_place() -> None:
+    assert tagstream.__version__ == VERSION
+    assert "version" not in PROJECT["project"]
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "tagstream.version.VERSION"}
 
 
 def test_every_folder_of_sources_is_a_package() -> None:
@@ -41,16 +46,21 @@ def test_every_folder_of_sources_is_a_package() -> None:
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
 
 
-def test_direct_dependencies_are_pinned_as_in_the_constraints() -> None:
+def test_direct_dependencies_are_pinned_by_the_constraints() -> None:
     def normal(name: str) -> str:
         return re.sub(r"[-_.]+", "-", name).lower()
 
     constraints = (ROOT / "conf" / "constraints.txt").read_text("utf-8").split()
     pinned = {normal(name): number for name, _, number in (line.partition("==") for line in constraints)}
-    for requirement in requirements():
-        name, _, number = requirement.partition("==")
-        assert pinned.get(normal(name)) == number, requirement
-        assert version(name) == number, f"{requirement}: installed is {version(name)}; run make install"
+    for requirement in map(Requirement, requirements()):
+        number = pinned.get(normal(requirement.name), "")
+        assert requirement.specifier.contains(number), requirement
+        assert version(requirement.name) == number, f"{requirement}: installed is not {number}; run make install"
+
+
+def test_installing_the_package_leaves_a_spark_that_is_there_alone() -> None:
+    needed = {Requirement(text).name for text in PROJECT["project"]["dependencies"]}
+    assert not needed & {"pyspark", "pyspark-client", "py4j"}
 
 
 def test_the_package_folders_hold_one_docstring_and_no_logic() -> None:

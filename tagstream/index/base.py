@@ -91,6 +91,10 @@ class HoodieIndex(ABC):
     knows_ordering: ClassVar[bool] = False
     update_partition_path: bool = True
 
+    def check(self) -> int | None:
+        """Before a start: see that the other system that an index lives in is there and fit. Raises that system's errors."""
+        return None
+
     def start(self, look: TableAsOf) -> None:  # noqa: B027 - most indexes have nothing to load
         """Before the first batch, and again whenever the table was changed by others: load what is held in memory."""
 

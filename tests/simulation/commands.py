@@ -72,6 +72,7 @@ def carry_out(world: World) -> None:
         return
     timeline = world.table().timeline()
     for instant in sorted(set(timeline.pending_clusterings.values())):
+        world.index_is_whole = False  # the stream learns of it at its next start
         operate(world, *table_command(world, "cluster", "--execute", instant))
     for instant in [i.time for i in timeline.pending if i.action == "compaction"]:
         operate(world, *table_command(world, "compact", "--execute", instant))

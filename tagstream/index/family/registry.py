@@ -10,7 +10,6 @@ from tagstream.index.family.bucket import BucketIndex
 from tagstream.index.family.memory import InMemoryIndex
 from tagstream.index.family.record_index import GlobalRecordLevelIndex, RecordLevelIndex
 from tagstream.index.family.simple import GlobalSimpleIndex, SimpleIndex
-from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
 from tagstream.index.hbase.options import HbaseOptions
 from tagstream.index.hbase.row_keys import MAX_ROW_BYTES
 from tagstream.table.errors import ConfigError
@@ -123,11 +122,22 @@ def make_index(options: IndexOptions, record_key_fields: tuple[str, ...]) -> Hoo
         case "HBASE":
             if options.hbase is None:
                 raise ConfigError("the HBASE index needs hoodie.index.hbase.table, the name of its table in HBase")
-            return (RebalancedHbaseIndex if options.rebalanced else HbaseIndex)(options.hbase)
+            return _hbase(options.hbase, rebalanced=options.rebalanced)
         case "BUCKET":
             return BucketIndex(_hashing(options, record_key_fields), load=not options.overwrite)
         case _:
             raise ConfigError(f"hoodie.index.type = {kind}: no such index")
+
+
+def _hbase(options: HbaseOptions, *, rebalanced: bool) -> HoodieIndex:
+    try:
+        from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
+    except ImportError as e:
+        raise ConfigError(
+            f"hoodie.index.type=HBASE: the package happybase is missing ({e}); install it with pip install "
+            "'tagstream[hbase]' (in a checkout: pip install '.[hbase]'), on every host that runs Spark's workers"
+        ) from None
+    return (RebalancedHbaseIndex if rebalanced else HbaseIndex)(options)
 
 
 def _hashing(options: IndexOptions, record_key_fields: tuple[str, ...]) -> BucketHash:

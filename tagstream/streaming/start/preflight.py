@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tagstream.index.family.registry import STATE, make_index
-from tagstream.index.hbase.index import HbaseIndex
 from tagstream.state.durable.building import is_unfinished
 from tagstream.state.durable.meta import META_FILE, STATE_INDEX, TABLE_INDEX, check_fixed, read_meta
 from tagstream.streaming.batch.epoch import query_id
@@ -89,7 +88,7 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
     if options.bootstrap_only and table.timeline().newest_completed is None:
         return Ready(table, planned.new, planned.changes, taken_over, ())
     index = make_index(options.index, table.config.record_key_fields)
-    if isinstance(index, HbaseIndex):
+    if index is not None:
         index.check()
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)

@@ -1,0 +1,158 @@
+"""What differs between the releases of Spark that this project runs on: 3.5, 4.0, 4.1 and 4.2.
+
+The one place that asks which release it is. All other code is written for the newest, and calls what stands here where an
+older one lacks something. Releases are told apart by what PySpark has, where it says so itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyspark
+from pyspark.find_spark_home import _find_spark_home as find_spark_home
+from pyspark.sql import DataFrame, GroupedData, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+RELEASE: tuple[int, int] = tuple(int(part) for part in pyspark.__version__.split(".")[:2])  # type: ignore[assignment]
+_HAS_ARROW = RELEASE >= (4, 0)  # DataFrame.toArrow, createDataFrame of an Arrow table, applyInArrow
+_HAS_IDS = RELEASE >= (4, 1)  # DataFrame.repartitionById
+_ROWS = 64_000  # of a table that goes to Spark in one piece
+# Which zone a timestamp gets is said since 4.2; before, it is UTC.
+_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+
+_SCALA = {(3, 5): "2.12"}  # of PySpark's own distribution, where no jar says so
+
+Grouped = Callable[..., pa.Table]
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns of a frame as Arrow has them; timestamps with a zone are of UTC."""
+    return to_arrow_schema(schema, **_UTC)
+
+
+def to_arrow(rows: DataFrame) -> pa.Table:
+    """All rows on the driver: ``DataFrame.toArrow``, which came with 4.0."""
+    if _HAS_ARROW:
+        return rows.toArrow()
+    batches = rows._collect_as_arrow()  # type: ignore[operator]  # noqa: SLF001 (what toPandas is made of)
+    return pa.Table.from_batches(batches, arrow_schema(rows.schema))
+
+
+def from_arrow(spark: SparkSession, table: pa.Table, schema: str) -> DataFrame:
+    """A frame of an Arrow table: ``createDataFrame``, which takes one since 4.0. ``schema``: in Spark's words.
+
+    Before, the table travels as bytes of Arrow's own format: by pandas a number beside a null would become a float.
+    """
+    if _HAS_ARROW:
+        return spark.createDataFrame(table, schema)
+    pieces = [(_packed(table.slice(at, _ROWS)),) for at in range(0, table.num_rows, _ROWS)]
+    return spark.createDataFrame(pieces, "packed binary").mapInArrow(_unpacked, schema)
+
+
+def repartition_by_id(rows: DataFrame, labels: Sequence[int], column: str) -> DataFrame:
+    """Partition n gets the rows whose ``column`` is n: ``DataFrame.repartitionById``, which came with 4.1.
+
+    ``labels``: of each partition an int that Spark's hash puts there (``state.key_group.standing_labels``). Before 4.1 a
+    number goes by its label.
+    """
+    if _HAS_IDS:
+        return rows.repartitionById(len(labels), column)
+    label = F.element_at(F.array(*(F.lit(label) for label in labels)), F.col(column) + 1)
+    return rows.repartition(len(labels), label.cast("int"))
+
+
+def apply_in_arrow(grouped: GroupedData, function: Grouped, schema: str, rows: pa.Schema) -> DataFrame:
+    """``grouped.applyInArrow(function, schema)``, which came with 4.0. ``rows``: what the groups have.
+
+    Before, groups go by pandas, so columns that may be null must not be numbers.
+    """
+    if _HAS_ARROW:
+        return grouped.applyInArrow(function, schema)
+
+    def alone(key: Any, found: Any) -> Any:
+        return function(_scalars(key), _from_pandas(found, rows)).to_pandas()
+
+    return grouped.applyInPandas(alone, schema)
+
+
+def cogroup_in_arrow(
+    left: DataFrame, right: DataFrame, key: str, function: Grouped, schema: str, rows: pa.Schema
+) -> DataFrame:
+    """Both frames grouped by the int column ``key``, and each pair of groups given to ``function(key, left, right)``.
+
+    ``PandasCogroupedOps.applyInArrow`` came with 4.0. Before, the rows of ``right`` travel as bytes of Arrow's own format;
+    ``rows``: what ``left`` has, as in :func:`apply_in_arrow`.
+    """
+    if _HAS_ARROW:
+        return left.groupBy(key).cogroup(right.groupBy(key)).applyInArrow(function, schema)
+    given = arrow_schema(right.schema)
+    packed = right.mapInArrow(_packer(key), f"{key} int, packed binary")
+
+    def joined(number: Any, found: Any, others: Any) -> Any:
+        tables = [_read(data) for data in others["packed"]]
+        both = pa.concat_tables(tables).cast(given) if tables else given.empty_table()
+        return function(_scalars(number), _from_pandas(found, rows), both).to_pandas()
+
+    return left.groupBy(key).cogroup(packed.groupBy(key)).applyInPandas(joined, schema)
+
+
+def checkpoint_package() -> str:
+    """The Java package of Spark's managers of checkpoint files, which moved in 4.1."""
+    streaming = "org.apache.spark.sql.execution.streaming"
+    return f"{streaming}.checkpointing" if RELEASE >= (4, 1) else streaming
+
+
+def scala_version() -> str:
+    """The Scala that the release is built with: "2.13", or for Spark 3.5 also "2.12", by the jar that lies with Spark's."""
+    folder = Path(find_spark_home(), "jars")
+    found = next((path.name for path in sorted(folder.glob("scala-library-*.jar"))), "")
+    return ".".join(found.removeprefix("scala-library-").split(".")[:2]) if found else _SCALA.get(RELEASE, "2.13")
+
+
+def oldest_java() -> int:
+    """The oldest Java that the release runs on."""
+    return 17 if RELEASE >= (4, 0) else 8
+
+
+def _packed(table: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = out.getvalue().to_pybytes()
+    return data
+
+
+def _read(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for data in batch.column(0).to_pylist():
+            yield from _read(data).to_batches()
+
+
+def _packer(key: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            numbers = pc.unique(table.column(key))
+            pieces = [_packed(table.filter(pc.equal(table.column(key), number))) for number in numbers]
+            yield pa.RecordBatch.from_arrays([numbers.cast(pa.int32()), pa.array(pieces, pa.binary())], [key, "packed"])
+
+    return pack
+
+
+def _scalars(key: Iterable[Any]) -> tuple[pa.Scalar, ...]:
+    return tuple(pa.scalar(value.item() if hasattr(value, "item") else value) for value in key)
+
+
+def _from_pandas(rows: Any, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pandas(rows, schema, preserve_index=False)

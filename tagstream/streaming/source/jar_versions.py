@@ -1,0 +1,51 @@
+"""Versions of the jars that fit the running Spark: what takes the place of the versions in the poms of ``conf/poms/``.
+
+The poms are for the newest release. Each version here was fetched and run with that release (docs/platforms.md); the patch
+of a release makes no difference to them.
+"""
+
+from __future__ import annotations
+
+from tagstream.spark_release import RELEASE, scala_version
+from tagstream.streaming.errors import SourceError
+
+KAFKA: dict[tuple[int, int], dict[str, str]] = {
+    (3, 5): {"spark": "3.5.7", "token": "3.5.4", "kafka": "3.4.1", "pool": "2.11.1"},
+    (4, 0): {"spark": "4.0.4", "token": "4.0.0", "kafka": "3.9.1", "pool": "2.12.0"},
+    (4, 1): {"spark": "4.1.3", "token": "4.1.1", "kafka": "3.9.1", "pool": "2.12.1"},
+    (4, 2): {},
+}
+S3A: dict[tuple[int, int], dict[str, str]] = {
+    (4, 0): {"hadoop": "3.4.1", "cloud": "4.0.0"},
+    (4, 1): {"hadoop": "3.4.1", "cloud": "4.1.1"},
+    (4, 2): {},
+}
+_S3A_PACKAGES = "org.apache.hadoop:hadoop-aws:3.3.4"
+
+
+def kafka_versions() -> dict[str, str]:
+    """Of Kafka's connector. SourceError for a release of Spark that none is known for."""
+    name = ".".join(map(str, RELEASE))
+    if RELEASE not in KAFKA:
+        raise SourceError(
+            f"no connector for Kafka is known for Spark {name}: give one with --packages "
+            f"org.apache.spark:spark-sql-kafka-0-10_{scala_version()}:<the version of Spark>"
+        )
+    return _of_scala(KAFKA[RELEASE])
+
+
+def s3a_versions() -> dict[str, str]:
+    """Of S3A. SourceError for a release of Spark that none are known for."""
+    name = ".".join(map(str, RELEASE))
+    if RELEASE not in S3A:
+        raise SourceError(
+            f"the jars for a checkpoint on s3a:// are not fetched for Spark {name}: give those that its Hadoop needs with "
+            f"--packages{f' {_S3A_PACKAGES}' if RELEASE == (3, 5) else ''}, or keep the checkpoint on another store"
+        )
+    return _of_scala(S3A[RELEASE])
+
+
+def _of_scala(versions: dict[str, str]) -> dict[str, str]:
+    """With Scala's version, where it is not the one of the poms."""
+    scala = scala_version()
+    return versions if scala == "2.13" else {**versions, "scala": scala}
