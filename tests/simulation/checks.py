@@ -44,8 +44,9 @@ def deep(world: World) -> list[str]:
     found: list[str] = []
     if hudi_rs_can(world, table):
         found += _first(differences(world, "hudi-rs", read_table(world.path).to_pylist(), want))
-    # What a driver that woke up has staged goes when the next batch begins.
-    problems = [text for text in validate(table) if not (world.woken and text.startswith("markers of "))]
+    # What a driver that woke up has staged, or a service whose last call failed, goes when the next run begins.
+    later = world.woken or bool(world.faults)
+    problems = [text for text in validate(table) if not (later and text.startswith("markers of "))]
     found += [f"validate: {problem}" for problem in _first(problems)]
     found += [f"validate metadata: {problem}" for problem in _first(validate_metadata(table))]
     found += _filters(world, table, want)

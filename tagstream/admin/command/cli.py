@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import cache
 from typing import NoReturn
 
 from tagstream.admin.command.services_cli import add_process, add_services
@@ -30,6 +31,7 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see {self.prog} --help")
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
     """The parser of everything behind ``tagstream`` that is not the stream."""
     out = _Parser(prog="tagstream", allow_abbrev=False, description="Looks into an index and a table, without Spark.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import javaproperties
 
@@ -27,6 +28,11 @@ def table_checksum(database: str, table: str) -> str:
 
 def parse(data: bytes) -> dict[str, str]:
     """The keys and values of properties text, escapes undone."""
+    return dict(_parsed(data))
+
+
+@lru_cache(maxsize=64)  # a table's file is read at each look at the table, and seldom changes
+def _parsed(data: bytes) -> dict[str, str]:
     parsed: dict[str, str] = javaproperties.loads(data.decode("iso-8859-1"))
     return parsed
 
