@@ -123,6 +123,29 @@ def test_the_old_key_is_used_and_deleted_again_in_the_same_batch(
     assert case.rows() == {"k1": ("v20", "w20"), "k0": ("v60", "w60")}
 
 
+@pytest.mark.parametrize("before", list(BEFORE))
+def test_a_key_that_changes_twice_in_a_batch(tmp_path: Path, table_type: str, before: str) -> None:
+    """Its row before each change is another one; the second new key changes, too, and leaves its row for a later batch."""
+    case = Case(tmp_path, table_type, ["lsn"], before)
+    case.run.batch([case.row("k0", 10, "v10", "w10")])
+    first = [case.gone("k0", 20, "k1"), case.row("k1", 20, UNSENT, UNSENT, "k0")]
+    second = [case.row("k0", 30, "v30", "w30"), case.gone("k0", 40, "k2"), case.row("k2", 40, UNSENT, UNSENT, "k0")]
+    case.run.batch([*first, *second, case.gone("k1", 50, "k3")])
+    case.run.batch([case.row("k3", 50, UNSENT, UNSENT, "k1"), case.gone("k2", 60, "k4")])
+    case.run.batch([case.row("k4", 60, UNSENT, UNSENT, "k2")])
+    assert case.rows() == {"k3": ("v10", "w10"), "k4": ("v30", "w30")}
+
+
+def test_rows_that_were_read_before_both_changes_of_a_key(tmp_path: Path, table_type: str) -> None:
+    case = Case(tmp_path, table_type, ["lsn"])
+    case.run.batch([case.row("k0", 10, "OLD", "OLD")])
+    case.run.batch([case.row("k1", 20, UNSENT, UNSENT, "k0")])
+    case.run.batch([case.row("k2", 40, UNSENT, UNSENT, "k0")])
+    early = [case.row("k0", 15, "v15", "w15"), case.gone("k0", 20, "k1")]
+    case.run.batch([*early, case.row("k0", 30, "v30", "w30"), case.gone("k0", 40, "k2")])
+    assert case.rows() == {"k1": ("v15", "w15"), "k2": ("v30", "w30")}
+
+
 def test_a_row_that_the_cleaner_has_removed_is_no_null(tmp_path: Path) -> None:
     case = Case(tmp_path, "COPY_ON_WRITE", ["lsn"])
     case.run.batch([case.row("k0", 10, "v10", "w10"), case.row("k9", 10, "v", "w")])

@@ -100,7 +100,12 @@ def lacking(batch: TagBatch, winners: Winners) -> npt.NDArray[np.bool_]:
 def image_row(batch: TagBatch, rows: INT64, wanted: ImageWanted) -> int:
     """The row of a key that was in force before the event that took it away; -1: the table's, LOST: none of these."""
     deleted = (batch.flags[rows] & FLAG_DELETE) != 0
-    if batch.ordering is not None and wanted.before is not None:
+    event = -1 if wanted.at is None else _at(batch, rows, wanted.at)
+    if event >= 0:
+        at = event - 1
+        while at >= 0 and deleted[at]:  # the same event, which came twice
+            at -= 1
+    elif batch.ordering is not None and wanted.before is not None:
         ordered = (batch.flags[rows] & FLAG_NO_ORDERING) == 0
         later = (i for i, row in enumerate(rows.tolist()) if ordered[i] and not batch.ordering[row] < wanted.before)
         at = next(later, len(rows)) - 1
@@ -113,3 +118,9 @@ def image_row(batch: TagBatch, rows: INT64, wanted: ImageWanted) -> int:
     if at < 0:
         return OWN
     return LOST if deleted[at] else int(rows[at])
+
+
+def _at(batch: TagBatch, rows: INT64, position: tuple[int, int]) -> int:
+    """Which of the rows came from this position; -1 for none."""
+    found = (batch.pos_hi[rows] == position[0]) & (batch.pos_lo[rows] == position[1])
+    return int(np.argmax(found)) if found.any() else -1

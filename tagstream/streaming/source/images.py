@@ -24,7 +24,7 @@ def with_images(keyed: pa.Table) -> pa.Table:
         parts.append(_asks(asks, asks.column("old"), FLAG_NO_ORDERING | FLAG_DELETE))
     moved = keyed.filter(keyed.column("new").is_valid())
     if moved.num_rows:
-        parts.append(_asks(moved, moved.column("skey"), FLAG_NO_ORDERING))
+        parts.append(_asks(moved, moved.column("skey"), FLAG_NO_ORDERING, old=moved.column("skey")))
         parts.append(
             _asks(moved, moved.column("new"), 0, FLAG_NO_ORDERING | FLAG_NO_PARTITION, old=moved.column("skey"))
         )

@@ -20,7 +20,7 @@ from tagstream.state.tag_batch import (
 )
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.key_decoder import FLAG_IMAGE
-from tagstream.streaming.tag.located import DELETED, OP_IMAGE, OP_LEFT, OPEN, located_table
+from tagstream.streaming.tag.located import DELETED, OP_IMAGE, OP_LEFT, OPEN, image_name, located_table, order_name
 from tagstream.streaming.tag.mends import mends
 from tagstream.table import chunks
 from tagstream.table.schema.conform import as_type
@@ -39,11 +39,13 @@ def images_of(records: pa.Table, ordering: OrderingKind) -> list[ImageWanted]:
     asks = records.filter(pa.array((records.column("flags").to_numpy() & FLAG_IMAGE) != 0))
     ordered = ordering != "none"
     found = []
-    for key, order, flags, old in zip(
-        *(asks.column(n).to_pylist() for n in ("skey", "ord", "flags", "old")), strict=True
+    for key, order, flags, old, *at in zip(
+        *(asks.column(n).to_pylist() for n in ("skey", "ord", "flags", "old", "pos_hi", "pos_lo")), strict=True
     ):
         before = order if ordered and not flags & FLAG_NO_ORDERING else None
-        found.append(ImageWanted(key, before, bool(flags & FLAG_DELETE), old if flags & FLAG_NO_PARTITION else None))
+        left, mended_by = bool(flags & FLAG_DELETE), old if flags & FLAG_NO_PARTITION else None
+        event = (at[0], at[1]) if left or old is not None else None  # the delete that asks
+        found.append(ImageWanted(key, before, left, mended_by, event))
     return found
 
 
@@ -115,7 +117,8 @@ def _sources(done: Completion, good: pa.Table) -> dict[str, pa.Array]:
     mask = pa.array(from_rows, mask=from_rows < 0)
     from_key = pc.if_else(pa.array(own), _flat(keys.take(mask)), _flat(good.column("old").take(mask)))
     bits = absent_bits(done.donor < 0, np.arange(len(done.rows)), len(done.rows))
-    return {"absent": bits, "from_key": from_key} | _places(done.places)
+    wanted = {"from_key": from_key, "from_image": _of_orders(good, done.held)}
+    return {"absent": bits} | wanted | _places(done.places)
 
 
 def _images(
@@ -139,11 +142,21 @@ def _images(
             pa.scalar(None, pa.string()),
         ),
         "skey": keys,
+        "image": pa.array([image_name(image) for image in done.asked], pa.binary()),
+        "from_image": _of_orders(good, done.image_held),
         "row": _filled(held, done.image_donor, held.type),
         "absent": absent_bits(done.image_donor < 0, np.arange(n), n),
         "from_key": pc.if_else(pa.array(done.image_held != LOST), from_key, pa.scalar(None, pa.binary())),
     }
     return located_table(schema, n, columns | _places(places))
+
+
+def _of_orders(good: pa.Table, held: Ints) -> pa.Array:
+    """The names of the images that records at these rows have asked for; null where there is no such row. A loop: rare rows."""
+    there = good.take(pa.array(held[held >= 0]))
+    orders = zip(there.column("ord").to_pylist(), there.column("flags").to_pylist(), strict=True)
+    names = (order_name(None if flags & FLAG_NO_ORDERING else order) for order, flags in orders)
+    return pa.array([next(names) if at >= 0 else None for at in held.tolist()], pa.binary())
 
 
 def _places(places: list[tuple[str, str] | None]) -> dict[str, pa.Array]:

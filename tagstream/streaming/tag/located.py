@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tagstream.state.layout import OrderingKind, has_bytes
+from tagstream.state.tag_batch import ImageWanted
 from tagstream.streaming.source.packed import empty_rows, pack, split
 from tagstream.streaming.tag.lanes import Lanes
 from tagstream.table.schema.conform import as_type
@@ -33,9 +34,13 @@ def located_schema(ordering: OrderingKind, row: pa.DataType, *, may_lack: bool =
     (the message key of a bad record); ``ord``: encoded ordering value; ``row``: null for deletes and bad records;
     ``value``: bytes of a bad record; ``note``: place and reason of a bad record, or that a delete is a move's. With
     ``may_lack``, of upserts: ``absent``: the columns that the row still lacks (``decode.columns``); ``from_key, from_part,
-    from_file``: the state's key of the row that holds them, and its file group where that is known.
+    from_file``: the state's key of the row that holds them, and its file group where that is known; ``from_image``: which
+    image of that key (``image_name``), as images have it in ``image``.
     """
-    more = [("absent", pa.binary()), ("from_key", pa.binary()), ("from_part", pa.string()), ("from_file", pa.string())]
+    more = [
+        *(("absent", pa.binary()), ("from_key", pa.binary()), ("from_part", pa.string()), ("from_file", pa.string())),
+        *(("image", pa.binary()), ("from_image", pa.binary())),
+    ]
     return pa.schema(
         [
             ("dest_part", pa.string()),
@@ -49,6 +54,16 @@ def located_schema(ordering: OrderingKind, row: pa.DataType, *, may_lack: bool =
             *(more if may_lack else ()),
         ]
     )
+
+
+def image_name(wanted: ImageWanted) -> bytes:
+    """Tells the images of a key apart: a key may change several times in a batch."""
+    return order_name(wanted.before) if wanted.at is None else b"at %d %d" % wanted.at
+
+
+def order_name(before: int | bytes | None) -> bytes:
+    """The name of the image from before an ordering value; ``before`` None: of the newest."""
+    return b"" if before is None else b"before " + (before if isinstance(before, bytes) else b"%d" % before)
 
 
 def located_table(schema: pa.Schema, length: int, columns: dict[str, Any]) -> pa.Table:

@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.write.left_files import newest_first
+from tagstream.streaming.write.row_values import Bits, named_images
 from tagstream.table.storage.storage import Storage
 
 BORROWED = "borrowed"
 _KEY, _FROM, _COLUMNS = "@key", "@from", "@columns"
 Pair = tuple[bytes, bytes]  # the row's key, the other key
-Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -58,27 +57,33 @@ def read_notes(folder: Storage, wanted: set[Pair], before: str) -> dict[Pair, No
     return found
 
 
-def mended(
-    rows: pa.Table, held: Bits, sources: pa.Table, lost: Bits, notes: Mapping[Pair, Note]
-) -> tuple[pa.Table, Bits]:
-    """Located upserts with the right values in place of those that they took, and which of them have changed.
+Right = Mapping[Pair, tuple[Mapping[str, Any], Mapping[str, bool]]]  # values, and which of them are not known
 
-    ``held``: which of their values the batch has not sent, rows x columns. ``sources``: located images of the other keys;
-    ``lost``: which of their values are not known, rows x columns.
+
+def right_values(sources: pa.Table, lost: Bits, wanted: Mapping[Pair, bytes | None]) -> Right:
+    """What the other keys' rows had. ``sources``: located images; ``lost``: which of their values are not known, rows x
+    columns; ``wanted``: the image of each pair (``row_values.named_images``).
     """
-    right = {
-        key: (row, dict(zip(row, gone, strict=True)))
-        for key, row, gone in zip(
-            sources.column("skey").to_pylist(), sources.column("row").to_pylist(), lost.tolist(), strict=True
-        )
+    rows = sources.column("row").to_pylist()
+    found = {
+        name: (row, dict(zip(row, gone, strict=True)))
+        for name, row, gone in zip(named_images(sources).to_pylist(), rows, lost.tolist(), strict=True)
         if row is not None
     }
+    return {pair: found[name] for pair, name in wanted.items() if name in found}
+
+
+def mended(rows: pa.Table, held: Bits, right: Right, notes: Mapping[Pair, Note]) -> tuple[pa.Table, Bits]:
+    """Located upserts with the right values in place of those that they took, and which of them have changed.
+
+    ``held``: which of their values the batch has not sent, rows x columns.
+    """
     made, changed = rows.column("row").to_pylist(), np.zeros(rows.num_rows, np.bool_)
     at = {key: i for i, key in enumerate(rows.column("skey").to_pylist())}
-    for (key, source), note in notes.items():
-        if key not in at or source not in right:
+    for pair, note in notes.items():
+        if pair[0] not in at or pair not in right:
             continue
-        i, (values, unknown) = at[key], right[source]
+        i, (values, unknown) = at[pair[0]], right[pair]
         unsent = {name for name, mine in zip(values, held[i].tolist(), strict=True) if mine and not unknown[name]}
         for name in unsent.intersection(note.columns):
             if made[i][name] == note.values[name] != values[name]:

@@ -17,11 +17,21 @@ from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, OP_MEND, OPEN
-from tagstream.streaming.write.borrowed import BORROWED, mended, notes_table, read_notes
+from tagstream.streaming.write.borrowed import BORROWED, mended, notes_table, read_notes, right_values
 from tagstream.streaming.write.left_files import write_file
 from tagstream.streaming.write.left_images import KEY, left_table, read_left
 from tagstream.streaming.write.left_rows import left_rows
-from tagstream.streaming.write.row_values import Bits, flat_of, from_images, merged, place_keys, struct_of, with_values
+from tagstream.streaming.write.row_values import (
+    Bits,
+    flat_of,
+    from_images,
+    merged,
+    named_images,
+    place_keys,
+    struct_of,
+    wanted_images,
+    with_values,
+)
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import snapshot_schema
@@ -78,8 +88,8 @@ class HeldRows:
 
     def _borrow(self, short: pa.Table, values: pa.StructArray, lacked: Bits, images: pa.Table, bits: Bits) -> Bits:
         """Note what rows take of images that are still open; what is still lost, without that which may yet come."""
-        is_open = images.filter(images.column("note").is_valid()).column("skey")
-        mine = pc.is_in(flat_of(short.column("from_key")), value_set=flat_of(is_open)).to_numpy(zero_copy_only=False)
+        is_open = named_images(images.filter(images.column("note").is_valid()))
+        mine = pc.is_in(wanted_images(short), value_set=is_open).to_numpy(zero_copy_only=False)
         nullable = np.array([field.nullable for field in self.schema], np.bool_)
         taken = lacked & mine[:, None] & nullable
         some = taken.any(axis=1)
@@ -89,8 +99,8 @@ class HeldRows:
             made = notes_table(keys, sources, taken[some], values.filter(take))
             write_file(self.left.below(BORROWED), self.instant, self.task, made)
         # Of a key that was deleted before, the row is gone for good where it was not found.
-        never = images.filter(pc.equal(images.column("note"), OPEN).fill_null(False)).column("skey")
-        may_come = pc.is_in(flat_of(short.column("from_key")), value_set=flat_of(never)).to_numpy(zero_copy_only=False)
+        never = named_images(images.filter(pc.equal(images.column("note"), OPEN).fill_null(False)))
+        may_come = pc.is_in(wanted_images(short), value_set=never).to_numpy(zero_copy_only=False)
         left: Bits = bits & ~(taken & may_come[:, None])
         return left
 
@@ -101,22 +111,25 @@ class HeldRows:
         to_mend = to_mend.filter(pa.array([pair in notes for pair in pairs], pa.bool_()))
         if not to_mend.num_rows:
             return rows
+        pairs = [pair for pair in pairs if pair in notes]
         keys = flat_of(to_mend.column("skey"))
         sources = self._complete_images(images, set(to_mend.column("from_key").to_pylist()))
+        # A key that changed twice in the batch has an image for each time.
+        sources = sources.filter(pc.is_in(named_images(sources), value_set=wanted_images(to_mend)))
         lost = unpack_absent(flat_of(sources.column("absent")), len(self.schema))
-        unknown = dict(zip(sources.column("skey").to_pylist(), lost, strict=True))
+        wanted = dict(zip(pairs, wanted_images(to_mend).to_pylist(), strict=True))
+        unknown = dict(zip(named_images(sources).to_pylist(), lost, strict=True))
         for (key, source), note in notes.items():
             nothing = np.array([name in note.columns and note.values[name] is None for name in self.schema.names])
-            if not self.null_if_lost and (nothing & unknown.get(source, True)).any():
+            if not self.null_if_lost and (nothing & unknown.get(wanted[key, source], True)).any():
                 raise self._lost(key, nothing, 1)
         upsert = pc.is_in(rows.column("op"), value_set=pa.array([OP_INSERT, OP_UPDATE], pa.int8()))
         mine = pc.and_(upsert, pc.is_in(rows.column("skey"), value_set=keys))
         own = self._whole(to_mend.filter(to_mend.column("from_file").is_valid()))
         batch = rows.filter(mine)
-        changed, _ = mended(
-            batch, unpack_absent(flat_of(batch.column("absent")), len(self.schema)), sources, lost, notes
-        )
-        more, is_new = mended(own, np.ones((own.num_rows, len(self.schema)), np.bool_), sources, lost, notes)
+        right = right_values(sources, lost, wanted)
+        changed, _ = mended(batch, unpack_absent(flat_of(batch.column("absent")), len(self.schema)), right, notes)
+        more, is_new = mended(own, np.ones((own.num_rows, len(self.schema)), np.bool_), right, notes)
         return pa.concat_tables([rows.filter(pc.invert(mine)), changed, more.filter(pa.array(is_new))])
 
     def _whole(self, places: pa.Table) -> pa.Table:

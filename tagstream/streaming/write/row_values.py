@@ -19,7 +19,7 @@ def from_images(values: pa.StructArray, bits: Bits, short: pa.Table, images: pa.
     """Rows filled from images of the keys that they name."""
     if not images.num_rows or not bits.any():
         return values, bits
-    found = pc.index_in(flat_of(short.column("from_key")), value_set=flat_of(images.column("skey")))
+    found = pc.index_in(wanted_images(short), value_set=named_images(images))
     there = found.is_valid().to_numpy(zero_copy_only=False)
     has = unpack_absent(flat_of(images.column("absent")), values.type.num_fields)
     rows = pc.fill_null(found, 0).to_numpy()
@@ -29,6 +29,21 @@ def from_images(values: pa.StructArray, bits: Bits, short: pa.Table, images: pa.
         theirs = struct_of(images.column("row")).flatten()[i].take(found)
         columns.append(pc.if_else(pa.array(usable[:, i]), theirs, column))
     return pa.StructArray.from_arrays(columns, fields=list(values.type)), bits & ~usable
+
+
+def wanted_images(short: pa.Table) -> pa.Array:
+    """The images that rows name: key and name of each, as :func:`named_images`; null where a row names none."""
+    return _named(short, "from_key", "from_image")
+
+
+def named_images(images: pa.Table) -> pa.Array:
+    """Key and name of each image."""
+    return _named(images, "skey", "image")
+
+
+def _named(rows: pa.Table, key: str, name: str) -> pa.Array:
+    names = pc.fill_null(flat_of(rows.column(name)), b"")
+    return pc.binary_join_element_wise(names, flat_of(rows.column(key)), pa.scalar(b"\0", pa.binary()))
 
 
 def merged(
