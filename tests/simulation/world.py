@@ -188,6 +188,7 @@ class World:
                 ended = "done" if code == 0 else f"refused: {told.getvalue().strip()}"
             except Killed:
                 ended = "killed"
+        self.faults += process.done
         for text in process.done:
             self.say(f"  {text.replace(str(self.folder), '')}")
         self.say(f"  {' '.join(argv[:2])}: {ended.replace(str(self.folder), '')[:300]} ({process.calls} calls)")
