@@ -62,6 +62,7 @@ class Completion:
     `asked`: whose rows were asked for: `image_rows` is -1 where the batch has none, `image_held` -3 where nothing has.
     `image_open`: whether events of the key may still come that were before the one that took its row away. `image_deleted`:
     a delete of the key is known, which may be that one: where deletes have no ordering value, theirs is that of the row.
+    `image_orders`: the ordering values of these rows, None where they are not known.
     """
 
     rows: INT64
@@ -75,6 +76,7 @@ class Completion:
     image_places: list[tuple[str, str] | None]
     image_open: npt.NDArray[np.bool_]
     image_deleted: npt.NDArray[np.bool_]
+    image_orders: list[int | bytes | None]
 
 
 @dataclass(frozen=True)

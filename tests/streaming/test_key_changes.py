@@ -146,6 +146,40 @@ def test_rows_that_were_read_before_both_changes_of_a_key(tmp_path: Path, table_
     assert case.rows() == {"k1": ("v15", "w15"), "k2": ("v30", "w30")}
 
 
+def test_two_changes_of_a_key_in_a_batch_and_the_new_rows_later(tmp_path: Path, table_type: str) -> None:
+    case = Case(tmp_path, table_type, ["lsn"])
+    case.run.batch([case.row("k0", 10, "v10", "w10")])
+    case.run.batch([case.gone("k0", 20, "k1"), case.row("k0", 30, "v30", "w30"), case.gone("k0", 40, "k2")])
+    case.run.batch([case.row("k1", 20, UNSENT, UNSENT, "k0")])
+    case.run.batch([case.row("k2", 40, UNSENT, UNSENT, "k0")])
+    assert case.rows() == {"k1": ("v10", "w10"), "k2": ("v30", "w30")}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_two_changes_of_a_key_in_two_batches_and_the_new_rows_later(
+    tmp_path: Path, table_type: str, together: bool
+) -> None:
+    case = Case(tmp_path, table_type, ["lsn"])
+    case.run.batch([case.row("k0", 10, "v10", "w10")])
+    case.run.batch([case.gone("k0", 20, "k1")])
+    case.run.batch([case.row("k0", 30, "v30", "w30")])
+    case.run.batch([case.gone("k0", 40, "k2")])
+    new = [case.row("k1", 20, UNSENT, UNSENT, "k0"), case.row("k2", 40, UNSENT, UNSENT, "k0")]
+    for messages in [new] if together else [[each] for each in new]:
+        case.run.batch(messages)
+    assert case.rows() == {"k1": ("v10", "w10"), "k2": ("v30", "w30")}
+
+
+def test_what_was_taken_of_an_earlier_life_that_changed_its_key_is_corrected(tmp_path: Path, table_type: str) -> None:
+    case = Case(tmp_path, table_type, ["lsn"])
+    case.run.batch([case.row("k0", 10, "OLD", "OLD")])
+    case.run.batch([case.gone("k0", 11, "k5"), case.row("k5", 11, UNSENT, UNSENT, "k0")])
+    case.run.batch([case.row("k1", 30, UNSENT, UNSENT, "k0")])
+    case.run.batch([case.row("k0", 20, "v20", "w20")])
+    case.run.batch([case.gone("k0", 30, "k1")])
+    assert case.rows() == {"k1": ("v20", "w20"), "k5": ("OLD", "OLD")}
+
+
 def test_a_row_that_the_cleaner_has_removed_is_no_null(tmp_path: Path) -> None:
     case = Case(tmp_path, "COPY_ON_WRITE", ["lsn"])
     case.run.batch([case.row("k0", 10, "v10", "w10"), case.row("k9", 10, "v", "w")])

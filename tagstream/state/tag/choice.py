@@ -77,6 +77,7 @@ class Choice:
                 image_places=[found[i] if i >= 0 else None for i in at.tolist()],
                 image_open=self.image_open,
                 image_deleted=self.image_known.found & ((self.image_known.records.flags & TOMBSTONE) != 0),
+                image_orders=_orders(self.batch, self.images.rows, self.image_known),
             ),
         )
 
@@ -155,6 +156,19 @@ def _images(batch: TagBatch, chains: fill.Chains, asked: Sequence[int], known: K
     walked = fill.walk(batch, rows[there], chains.before)
     donor[there], held[there] = walked.donor, walked.held
     return fill.Walk(rows, donor, held)
+
+
+def _orders(batch: TagBatch, rows: INT64, known: Known) -> list[int | bytes | None]:
+    """The ordering value of each row that was asked for, of the batch or (OWN) of the table; None where there is none."""
+    found: list[int | bytes | None] = [None] * len(rows)
+    for i, row in enumerate(rows.tolist()):
+        if batch.ordering is None:
+            continue
+        if row >= 0 and not batch.flags[row] & FLAG_NO_ORDERING:
+            found[i] = batch.ordering[row]
+        elif row == fill.OWN and known.has_ordering[i]:
+            found[i] = known.records.ordering[i]
+    return found
 
 
 def _open(batch: TagBatch, keys: Keys, asked: Sequence[int], known: Known) -> BOOLS:

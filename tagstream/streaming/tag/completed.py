@@ -83,8 +83,7 @@ def without_lacking(good: pa.Table) -> tuple[pa.Table, pa.Table]:
 def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
     """Located records with what the batch has of the values they lack, and behind them the images that were asked for.
 
-    Of those that deletes ask for only the ones that no file of the table will ever have had: rows that the batch itself made
-    or changed before it deleted them.
+    Those that deletes ask for are left to later batches: with their values, or where only the table has these with their place.
     """
     done = result.completion
     if done is None:
@@ -104,7 +103,7 @@ def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
     left = np.array([image.left for image in done.asked], np.bool_)
     mended = np.array([image.mended_by is not None for image in done.asked], np.bool_)
     images = _images(rows.schema, held, done, good, left)
-    images = images.filter(pa.array(~mended & (~left | (done.image_rows >= 0))))
+    images = images.filter(pa.array(~mended & (~left | (done.image_held != LOST) | (done.image_rows >= 0))))
     return pa.concat_tables([rows, images, *([mends(rows.schema, good, result, done)] if mended.any() else [])])
 
 
@@ -142,6 +141,10 @@ def _images(
             pa.scalar(None, pa.string()),
         ),
         "skey": keys,
+        "ord": pa.array(
+            [order if i.left else i.before for i, order in zip(done.asked, done.image_orders, strict=True)],
+            schema.field("ord").type,
+        ),
         "image": pa.array([image_name(image) for image in done.asked], pa.binary()),
         "from_image": _of_orders(good, done.image_held),
         "row": _filled(held, done.image_donor, held.type),

@@ -19,8 +19,8 @@ from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.tag.located import OP_IMAGE, OP_LEFT, OP_MEND, OPEN
 from tagstream.streaming.write.borrowed import BORROWED, mended, notes_table, read_notes, right_values
 from tagstream.streaming.write.left_files import write_file
-from tagstream.streaming.write.left_images import KEY, left_table, read_left
-from tagstream.streaming.write.left_rows import left_rows
+from tagstream.streaming.write.left_images import KEY, find_left, left_table
+from tagstream.streaming.write.left_rows import NUMBER, deleted_rows, values_of
 from tagstream.streaming.write.row_values import (
     Bits,
     flat_of,
@@ -149,13 +149,23 @@ class HeldRows:
         leaves = images.column("op").to_numpy() == OP_LEFT
         if not leaves.any():
             return images
-        found = self._complete_images(images, set(images.filter(pa.array(leaves)).column("skey").to_pylist()))
-        found = found.filter(pa.array(found.column("op").to_numpy() == OP_LEFT))
-        values = struct_of(found.column("row"))
-        lost = unpack_absent(flat_of(found.column("absent")), values.type.num_fields).any(axis=1)
-        write_file(
-            self.left, self.instant, self.task, left_table(record_keys(flat_of(found.column("skey"))), lost, values)
-        )
+        asked = images.filter(pa.array(leaves))
+        whole = unpack_absent(flat_of(asked.column("absent")), len(self.schema)).all(axis=1)
+        away = pa.array(whole & asked.column("from_file").is_valid().to_numpy())  # only the table has it
+        here = asked.filter(pc.invert(away))
+        found = self._complete_images(images, set(here.column("skey").to_pylist())) if here.num_rows else here
+        named = pc.is_in(named_images(found), value_set=named_images(here))
+        found = found.filter(pc.and_(named, pc.equal(found.column("op"), OP_LEFT)))
+        none = pa.nulls(found.num_rows, pa.string())
+        for i in (found.schema.get_field_index(name) for name in ("from_part", "from_file")):
+            found = found.set_column(i, found.schema.field(i), none)
+        left = pa.concat_tables([asked.filter(away), found])
+        values = struct_of(left.column("row"))
+        lost = unpack_absent(flat_of(left.column("absent")), values.type.num_fields).any(axis=1)
+        keys = record_keys(flat_of(left.column("skey")))
+        as_of = self.timeline.newest_completed
+        made = left_table(keys, flat_of(left.column("ord")), lost, left.select(["from_part", "from_file"]), as_of, values)
+        write_file(self.left, self.instant, self.task, made)
         return images.filter(pa.array(~leaves))
 
     def _complete_images(self, images: pa.Table, wanted: set[bytes | None]) -> pa.Table:
@@ -187,18 +197,22 @@ class HeldRows:
         keys = record_keys(flat_of(images.column("skey")))
         names = [f.name for i, f in enumerate(values.type) if bits[lost, i].any()]
         wanted = pa.schema([self.schema.field(name).with_nullable(True) for name in names])
-        asked = set(keys.filter(pa.array(lost)).to_pylist())
-        kept = list(read_left(self.left, asked, self.instant))
+        numbers = np.flatnonzero(lost).tolist()
+        names_of, orders = keys.to_pylist(), images.column("ord").to_pylist()
+        asked = [(names_of[n], orders[n]) for n in numbers]
+        left = {numbers[n]: one for n, one in find_left(self.left, asked, self.instant).items()}
+        held = values_of(left, self.table, self.timeline, names_of, wanted)
+        found = pc.index_in(pa.array(range(images.num_rows), pa.int64()), value_set=flat_of(held.column(NUMBER)))
+        values, bits = merged(values, bits, held, found, found.is_valid().to_numpy(zero_copy_only=False) & lost)
         # A key whose events may yet come, and none was a delete, was most likely never in the table: all of its deletes
         # would be gone through.
         is_open = pc.equal(images.column("note"), OPEN).fill_null(False).to_numpy()
-        held = left_rows(
-            self.table, self.timeline, asked, wanted, kept, set(keys.filter(pa.array(lost & is_open)).to_pylist())
-        )
+        settled = np.isin(np.arange(images.num_rows), list(left))
+        ask = lost & ~settled & ~is_open
+        held = deleted_rows(self.table, self.timeline, set(keys.filter(pa.array(ask)).to_pylist()), wanted)
         found = pc.index_in(keys, value_set=flat_of(held.column(KEY)))
-        there = found.is_valid().to_numpy(zero_copy_only=False) & lost
-        left = pa.array(sorted({key for _, rows in kept for key in rows.column(KEY).to_pylist()}), pa.string())
-        note = pc.if_else(pc.is_in(keys, value_set=left), pa.scalar(None, pa.string()), flat_of(images.column("note")))
+        there = found.is_valid().to_numpy(zero_copy_only=False) & ask
+        note = pc.if_else(pa.array(settled & bits.any(axis=1)), pa.scalar(None, pa.string()), flat_of(images.column("note")))
         i = images.schema.get_field_index("note")
         return images.set_column(i, images.schema.field(i), note), *merged(values, bits, held, found, there)
 

@@ -1,19 +1,19 @@
 """Rows that were deleted a while ago, out of the slices from before: what a changed key's new row may still need.
 
-Its old key's delete and its new key's row come in different topic partitions, and so perhaps in different batches. The
-commits that the timeline still has are gone through from the newest on. Only file groups that they deleted from are read;
-what the cleaner has removed is not to be had. A row that its batch made or changed before it deleted it is in no slice so:
-it was left beside the table (``left_images``).
+Its old key's delete and its new key's row come in different topic partitions, and so perhaps in different batches. A delete
+leaves the place of its row, or the row itself (``left_images``). Where nothing was left, the commits that the timeline still has
+are gone through from the newest on; only file groups that they deleted from are read. What the cleaner has removed is not to
+be had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.write.left_images import KEY, LOST
+from tagstream.streaming.write.left_images import KEY, Left
 from tagstream.table.errors import TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
@@ -22,50 +22,52 @@ from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.timeline import Timeline
 
+NUMBER = "@number"
 
-def left_rows(
-    table: HoodieTable,
-    timeline: Timeline,
-    keys: set[str],
-    wanted: pa.Schema,
-    kept: Sequence[tuple[str, pa.Table]] = (),
-    only_kept: Set[str] = frozenset(),
-) -> pa.Table:
-    """The columns ``wanted`` and ``@key`` of the rows that ``keys`` had before they were deleted last, where found.
 
-    ``kept``: instants and rows of what was left beside the table (``left_images.read_left``). ``only_kept``: keys that no
-    slice is read for.
+def values_of(left: Mapping[int, Left], table: HoodieTable, timeline: Timeline, keys: Sequence[str], wanted: pa.Schema) -> pa.Table:
+    """The columns ``wanted`` and ``@number`` of what was left (``left_images.find_left``), where it is to be had.
+
+    ``keys``: the record key of each number.
     """
+    schema = pa.schema([*wanted, pa.field(NUMBER, pa.int64())])
+    out = [schema.empty_table()]
+    places: dict[str, dict[tuple[str, str], list[int]]] = {}
+    for n, one in left.items():
+        if one.values is not None:
+            there = [name for name in wanted.names if name in one.values.column_names]
+            rows = one.values.select(there).append_column(NUMBER, pa.array([n]))
+            out.append(conform(rows, schema, "rows of changed keys"))
+        elif one.place is not None and not timeline.is_archived(one.place[2]):
+            places.setdefault(one.place[2], {}).setdefault(one.place[:2], []).append(n)
+    for as_of, groups in places.items():
+        for (part, file_id), numbers in groups.items():
+            by_key = {keys[n]: n for n in numbers}
+            named = pa.schema([*wanted, pa.field(KEY, pa.string())])
+            rows = _rows_of(table, timeline, as_of, {part: [file_id]}, set(by_key), named)
+            found = pa.array([by_key[key] for key in rows.column(KEY).to_pylist()], pa.int64())
+            out.append(rows.select(wanted.names).append_column(NUMBER, found).cast(schema))
+    return pa.concat_tables(out)
+
+
+def deleted_rows(table: HoodieTable, timeline: Timeline, keys: set[str], wanted: pa.Schema) -> pa.Table:
+    """The columns ``wanted`` and ``@key`` of the rows that ``keys`` had before they were deleted last, where found."""
     schema = pa.schema([*wanted, pa.field(KEY, pa.string())])
     out = [schema.empty_table()]
     left = set(keys)
-    beside = list(kept)  # newest first
     writes = timeline.completed_writes
     for before, instant in zip(reversed(writes[:-1]), reversed(writes[1:]), strict=True):
-        while beside and beside[0][0] >= instant.time:
-            left -= _take(beside.pop(0)[1], left, schema, out)
-        if left <= only_kept:
+        if not left:
             break
         groups: dict[str, list[str]] = {}
         for stat in timeline.metadata(table.storage, instant).all_stats():
             if stat.num_deletes:
                 groups.setdefault(stat.partition_path, []).append(stat.file_id)
         if groups:
-            found = _rows_of(table, timeline, before.time, groups, left - only_kept, schema)
+            found = _rows_of(table, timeline, before.time, groups, left, schema)
             out.append(found)
             left -= set(found.column(KEY).to_pylist())
-    for _, rows in beside:  # their commits are archived
-        left -= _take(rows, left, schema, out)
     return pa.concat_tables(out)
-
-
-def _take(rows: pa.Table, keys: set[str], schema: pa.Schema, out: list[pa.Table]) -> set[str]:
-    """Add the rows of ``keys`` to ``out``, but for those whose values are lost; the keys that are settled."""
-    mine = rows.filter(pc.is_in(rows.column(KEY), value_set=pa.array(sorted(keys), pa.string())))
-    whole = mine.filter(pc.invert(mine.column(LOST)))
-    there = [name for name in schema.names if name in whole.column_names]
-    out.append(conform(whole.select(there), schema, "rows of changed keys"))
-    return set(mine.column(KEY).to_pylist())
 
 
 def _rows_of(
