@@ -7,6 +7,7 @@ older one lacks something. Releases are told apart by what PySpark has, where it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-RELEASE: tuple[int, int] = tuple(int(part) for part in pyspark.__version__.split(".")[:2])  # type: ignore[assignment]
+
+def _release(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+RELEASE = _release(pyspark.__version__)
+OLDEST, NEWEST = (3, 5), (4, 2)  # that were tried (docs/platforms.md)
 _HAS_ARROW = RELEASE >= (4, 0)  # DataFrame.toArrow, createDataFrame of an Arrow table, applyInArrow
 _HAS_IDS = RELEASE >= (4, 1)  # DataFrame.repartitionById
 _ROWS = 64_000  # of a table that goes to Spark in one piece
@@ -30,6 +38,29 @@ _UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_s
 _SCALA = {(3, 5): "2.12"}  # of PySpark's own distribution, where no jar says so
 
 Grouped = Callable[..., pa.Table]
+
+
+def problem(spark: str, arrow: str, *, distutils: bool) -> str | None:
+    """Why these versions of Spark and pyarrow can't run together, and what to install; None where nothing is known.
+
+    ``distutils``: whether the Python has that module.
+    """
+    release = _release(spark)
+    if release < OLDEST:
+        return f"Spark {spark} is too old: this program runs on Spark {_text(OLDEST)} to {_text(NEWEST)}"
+    if release < (4, 2) and _release(arrow) >= (26, 0):
+        return (
+            f"pyarrow {arrow} does not work with Spark {spark}: Spark before 4.2 gives it numbers that it refuses; "
+            "pip install 'pyarrow<26', on every host that runs Spark's workers"
+        )
+    if release < (4, 0) and not distutils:
+        return f"Spark {spark} needs the module distutils, which Python has no more since 3.12: pip install setuptools"
+    return None
+
+
+def running_problem() -> str | None:
+    """:func:`problem` of what is installed here."""
+    return problem(pyspark.__version__, pa.__version__, distutils=find_spec("distutils") is not None)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -119,6 +150,10 @@ def scala_version() -> str:
 def oldest_java() -> int:
     """The oldest Java that the release runs on."""
     return 17 if RELEASE >= (4, 0) else 8
+
+
+def _text(release: tuple[int, int]) -> str:
+    return f"{release[0]}.{release[1]}"
 
 
 def _packed(table: pa.Table) -> bytes:

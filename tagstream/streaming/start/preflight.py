@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tagstream.index.family.registry import STATE, make_index
+from tagstream.spark_release import running_problem
 from tagstream.state.durable.building import is_unfinished
 from tagstream.state.durable.meta import META_FILE, STATE_INDEX, TABLE_INDEX, check_fixed, read_meta
 from tagstream.streaming.batch.epoch import query_id
@@ -98,6 +99,9 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
 
 def look_before_spark(options: Options, env: Mapping[str, str], needs: SparkNeeds) -> None:
     """What Spark needs to start, and the source."""
+    unfit = running_problem()
+    if unfit is not None:
+        raise EnvironmentProblemError(unfit)
     if needs.java:
         check_java(env)
     check_master(needs.master)
