@@ -21,6 +21,7 @@ class _Key:
     order: tuple[int, int] = BEFORE_ALL
     part: int | None = None
     last: Event | None = None
+    floor: int = 0  # another writer deleted it: the index keeps the order from before, or does not know it
 
 
 @dataclass
@@ -72,7 +73,9 @@ class EventMaker:
     def taken(self, rows: Sequence[Event]) -> None:
         """These rows came into the table past the stream."""
         for event in rows:
-            self._follow(self._keys[event.ident], event)
+            known = self._keys[event.ident]
+            self._follow(known, event)
+            known.floor = event.order[0] if event.deleted else known.floor
 
     def _given(self, random: Random, columns: tuple[str, ...], part: int) -> Event:
         """A row that is newer than all others."""
@@ -96,7 +99,7 @@ class EventMaker:
         shown: int | None = part
         if known.alive:
             if kind in ("late", "late delete"):
-                number, deleted = max(1, known.order[0] - random.randint(1, 300)), kind == "late delete"
+                number, deleted = max(known.floor + 1, known.order[0] - random.randint(1, 300)), kind == "late delete"
             elif kind == "equal":
                 number, seq = known.order
             elif kind == "delete without partition":

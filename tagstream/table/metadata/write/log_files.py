@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,7 +12,7 @@ from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.delete_block import delete_blocks
 from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
 from tagstream.table.file_group.log.writer import write_log_file
-from tagstream.table.file_group.names import log_file_name
+from tagstream.table.file_group.names import log_file_name, write_token
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.metadata.encode.hfile_writer import hfile_bytes
 from tagstream.table.metadata.encode.record_schema import file_avro_json
@@ -34,7 +35,7 @@ def delta_log_file(writer: MetadataWriter, file_slice: FileSlice, instant: str, 
     partition, file_id = file_slice.partition_path, file_slice.file_id
     own = writer.has_completion_times  # then a log file has its own instant's name, and no other instant's
     time, version = (instant, 1) if own else (file_slice.base_instant, file_slice.next_log_version)
-    name = log_file_name(file_id, time, version, TOKEN)
+    name = log_file_name(file_id, time, version, TOKEN if own else _token_of(instant))
     size = write_log_file(writer.storage, join(partition, name), _blocks(found, partition, instant, writer.version))
     base = file_slice.base_file.name if file_slice.base_file is not None and not own else ""
     return WriteStat(
@@ -51,6 +52,12 @@ def delta_log_file(writer: MetadataWriter, file_slice: FileSlice, instant: str, 
         base_file=base,
         log_files=(name,),
     )
+
+
+def _token_of(instant: str) -> str:
+    """The write token where names do not tell instants apart: a driver that wakes up late must not write over the file that
+    its successor has made with the same number meanwhile."""
+    return write_token(0, zlib.crc32(instant.encode()) >> 1, 0)
 
 
 def _blocks(found: GroupEntries, partition: str, instant: str, version: int) -> Iterator[bytes]:
