@@ -37,6 +37,7 @@ def test_a_table_goes_to_spark_and_comes_back(spark: SparkSession, way: str) -> 
     assert nothing.num_rows == 0 and nothing.schema.types == _FOUND.schema.types
 
 
+@pytest.mark.extended("more numbers of partitions", first=("3",))
 @pytest.mark.spark
 @pytest.mark.parametrize("partitions", [1, 3, 7])
 def test_rows_go_to_the_partition_of_their_number(spark: SparkSession, way: str, partitions: int) -> None:

@@ -108,6 +108,7 @@ def test_what_was_taken_of_a_row_from_before_is_corrected(tmp_path: Path, table_
     assert case.rows() == {"k1": ("v20", "w20")}
 
 
+@pytest.mark.extended("more forms of a delete", first=("zeros",))
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("before", list(BEFORE))
 def test_the_old_key_is_used_and_deleted_again_in_the_same_batch(
@@ -123,6 +124,7 @@ def test_the_old_key_is_used_and_deleted_again_in_the_same_batch(
     assert case.rows() == {"k1": ("v20", "w20"), "k0": ("v60", "w60")}
 
 
+@pytest.mark.extended("more forms of a delete", first=("zeros",))
 @pytest.mark.parametrize("before", list(BEFORE))
 def test_a_key_that_changes_twice_in_a_batch(tmp_path: Path, table_type: str, before: str) -> None:
     """Its row before each change is another one; the second new key changes, too, and leaves its row for a later batch."""
