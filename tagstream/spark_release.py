@@ -1,7 +1,7 @@
 """What differs between the releases of Spark that this project runs on: 3.5, 4.0, 4.1 and 4.2.
 
 The one place that asks which release it is. All other code is written for the newest, and calls what stands here where an
-older one lacks something. Releases are told apart by what PySpark has, where it says so itself.
+older one lacks something.
 """
 
 from __future__ import annotations

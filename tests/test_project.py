@@ -41,6 +41,12 @@ def test_the_version_stands_in_one_place() -> None:
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "tagstream.version.VERSION"}
 
 
+def test_lint_leaves_no_folder_of_sources_out() -> None:
+    """A pattern without a slash means every folder of that name, wherever it is."""
+    names = {pattern for pattern in PROJECT["tool"]["ruff"]["extend-exclude"] if "/" not in pattern}
+    assert [path for path in sources() if names.intersection(path.relative_to(ROOT).parts)] == []
+
+
 def test_every_folder_of_sources_is_a_package() -> None:
     folders = {path.parent for path in sources()}
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []

@@ -42,8 +42,8 @@ class ImageWanted:
 
     `left`: asked by that event itself, a delete, for a record of a later batch. `mended_by`: not the row itself is asked
     for but where it is now, so that it can be mended by the row of this other key, which it took values from too early.
-    `at`: the position (`pos_hi`, `pos_lo`) of the event, where that is a delete of the key itself: the row before it is meant,
-    whatever ordering values say.
+    `at`: the position (`pos_hi`, `pos_lo`) of the event, where that is a delete of the key itself: then it is the row before
+    that event, whatever ordering values say.
     """
 
     skey: bytes

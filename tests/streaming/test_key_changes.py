@@ -172,6 +172,14 @@ def test_two_changes_of_a_key_in_two_batches_and_the_new_rows_later(
     assert case.rows() == {"k1": ("v10", "w10"), "k2": ("v30", "w30")}
 
 
+def test_a_new_row_that_comes_twice_in_a_later_batch(tmp_path: Path, table_type: str) -> None:
+    case = Case(tmp_path, table_type, ["lsn"])
+    case.run.batch([case.row("k0", 10, "v10", "w10")])
+    case.run.batch([case.gone("k0", 20, "k1")])
+    case.run.batch([case.row("k1", 20, UNSENT, UNSENT, "k0") for _ in range(2)])
+    assert case.rows() == {"k1": ("v10", "w10")}
+
+
 def test_what_was_taken_of_an_earlier_life_that_changed_its_key_is_corrected(tmp_path: Path, table_type: str) -> None:
     case = Case(tmp_path, table_type, ["lsn"])
     case.run.batch([case.row("k0", 10, "OLD", "OLD")])

@@ -60,9 +60,7 @@ def upsert(
     given = _trigger(trigger)
     entries = _entries(path, checkpoint, options or {})
     mark = next((entry.value for entry in reversed(entries) if entry.key == _DELETE_FIELD), DELETED)
-    told = build_options(
-        entries, frame_schema=rows_avro(arrow_schema(df.schema), mark, "the DataFrame")
-    )
+    told = build_options(entries, frame_schema=rows_avro(arrow_schema(df.schema), mark, "the DataFrame"))
     check_plan(df, told.index.type)
     _take_stores(spark)
     clock_ms = clock_from_env(os.environ)

@@ -14,9 +14,7 @@ from tagstream.streaming.errors import EnvironmentProblemError
 OLDEST = oldest_java()
 _SECONDS = 60
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-_ADVICE = (
-    "install Java 17 (openjdk-17-jre-headless), and put it on the PATH or name its folder with JAVA_HOME"
-)
+_ADVICE = "install Java 17 (openjdk-17-jre-headless), and put it on the PATH or name its folder with JAVA_HOME"
 
 
 def check_java(env: Mapping[str, str]) -> None:

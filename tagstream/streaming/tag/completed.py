@@ -83,7 +83,8 @@ def without_lacking(good: pa.Table) -> tuple[pa.Table, pa.Table]:
 def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
     """Located records with what the batch has of the values they lack, and behind them the images that were asked for.
 
-    Those that deletes ask for are left to later batches: with their values, or where only the table has these with their place.
+    Those that deletes ask for are left to later batches: with their values, or with their place where only the table has
+    the values.
     """
     done = result.completion
     if done is None:
@@ -155,7 +156,7 @@ def _images(
 
 
 def _of_orders(good: pa.Table, held: Ints) -> pa.Array:
-    """The names of the images that records at these rows have asked for; null where there is no such row. A loop: rare rows."""
+    """The names of the images that the records at these rows have asked for; null for no row. A loop: such rows are rare."""
     there = good.take(pa.array(held[held >= 0]))
     orders = zip(there.column("ord").to_pylist(), there.column("flags").to_pylist(), strict=True)
     names = (order_name(None if flags & FLAG_NO_ORDERING else order) for order, flags in orders)

@@ -164,7 +164,9 @@ class HeldRows:
         lost = unpack_absent(flat_of(left.column("absent")), values.type.num_fields).any(axis=1)
         keys = record_keys(flat_of(left.column("skey")))
         as_of = self.timeline.newest_completed
-        made = left_table(keys, flat_of(left.column("ord")), lost, left.select(["from_part", "from_file"]), as_of, values)
+        made = left_table(
+            keys, flat_of(left.column("ord")), lost, left.select(["from_part", "from_file"]), as_of, values
+        )
         write_file(self.left, self.instant, self.task, made)
         return images.filter(pa.array(~leaves))
 
@@ -212,7 +214,9 @@ class HeldRows:
         held = deleted_rows(self.table, self.timeline, set(keys.filter(pa.array(ask)).to_pylist()), wanted)
         found = pc.index_in(keys, value_set=flat_of(held.column(KEY)))
         there = found.is_valid().to_numpy(zero_copy_only=False) & ask
-        note = pc.if_else(pa.array(settled & bits.any(axis=1)), pa.scalar(None, pa.string()), flat_of(images.column("note")))
+        note = pc.if_else(
+            pa.array(settled & bits.any(axis=1)), pa.scalar(None, pa.string()), flat_of(images.column("note"))
+        )
         i = images.schema.get_field_index("note")
         return images.set_column(i, images.schema.field(i), note), *merged(values, bits, held, found, there)
 

@@ -1,12 +1,12 @@
 """Rows as they were before a delete, because their key changed: the record of the new key may come in a later batch.
 
 It may lack values that had not changed, and then finds them here. A row that the batch itself made or changed before it
-deleted it is in no file of the table, so its values are left. Of another one its place is left: the file group, and the write
-as of which that had it.
+deleted it is in no file of the table, so its values are left. Of another one its place is left: the file group, and the
+write as of which that had it.
 
-The files (``left_files``) are for the job's user alone: ``@key`` (record key), ``@order`` (encoded ordering value of the row,
-null where it is not known; files of earlier versions lack it), ``@lost`` (some of the row's values are nowhere), ``@part``,
-``@file`` and ``@as_of`` (its place, null where the values are here), and the row's columns.
+The files (``left_files``) are for the job's user alone: ``@key`` (record key), ``@order`` (encoded ordering value of the
+row, null where it is not known; files of earlier versions lack it), ``@lost`` (some of the row's values are nowhere),
+``@part``, ``@file`` and ``@as_of`` (its place, null where the values are here), and the row's columns.
 """
 
 from __future__ import annotations
@@ -81,10 +81,14 @@ def forget_left(folder: Storage, before_ms: int) -> int:
     return sum(forget_files(place, before_ms) for place in (folder, folder.below(BORROWED)))
 
 
-def left_table(keys: pa.Array, orders: pa.Array, lost: Any, places: pa.Table, as_of: str | None, rows: pa.StructArray) -> pa.Table:
+def left_table(
+    keys: pa.Array, orders: pa.Array, lost: Any, places: pa.Table, as_of: str | None, rows: pa.StructArray
+) -> pa.Table:
     """The file of one task (``left_files.write_file``); ``lost``: a mask. ``places``: ``from_part`` and ``from_file``, null
     where the values are in ``rows``."""
     names = [KEY, ORDER, LOST, _PART, _FILE, _AS_OF, *(field.name for field in rows.type)]
-    instants = pa.array([None if file is None else as_of for file in places.column("from_file").to_pylist()], pa.string())
+    instants = pa.array(
+        [None if file is None else as_of for file in places.column("from_file").to_pylist()], pa.string()
+    )
     there = [places.column("from_part"), places.column("from_file"), instants]
     return pa.Table.from_arrays([keys, orders, pa.array(lost, pa.bool_()), *there, *rows.flatten()], names=names)

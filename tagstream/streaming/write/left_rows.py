@@ -1,9 +1,9 @@
 """Rows that were deleted a while ago, out of the slices from before: what a changed key's new row may still need.
 
 Its old key's delete and its new key's row come in different topic partitions, and so perhaps in different batches. A delete
-leaves the place of its row, or the row itself (``left_images``). Where nothing was left, the commits that the timeline still has
-are gone through from the newest on; only file groups that they deleted from are read. What the cleaner has removed is not to
-be had.
+leaves the place of its row, or the row itself (``left_images``). Where nothing was left, the commits that the timeline
+still has are gone through from the newest on; only file groups that they deleted from are read. What the cleaner has
+removed is not to be had.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from tagstream.table.timeline.timeline import Timeline
 NUMBER = "@number"
 
 
-def values_of(left: Mapping[int, Left], table: HoodieTable, timeline: Timeline, keys: Sequence[str], wanted: pa.Schema) -> pa.Table:
+def values_of(
+    left: Mapping[int, Left], table: HoodieTable, timeline: Timeline, keys: Sequence[str], wanted: pa.Schema
+) -> pa.Table:
     """The columns ``wanted`` and ``@number`` of what was left (``left_images.find_left``), where it is to be had.
 
     ``keys``: the record key of each number.
@@ -42,11 +44,12 @@ def values_of(left: Mapping[int, Left], table: HoodieTable, timeline: Timeline, 
             places.setdefault(one.place[2], {}).setdefault(one.place[:2], []).append(n)
     for as_of, groups in places.items():
         for (part, file_id), numbers in groups.items():
-            by_key = {keys[n]: n for n in numbers}
+            names = [keys[n] for n in numbers]  # a key may be asked for more than once
             named = pa.schema([*wanted, pa.field(KEY, pa.string())])
-            rows = _rows_of(table, timeline, as_of, {part: [file_id]}, set(by_key), named)
-            found = pa.array([by_key[key] for key in rows.column(KEY).to_pylist()], pa.int64())
-            out.append(rows.select(wanted.names).append_column(NUMBER, found).cast(schema))
+            rows = _rows_of(table, timeline, as_of, {part: [file_id]}, set(names), named)
+            at = pc.index_in(pa.array(names), value_set=rows.column(KEY))
+            found = rows.select(wanted.names).take(at.drop_null())
+            out.append(found.append_column(NUMBER, pa.array(numbers).filter(at.is_valid())).cast(schema))
     return pa.concat_tables(out)
 
 
