@@ -244,7 +244,12 @@ class BatchSink:
             # Another writer that is at work may be telling the metadata table, too: only one may at a time.
             self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys)
             kept_at = job.metadata.commit(
-                instant, outcome.statuses, written, job.clock_ms, lambda step: crash.reach(step, batch)
+                instant,
+                outcome.statuses,
+                written,
+                job.clock_ms,
+                lambda step: crash.reach(step, batch),
+                job.lease.check,
             )
         completed = protocol.complete(
             job.table,

@@ -84,11 +84,12 @@ class MetadataKeeper:
         written: pa.Table,
         clock_ms: Callable[[], int],
         reach: Callable[[str], None] = lambda _: None,
+        check: Callable[[], None] = lambda: None,
     ) -> str | None:
         """Tell it of a batch's files and (``written``: ``index.base.WRITTEN_SCHEMA``) keys, before the batch completes.
 
         Returns the time that the completion of the batch must be later than; None up to table version 7. ``reach`` is told
-        of the steps ``metadata_begun``, ``metadata_files`` and ``metadata_completed``.
+        of the steps ``metadata_begun``, ``metadata_files`` and ``metadata_completed``. ``check``: as of ``delta_commit``.
         """
         changes = Changes(
             partitions=written_by(statuses),
@@ -97,7 +98,7 @@ class MetadataKeeper:
             columns=self.columns,
         )
         times = fresh_times(self.writer.table, self.writer, clock_ms)
-        completed = delta_commit(self.writer, instant, changes, times, reach, self.new_index_groups)
+        completed = delta_commit(self.writer, instant, changes, times, reach, self.new_index_groups, check)
         reach("metadata_completed")
         return completed.completion_time
 

@@ -13,7 +13,16 @@ import logging
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
+from tagstream.table.errors import (
+    CorruptFileError,
+    MetadataCompactedError,
+    MetadataTableMismatchError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.metadata.write.rollback import forget_undone
 from tagstream.table.services.rollback import resume_rollbacks
 from tagstream.table.timeline.avro_timeline import SYNC_MARKER, read_record
 from tagstream.table.timeline.heartbeat import DEFAULT_TIMEOUT_MS
@@ -48,6 +57,36 @@ def settle_rollbacks(job: JobContext) -> None:
             if instant.is_completed:
                 job.rollbacks_seen.add(instant.time)
     resume_rollbacks(job.table)
+    _correct_metadata(job)
+
+
+def _correct_metadata(job: JobContext) -> None:
+    """The metadata table lists no file of a write that was rolled back, whenever a driver that stood still woke up."""
+    try:
+        writer = MetadataWriter.open(job.table)
+    except (UnsupportedTableError, MetadataTableMismatchError, TableNotFoundError, CorruptFileError):
+        return  # a start drops it, or what of it cannot be kept in step
+    if writer is None:
+        return
+    job.lease.check()
+    try:
+        undone = ", ".join(forget_undone(writer, fresh_times(job.table, writer, job.clock_ms)))
+    except MetadataCompactedError as error:
+        job.table.drop_metadata_table(job.clock_ms())
+        job.table = job.table.reload()
+        LOG.warning(
+            "table %s: dropped its metadata table, the next start makes it from the files: %s",
+            job.table.base_path,
+            error,
+        )
+        return
+    if undone:
+        LOG.warning(
+            "table %s: the metadata table listed files of %s, which is rolled back: a driver that stood still had completed "
+            "its part after that. They are removed from it",
+            job.table.base_path,
+            undone,
+        )
 
 
 def rollback_targets(table: HoodieTable, instant: Instant) -> tuple[str, ...]:

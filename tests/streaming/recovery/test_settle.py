@@ -12,9 +12,14 @@ from tagstream.streaming.lease_keeper import LEASE_TTL_MS, LeaseKeeper
 from tagstream.streaming.recovery.settle import roll_back, settle
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
+from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.delta import delta_commit
+from tagstream.table.services.rollback import rollback
 from tagstream.table.timeline import lease as leases
+from tagstream.table.timeline.instant import DELTA_COMMIT
 from tagstream.table.timeline.lease import LeaseOwner
 from tagstream.table.write import commit
+from tests.table.metadata.write.case import Case
 from tests.table.writer import CrashError, Writer, row
 
 
@@ -41,3 +46,32 @@ def test_the_work_of_a_successor_is_not_taken_back(tmp_path: Path) -> None:
     finally:
         keeper.release()
     assert commit.stages_files(writer.table, pending)
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_what_a_driver_that_woke_up_told_the_metadata_table_is_removed(version: int, tmp_path: Path) -> None:
+    case = Case.create(tmp_path, COPY_ON_WRITE, version)
+    case.writer.write([row(1, "p0", 1)])
+    with pytest.raises(CrashError):
+        case.writer.write([row(2, "p0", 2)], crash="told")
+    (failed,) = case.writer.table.timeline().pending_writes
+    rollback(case.writer.table, failed.time, case.times())
+    lost = Changes({"p0": PartitionChange((WrittenFile("gone_0-1-1_1.parquet", 5, {}, "b"),))}, columns=case.columns)
+    delta_commit(case.metadata_writer, failed.time, lost, case.times)
+    keeper = LeaseKeeper(case.writer.table.storage, lambda: 0)
+    job: Any = SimpleNamespace(
+        table=case.writer.table,
+        lease=keeper,
+        index=None,
+        instant=None,
+        clock_ms=lambda: case.writer.now_ms,
+        rollbacks_seen=set(),
+    )
+    keeper.acquire("new")
+    try:
+        settle(job)
+    finally:
+        keeper.release()
+    done = {i.time for i in case.metadata_writer.timeline().instants if i.action == DELTA_COMMIT}
+    assert failed.time not in done
+    case.check()

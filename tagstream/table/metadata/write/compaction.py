@@ -19,7 +19,7 @@ from tagstream.table.metadata.write.base_files import write_base_file
 from tagstream.table.metadata.write.delta import delta_content
 from tagstream.table.metadata.write.merge import MergeCounts, merged_entries
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
-from tagstream.table.metadata.write.rollback import newest_compaction
+from tagstream.table.metadata.write.rollback import forget_undone, newest_compaction
 from tagstream.table.timeline.avro_schemas import parsed_schema
 from tagstream.table.timeline.avro_timeline import read_record, write_parsed
 from tagstream.table.timeline.instant import COMMIT, COMPACTION, DELTA_COMMIT, Instant, State
@@ -126,6 +126,8 @@ def _plan(writer: MetadataWriter, timeline: Timeline, times: Times, max_delta_co
     done = [i for i in deltas if i.is_completed and (i.completion_time or i.time) > last]
     if len(done) < max_delta_commits or not _all_done(writer, timeline):
         return None
+    if forget_undone(writer, times):
+        return _plan(writer, writer.timeline(), times, max_delta_commits)
     # Planned later than all of them is completed, so that they belong to the slice before.
     instant = times() if writer.has_completion_times else f"{max(i.time for i in deltas)}{_SUFFIX}"
     slices = [

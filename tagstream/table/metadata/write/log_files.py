@@ -24,10 +24,12 @@ _BLOCK_ENTRIES: Final = 1 << 20  # of one block, which is put together in memory
 _NO_DELETES: Final = b"\0\0\0\3\0\0\0\1\0"  # content of a delete block of no keys, as Hudi begins each file group
 
 
-def first_log_file(writer: MetadataWriter, partition: str, file_id: str, instant: str) -> None:
-    """The empty log file that begins a file group, so that readers see the group before it has an entry."""
+def first_log_file(writer: MetadataWriter, partition: str, file_id: str, instant: str) -> str:
+    """Write the empty log file that begins a file group, so that readers see the group before it has an entry; its path."""
     block = encode_block(BlockType.DELETE, {HeaderKey.INSTANT_TIME: instant}, _NO_DELETES)
-    write_log_file(writer.storage, join(partition, log_file_name(file_id, instant, 1, TOKEN)), [block])
+    rel = join(partition, log_file_name(file_id, instant, 1, TOKEN))
+    write_log_file(writer.storage, rel, [block])
+    return rel
 
 
 def delta_log_file(writer: MetadataWriter, file_slice: FileSlice, instant: str, found: GroupEntries) -> WriteStat:

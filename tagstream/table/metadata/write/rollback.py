@@ -15,6 +15,7 @@ from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.log.writer import rollback_block, write_log_file
 from tagstream.table.file_group.names import log_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
@@ -108,6 +109,34 @@ def recover(writer: MetadataWriter, times: Times) -> None:
         for instant in pending:
             if instant.time not in known:
                 roll_back(writer, instant.time, times(), times)
+
+
+def forget_undone(writer: MetadataWriter, times: Times) -> tuple[str, ...]:
+    """Roll back delta commits that were completed after the data had rolled their writes back; returns their instants.
+
+    A driver that stood still while its successor rolled its write back, and died when it woke, leaves one. Readers count it
+    once the data's timeline begins behind its instant, or it is compacted: files that are gone are listed then. So this is
+    called at a start, before a compaction, and before the rollback leaves the data's timeline. A write that was executed
+    again at the same instant is left alone. MetadataCompactedError as of ``roll_back``.
+    """
+    done = {i.time for i in writer.timeline().instants if i.action == DELTA_COMMIT and i.is_completed}
+    timeline = writer.table.timeline()
+    suspects = {time for time in done if timeline.find(time) is None}
+    if not suspects:
+        return ()
+    later = [i for i in timeline.instants if i.action == ROLLBACK and i.is_completed and i.time > min(suspects)]
+    suspects &= {time for rollback in later for time in _named_by(writer.table, rollback)}
+    if suspects:
+        suspects -= {write.time for write in writer.table.archived_writes()}
+    for time in sorted(suspects):
+        roll_back(writer, time, times(), times)
+    return tuple(sorted(suspects))
+
+
+def _named_by(table: HoodieTable, rollback: Instant) -> tuple[str, ...]:
+    """The instants that a completed rollback of the data names."""
+    rel = f"{table.config.timeline_folder}/{rollback.file_name()}"
+    return tuple(read_record(table.storage.read(rel), table.storage.where(rel)).get("commitsRollback") or ())
 
 
 def _requests(writer: MetadataWriter, timeline: Timeline, failed: Instant) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from tagstream.table.file_group.names import file_id_of, has_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.compaction import MAX_DELTA_COMMITS
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter
-from tagstream.table.metadata.write.rollback import newest_compaction
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.metadata.write.rollback import forget_undone, newest_compaction
 from tagstream.table.retention.leaving import held_by_replaced_files
 from tagstream.table.services.archiving.choose import Limits, instants_to_archive
 from tagstream.table.services.archiving.options import ArchiveOptions
@@ -23,7 +23,7 @@ from tagstream.table.services.cleaning.last_clean import last_clean
 from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.services.cleaning.retain import earliest_to_retain
 from tagstream.table.timeline.history.archive import archive
-from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant
+from tagstream.table.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant
 from tagstream.table.timeline.savepoints import savepoints
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.markers import TEMP_FOLDER, delete_markers
@@ -83,6 +83,9 @@ def archive_table(
     if not chosen:
         return None
     check()
+    writer = MetadataWriter.open(table)
+    if writer is not None and any(i.action == ROLLBACK for i in chosen):
+        forget_undone(writer, fresh_times(table, writer, clock_ms))
     files = archive(table.timeline_place(), chosen, check=check, reach=reach)
     left = {entry.name for entry in table.storage.list(TEMP_FOLDER) if entry.is_dir}
     for time in sorted(left & {i.time for i in chosen if i.is_write}):

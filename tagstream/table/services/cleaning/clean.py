@@ -204,7 +204,8 @@ def complete_clean(
     if writer is not None:
         gone = {path: PartitionChange(deleted=names) for path, names in plan.files.items()}
         changes = Changes(gone, deleted_partitions=partitions, columns=range_columns(writer))
-        after = delta_commit(writer, instant, changes, fresh_times(table, writer, clock_ms), reach).completion_time
+        times = fresh_times(table, writer, clock_ms)
+        after = delta_commit(writer, instant, changes, times, reach, check=check).completion_time
         reach("clean_metadata")
     check()
     try:

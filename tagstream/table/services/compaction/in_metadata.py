@@ -68,7 +68,7 @@ def tell_metadata(
             again = pc.is_in(_names([rows], writer.has_partitioned_index), value_set=stay)
             gone.append(rows.filter(pc.invert(again)))
     changes = Changes(partitions=written_by(statuses), places=moved, deleted_keys=gone, columns=range_columns(writer))
-    completed = delta_commit(writer, instant, changes, fresh_times(table, writer, clock_ms), reach)
+    completed = delta_commit(writer, instant, changes, fresh_times(table, writer, clock_ms), reach, check=check)
     reach("metadata_completed")
     return completed.completion_time
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tagstream.table.errors import CorruptFileError, MetadataCompactedError
+from tagstream.table.errors import CorruptFileError, LeaseLostError, MetadataCompactedError
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.meta_client.table_config import MERGE_ON_READ
@@ -16,10 +16,13 @@ from tagstream.table.metadata.write.changes import Changes, PartitionChange, Wri
 from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.metadata.write.delta import delta_commit
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter
-from tagstream.table.metadata.write.rollback import check_rollback, recover, roll_back
+from tagstream.table.metadata.write.rollback import check_rollback, forget_undone, recover, roll_back
+from tagstream.table.services.archiving.archive_table import archive_table
+from tagstream.table.services.archiving.options import ArchiveOptions
+from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.services.rollback import resume_rollbacks
 from tagstream.table.services.rollback import rollback as data_rollback
-from tagstream.table.timeline.instant import ROLLBACK
+from tagstream.table.timeline.instant import DELTA_COMMIT, ROLLBACK
 from tests.table.metadata.write.case import Case
 from tests.table.writer import CrashError, row
 
@@ -90,6 +93,65 @@ def test_an_attempt_that_was_cut_off_is_taken_back_before_the_next(
     assert "x.parquet" not in case.metadata.files("p0")
     assert ".y.log.1_0-0-0" not in case.metadata.files("p0")
     assert case.metadata.files("p1")["z.parquet"] == 7
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("at", ["before it completes", "after it completed"])
+def test_a_driver_that_lost_its_lease_leaves_nothing(version: int, at: str, tmp_path: Path) -> None:
+    """It stood still before a file of the metadata table, and its successor has rolled its write back meanwhile."""
+    case = filled(tmp_path, version)
+    failed = failing_write(case)
+    take_back(case, failed)
+    storage, calls = case.metadata_writer.storage, iter(range(2))
+    files = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
+    gone = Changes({"p1": PartitionChange((WrittenFile("gone_0-1-1_1.parquet", 5, {}, "b"),))}, columns=case.columns)
+
+    def check() -> None:
+        if next(calls) == (at == "after it completed"):
+            raise LeaseLostError("taken over")
+
+    with pytest.raises(LeaseLostError, match="taken over"):
+        delta_commit(case.metadata_writer, failed, gone, case.times, check=check)
+    left = {path.relative_to(tmp_path) for path in Path(storage.root).rglob("*")} - files
+    assert not left, left
+    case.check()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_driver_that_woke_up_completed_is_removed(version: int, tmp_path: Path) -> None:
+    """It died before it found that its lease was gone. Readers count it once the data's timeline begins behind it."""
+    case = filled(tmp_path, version)
+    failed = failing_write(case)
+    take_back(case, failed)
+    gone = Changes({"p1": PartitionChange((WrittenFile("gone_0-1-1_1.parquet", 5, {}, "b"),))}, columns=case.columns)
+    delta_commit(case.metadata_writer, failed, gone, case.times)
+    case.writer.write([row(n, "p5", 2) for n in range(20, 40)])
+    assert forget_undone(case.metadata_writer, case.times) == (failed,)
+    assert forget_undone(case.metadata_writer, case.times) == ()
+    assert failed not in {i.time for i in case.metadata_writer.timeline().instants if i.action == DELTA_COMMIT}
+    case.check()
+
+
+@pytest.mark.parametrize(("version", "by"), [(6, "compaction"), (8, "compaction"), (9, "compaction"), (8, "archive")])
+def test_it_is_removed_while_the_timeline_tells_that_it_was_rolled_back(version: int, by: str, tmp_path: Path) -> None:
+    case = filled(tmp_path, version)
+    failed = failing_write(case)
+    take_back(case, failed)
+    for number in range(8):
+        case.writer.write([row(number, "p5", 2)])
+        if number == 4 and by == "archive":
+            assert compact(case.metadata_writer, case.times, 1) is not None
+    gone = Changes({"p1": PartitionChange((WrittenFile("gone_0-1-1_1.parquet", 5, {}, "b"),))}, columns=case.columns)
+    delta_commit(case.metadata_writer, failed, gone, case.times)
+    if by == "compaction":
+        assert compact(case.metadata_writer, case.times, 1) is not None
+    else:
+        often = ArchiveOptions(min_commits=2, max_commits=3)
+        done = archive_table(case.writer.table, often, CleanOptions(commits=1), lambda: case.writer.now_ms)
+        assert done is not None and ROLLBACK in {i.action for i in done.instants}
+    assert failed not in {i.time for i in case.metadata_writer.timeline().instants if i.action == DELTA_COMMIT}
+    assert "gone_0-1-1_1.parquet" not in case.metadata.files("p1")
+    case.check()
 
 
 def done_name(case: Case, instant: str) -> str:
