@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import base_file_name, log_file_name
-from tagstream.table.retention.superseded import Later, missing, superseded
+from tagstream.table.retention.superseded import Later, missing, newest_files, superseded
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import COMMIT, Instant, State
@@ -55,7 +55,8 @@ def test_a_state_is_whole_or_something_of_it_is_missing(
         if any(files[n] == g and n.rsplit("_", 1)[1] <= f"{at(number)}.parquet" for n in files)
     }
     is_whole = set(wanted.values()) <= left
-    assert (missing(view, superseded(done[number + 1 :])) is None) == is_whole
+    later, earlier = superseded(done[number + 1 :]), [each.metadata for each in reversed(done[: number + 1])]
+    assert (missing(view, later, newest_files(later, earlier)) is None) == is_whole
 
 
 def test_a_compaction_of_log_files_alone_names_no_slice_before() -> None:
@@ -77,6 +78,14 @@ def test_a_replaced_group_must_have_some_slice() -> None:
     timeline = Timeline("t", (Instant(at(1), COMMIT, State.COMPLETED),))
     names = [base_file_name("c", "0-0-0", at(1))]
     view = FileSystemView(cast(Storage, None), timeline, at(1), 6, None, Files(names))
-    assert str(missing(view, wanted)) == "every slice of file group a in partition 'p'"
+    assert str(missing(view, wanted, {})) == "every slice of file group a in partition 'p'"
     whole = FileSystemView(view.storage, timeline, at(1), 6, None, Files([*names, base_file_name("a", "0-0-0", at(0))]))
-    assert missing(whole, wanted) is None
+    assert missing(whole, wanted, {}) is None
+    # A savepoint may have kept an older slice when the newest one was deleted.
+    first, last = (
+        CommitMetadata({"p": (WriteStat("a", f"p/{base_file_name('a', '0-0-0', at(n))}", "p", NO_PREVIOUS),)})
+        for n in (0, 1)
+    )
+    assert missing(whole, wanted, newest_files(wanted, [first])) is None
+    gone = f"the slice with {base_file_name('a', '0-0-0', at(1))} of file group a in partition 'p'"
+    assert str(missing(whole, wanted, newest_files(wanted, [last, first]))) == gone

@@ -21,7 +21,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.metadata.write.rollback import holds_for_good
 from tagstream.table.retention.seen import completed_at
-from tagstream.table.retention.superseded import Later, missing, superseded
+from tagstream.table.retention.superseded import Later, missing, newest_files, superseded
 from tagstream.table.retention.undone import without
 from tagstream.table.services.cleaning.again import gone_files, pending_plans
 from tagstream.table.services.cleaning.clean import withdraw_cleans
@@ -136,7 +136,9 @@ def _check_before(table: HoodieTable, timeline: Timeline, write: Instant, metada
     time = write.time
     where = f"write {time} of table {table.base_path} cannot be taken back"
     wanted = superseded([Later(time, metadata)])
-    gone = missing(without(table.view(timeline), (write,)), wanted)
+    earlier = (i for i in sorted(timeline.completed_writes, key=completed_at, reverse=True) if i.time != time)
+    newest = newest_files(wanted, (timeline.metadata(table.storage, i) for i in earlier))
+    gone = missing(without(table.view(timeline), (write,)), wanted, newest)
     if gone is not None:
         raise InstantConflictError(f"{where}: a clean has deleted the slice before it, {gone}")
     for instant, plan in pending_plans(table, timeline).items():

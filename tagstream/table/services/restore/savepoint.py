@@ -17,7 +17,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.retention.leaving import held_by_replaced_files
 from tagstream.table.retention.needed import names_of
 from tagstream.table.retention.seen import completed_at, newest_write, view_as_of
-from tagstream.table.retention.superseded import Later, missing, superseded
+from tagstream.table.retention.superseded import Later, missing, newest_files, superseded
 from tagstream.table.services.cleaning.again import pending_plans
 from tagstream.table.services.cleaning.last_clean import last_clean
 from tagstream.table.timeline.avro_schemas import parsed_schema
@@ -113,8 +113,11 @@ def _check_whole(table: HoodieTable, timeline: Timeline, write: Instant, view: F
             f"write {newest.time} of table {table.base_path} is archived and newer than {write.time}: nobody can tell any "
             "more what that one needs, so it cannot be kept; take a later write"
         )
-    later = sorted((i for i in timeline.completed_writes if completed_at(i) > completed_at(write)), key=completed_at)
-    gone = missing(view, superseded(_later(table, timeline, i) for i in later))
+    ordered = sorted(timeline.completed_writes, key=completed_at)
+    wanted = superseded(_later(table, timeline, i) for i in ordered if completed_at(i) > completed_at(write))
+    earlier = (i for i in reversed(ordered) if completed_at(i) <= completed_at(write))
+    newest = newest_files(wanted, (timeline.metadata(table.storage, i) for i in earlier))
+    gone = missing(view, wanted, newest)
     if gone is not None:
         raise InstantConflictError(
             f"{gone} of table {table.base_path}, which write {write.time} needs, was deleted: it cannot be kept; take a "

@@ -21,6 +21,7 @@ from tagstream.table.services.upgrade.upgrade import downgrade
 from tagstream.table.timeline.instant import SAVEPOINT, Instant, State
 from tagstream.table.timeline.savepoints import savepoints
 from tests.table.services.cleaning.tables import clock, data_files, live, rounds, rows
+from tests.table.services.clustering.clusters import plan_and_cluster
 from tests.table.services.compacting import plan_compaction
 from tests.table.writer import Writer, row
 
@@ -72,6 +73,34 @@ def test_a_savepoint_of_files_that_a_pending_clean_deletes(tmp_path: Path) -> No
     assert create_savepoint(writer.table, times[3], "", "", tick).time == times[3]  # it leaves what this one needs
     clean(writer.table, CleanOptions(commits=1), tick)
     assert plan_restore(writer.table, times[3]).savepoint == times[3]
+
+
+@pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
+@pytest.mark.parametrize("by", ["clustering", "deleted partitions"])
+def test_a_savepoint_keeps_an_older_slice_than_the_one_that_was_replaced(by: str, kind: str, tmp_path: Path) -> None:
+    """The newest slice of a replaced file group is deleted; what the savepoint keeps is no reason to count it in."""
+    writer = Writer.without_metadata(tmp_path, kind)
+    rounds(writer, 1)
+    if kind == MERGE_ON_READ:
+        plan_compaction(writer)(None)
+    create_savepoint(writer.table, None, "", "", clock(writer.now_ms + 1000))
+    (last,) = rounds(writer, 1)
+    if kind == MERGE_ON_READ:
+        plan_compaction(writer)(None)
+        last = writer.table.timeline().completed_writes[-1].time
+    if by == "clustering":
+        instant: str | None = plan_and_cluster(writer).instant
+    else:
+        instant = delete_partitions(writer.table, ["p0", "p1"], clock(writer.now_ms + 1000))
+    assert instant is not None
+    tick = clock(writer.now_ms + 2000)
+    assert clean(writer.table, ONE_VERSION, tick) is not None
+    before, files = names(writer.table), data_files(writer.table)
+    with pytest.raises(InstantConflictError, match="a clean has deleted the slice before it, .* of file group"):
+        rollback_completed(writer.table, instant, tick)
+    with pytest.raises(InstantConflictError, match="which write .* needs, was deleted: it cannot be kept"):
+        create_savepoint(writer.table, last, "", "", tick)
+    unchanged(writer, before, files)
 
 
 def test_a_rollback_whose_slice_before_a_clean_is_deleting(tmp_path: Path) -> None:
