@@ -107,10 +107,10 @@ def delete_savepoint(table: HoodieTable, time: str, check: Callable[[], None] = 
 
 def _check_whole(table: HoodieTable, timeline: Timeline, write: Instant, view: FileSystemView) -> None:
     """Every slice that a reader saw as of the write must be on disk."""
-    newest = next(table.archived_writes(), None)
-    if newest is not None and newest.time > write.time:
+    archived = next(table.archived_writes(), None)
+    if archived is not None and archived.time > write.time:
         raise InstantConflictError(
-            f"write {newest.time} of table {table.base_path} is archived and newer than {write.time}: nobody can tell any "
+            f"write {archived.time} of table {table.base_path} is archived and newer than {write.time}: nobody can tell any "
             "more what that one needs, so it cannot be kept; take a later write"
         )
     ordered = sorted(timeline.completed_writes, key=completed_at)
