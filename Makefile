@@ -10,6 +10,9 @@ STARTED := $(shell date +%s.%N)
 # Tables that `make versions` runs tests on: their version, and whether they have a metadata table. 6 without is `make test`.
 KINDS ?= 9-true 9-false 8-true 8-false 6-true
 
+# Environments of `make platforms`; none named: all.
+CELLS ?=
+
 # Histories of `make simulate`: how many, and the first one's seed.
 SEEDS ?= 1000
 FIRST ?= 1
@@ -23,11 +26,11 @@ TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test test-all test-rest defects versions simulate check rooms dist environment bench drills drills-matrix interop clean
+.PHONY: help install run run-kafka test test-all test-rest defects versions simulate check rooms dist environment platforms bench drills drills-matrix interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, test-all, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, test-all, versions, simulate, drills, drills-matrix), SEEDS=1000, FIRST=1 (simulate), KINDS="9-true 8-false" (versions)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, test-all, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, test-all, versions, simulate, drills, drills-matrix), SEEDS=1000, FIRST=1 (simulate), CELLS="spark-3.5 least" (platforms), KINDS="9-true 8-false" (versions)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -82,6 +85,9 @@ dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-file
 environment: install  ## dist/environment.tar.gz: the packages that the project needs, for spark-submit --archives
 	@$(PY) -m tests.support.environment --out dist
 
+platforms: install  ## the tests that every release of Spark has to pass, each in an environment of its own: CELLS="spark-3.5 least" (needs Maven for some)
+	@$(PY) -m tests.support.platforms $(CELLS)
+
 bench: install  ## this writer beside Hudi on Spark and Flink, Paimon, delta-rs: an hour or more, ARGS=--quick 2 minutes (sets up .peers/)
 	@$(PY) -m bench.compare --limits $(ARGS)
 
@@ -96,5 +102,5 @@ interop: install  ## real Hudi reads and continues our tables, and the benchmark
 	$(PY) -m pytest -m 'hudi_jar or s3 or stores' tests/interop tests/bench tests/behaviours tests/table/storage tests/streaming $(ARGS)
 
 clean:  ## remove what the targets made, the virtual environments and the jars too
-	rm -rf $(VENV) .jars .peers out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .jars .peers .platforms out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

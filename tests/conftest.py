@@ -29,7 +29,7 @@ _numbers = count()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--tier``."""
+    """``--tier`` and ``--platform``."""
     tiers.add_option(parser)
 
 

@@ -14,12 +14,13 @@ import pytest
 
 from tests.streaming.test_kafka_stream import send
 from tests.support import events as ev
-from tests.support.cluster import bare_python
+from tests.support.cluster import Cluster, bare_python
 from tests.support.compare import compare
 from tests.support.dist import build
 from tests.support.environment import build_environment
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.machine import SPARK_HOME
 from tests.support.paths import PACKAGE, ROOT
 from tests.support.process import Process
 
@@ -55,7 +56,8 @@ def python(dist: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) ->
 def run(command: list[str | Path], folder: Path, **env: str) -> str:
     """The output of a command that must end well, run where nothing of this project is."""
     folder.mkdir(exist_ok=True)
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
+    apart = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME")
+    kept = {k: v for k, v in os.environ.items() if k not in apart}
     with Process(command, folder / "log", cwd=folder, env={**kept, **env}) as process:
         assert process.wait(SECONDS) == 0, process.output()
         return process.output()
@@ -101,6 +103,7 @@ def arguments(folder: Path, source: str) -> list[str | Path]:
     ]
 
 
+@pytest.mark.platform("the wheel, installed")
 @pytest.mark.extended("builds the distribution and runs it in processes")
 @pytest.mark.spark
 def test_files_are_streamed_and_looked_at(python: Path, tmp_path: Path) -> None:
@@ -119,6 +122,7 @@ def test_files_are_streamed_and_looked_at(python: Path, tmp_path: Path) -> None:
         run([console, *command, "--target-base-path", tmp_path / "out" / "t"], tmp_path / "cwd")
 
 
+@pytest.mark.platform("the wheel, installed")
 @pytest.mark.extended("builds the distribution and runs it in processes")
 @pytest.mark.kafka
 @pytest.mark.spark
@@ -134,5 +138,29 @@ def test_a_topic_is_streamed(python: Path, tmp_path: Path, kafka_broker: KafkaBr
     ]
     given += ["--hoodie-conf", "hoodie.streamer.source.kafka.topic=installed"]
     run([python, "-m", "tagstream", "stream", *given], tmp_path / "cwd", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    expected = ev.rows(ev.oracle(EVENTS).values())
+    assert not compare(expected, read_table(tmp_path / "out" / "t", meta_columns=False), ["id"])
+
+
+@pytest.mark.platform("a cluster with --py-files")
+@pytest.mark.extended("a cluster of its own, to which the distribution is submitted")
+@pytest.mark.spark
+def test_a_cluster_gets_it_with_the_job(dist: tuple[Path, Path], tmp_path: Path) -> None:
+    source, given = tmp_path / "in", arguments(tmp_path / "out", "JsonDFSSource")
+    ev.write_files(EVENTS, source, 5)
+    given += ["--source-limit", "1", "--hoodie-conf", f"hoodie.streamer.source.dfs.root={source}"]
+    with Cluster(tmp_path / "cluster", installed=False) as cluster:
+        submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", cluster.master]
+        submit += ["--driver-memory", "512m", "--py-files", dist[1]]
+        for key, value in cluster.conf().items():
+            submit += ["--conf", f"{key}={value}"]
+        env = {
+            "PYSPARK_PYTHON": str(bare_python(tmp_path / "bare")),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": str(SPARK_HOME),
+        }
+        told = run([*submit, dist[1].with_name("run_stream.py"), *given], tmp_path / "cwd", **env)
+    assert "batches 4, records 20" in told
     expected = ev.rows(ev.oracle(EVENTS).values())
     assert not compare(expected, read_table(tmp_path / "out" / "t", meta_columns=False), ["id"])

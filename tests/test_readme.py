@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,8 @@ def clone(tmp_path: Path) -> Path:
     """A folder that looks like a fresh clone after `make install`."""
     (ROOT / ".jars").mkdir(exist_ok=True)
     for name in SHARED:
-        (tmp_path / name).symlink_to(ROOT / name)
+        # The environment that runs the tests: `make platforms` has others.
+        (tmp_path / name).symlink_to(sys.prefix if name == ".venv" else ROOT / name)
     return tmp_path
 
 
@@ -60,6 +62,7 @@ def orders(told: str) -> list[list[str]]:
     return sorted(line.split()[1:] for line in told.splitlines() if " o-" in line)
 
 
+@pytest.mark.platform("README's stories")
 @pytest.mark.spark
 def test_a_table_of_your_own(clone: Path) -> None:
     first, write, read, *_ = blocks()
@@ -68,6 +71,7 @@ def test_a_table_of_your_own(clone: Path) -> None:
     assert orders(run(read, clone, "read")) == SHOWN
 
 
+@pytest.mark.platform("README's stories")
 @pytest.mark.extended("what README's reader does next: six more processes")
 @pytest.mark.spark
 def test_what_an_operator_does_with_it(clone: Path) -> None:
@@ -84,6 +88,7 @@ def test_what_an_operator_does_with_it(clone: Path) -> None:
     assert orders(run(read, clone, "read again")) == SHOWN
 
 
+@pytest.mark.platform("a Kafka stream")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_from_kafka(clone: Path) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tagstream import spark_release as release
 from tagstream.state.key_group import standing_labels
 
+pytestmark = pytest.mark.platform("what older releases lack")
 _ROWS = pa.table({"kg": pa.array([0, 1, 1], pa.int32()), "rows": pa.array([b"a", b"b", b"c"], pa.binary())})
 _FOUND = pa.table({"kg": pa.array([1, 1, 2], pa.int32()), "ord": pa.array([2**60 + 1, None, 3], pa.int64())})
 _KEYED = _ROWS.schema

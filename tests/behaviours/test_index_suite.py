@@ -85,6 +85,7 @@ def read_rows(case: StreamCase) -> list[Row]:
 IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 
 
+@pytest.mark.platform("each index", only=("one partition field-MERGE_ON_READ-together",))
 @pytest.mark.extended(
     "each case in a batch of its own, more layouts and indexes",
     first=(
@@ -132,6 +133,7 @@ def replayed(case: StreamCase, expected: Expected) -> None:
     assert sorted(read_rows(case), key=lambda r: (r["id"], r["part"])) == expected.rows()
 
 
+@pytest.mark.platform("a failed commit")
 @pytest.mark.extended("more indexes of the same family", first=("STATE", "BUCKET"))
 def test_a_failed_commit_is_rolled_back_and_done_again(
     tmp_path: Path, make_case: Make, index: str, monkeypatch: pytest.MonkeyPatch

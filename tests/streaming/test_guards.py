@@ -29,7 +29,7 @@ from tests.support.foreign_writer import ForeignWriter
 from tests.support.hudi_rs import read_table
 from tests.support.table_version import completed_file, metadata_wanted, timeline_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.platform("other writers and damage")]
 
 
 @pytest.fixture

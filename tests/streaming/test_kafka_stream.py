@@ -35,6 +35,7 @@ def kafka_case(tmp_path: Path, spark: SparkSession, broker: KafkaBroker, topic: 
     return StreamCase(tmp_path, spark, "MERGE_ON_READ", conf)
 
 
+@pytest.mark.platform("a Kafka stream")
 def test_tombstones_and_offsets_in_the_commits(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("tombstones", partitions=3)
     events = list(ev.generate(1500, ev.Mix(keys=120, tombstones=0.08), seed=21))

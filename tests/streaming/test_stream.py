@@ -42,6 +42,7 @@ class Progress(StreamingQueryListener):
         self.batches.append(json.loads(event.progress.json))  # type: ignore[attr-defined]
 
 
+@pytest.mark.platform("a disordered stream")
 @pytest.mark.extended("more kinds of tables", first=("False-COPY_ON_WRITE", "True-MERGE_ON_READ"))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("base_files", [False, True])
@@ -92,6 +93,7 @@ def test_one_batch_evaluates_the_stateful_plan_once(tmp_path: Path, spark: Spark
     assert len(deltas) == 3 * 8  # 4 key groups a shuffle partition
 
 
+@pytest.mark.platform("replays and restarts")
 @pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_a_replayed_batch_writes_nothing_and_the_stream_goes_on(

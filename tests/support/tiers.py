@@ -1,7 +1,8 @@
 """Two tiers of tests: ``make test`` runs the first one, ``make test-all`` both. And what a run shows while it lasts.
 
 A test is in the second tier when it has the mark ``extended``, whose argument is the reason, or when it needs a server that
-is not on the machine. ``--tier first`` (``second``) leaves the others out; without it both run.
+is not on the machine. ``--tier first`` (``second``) leaves the others out; without it both run. ``--platform`` runs the
+tests of both tiers that have the mark ``platform``, which every release of Spark has to pass.
 """
 
 from __future__ import annotations
@@ -58,12 +59,31 @@ def unknown_variants(items: Iterable[pytest.Item]) -> list[str]:
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """The option ``--tier``."""
+    """The options ``--tier`` and ``--platform``."""
     parser.addoption("--tier", choices=(FIRST, SECOND), default=None, help="run the tests of this tier alone")
+    parser.addoption("--platform", action="store_true", help="run the tests that every release of Spark has to pass")
+
+
+def story(item: pytest.Item) -> str | None:
+    """What a test shows of a platform; None for one that other platforms need not run.
+
+    ``platform("a lost checkpoint", only=("v9", ...))``: of its variants those whose id holds one of the texts.
+    """
+    mark = item.get_closest_marker("platform")
+    if mark is None:
+        return None
+    only = mark.kwargs.get("only", ())
+    return str(mark.args[0]) if not only or any(text in variant(item) for text in only) else None
 
 
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of the other tier; with ``--collect-only`` count those of the second one by their reasons."""
+    if config.getoption("--platform"):
+        stories = {item: story(item) for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if stories[item] is None])
+        items[:] = [item for item in items if stories[item] is not None]
+        for item in items:
+            item.user_properties.append(("story", stories[item]))
     reasons = {item: reason(item) for item in items}
     tier = config.getoption("--tier")
     if tier is None:

@@ -16,7 +16,7 @@ from tests.support.hudi_rs import read_table
 from tests.support.paths import ROOT
 from tests.support.process import Process
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.platform("killed at each step")]
 DEADLINE_S = 240
 KILLS = ["delta_durable@1", "files_published@2", "completed@3", "files_written@4", "commit_log@4"]
 

@@ -30,7 +30,7 @@ from tests.support.foreign_writer import ForeignWriter
 from tests.support.hudi_rs import read_table
 from tests.support.table_version import timeline_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.platform("upsert of a DataFrame")]
 PER_FILE = 300
 BEGIN_MS = 1_767_225_600_000  # 2026-01-01
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -42,6 +42,7 @@ def check(case: StreamCase, events: list[ev.Event]) -> HoodieTable:
     return table
 
 
+@pytest.mark.platform("metadata table", only=("v9",))
 @pytest.mark.extended("more kinds of tables", first=("v9-MERGE_ON_READ",))
 @pytest.mark.table_versions(6, 9)
 @pytest.mark.parametrize("table_type", TYPES)

@@ -32,6 +32,7 @@ def is_oracles(case: StreamCase, events: list[ev.Event]) -> None:
     assert validate(HoodieTable.open(str(case.table))) == []
 
 
+@pytest.mark.platform("a lost checkpoint")
 @pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_i_lost_my_checkpoint(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
