@@ -23,7 +23,8 @@ from tagstream.streaming.source.packed import ROWS_PER_BATCH
 from tagstream.streaming.source.transform.stateless import puts_together
 from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
-from tagstream.streaming.start.workers import PROJECT
+from tagstream.streaming.start.worker_copy import check_workers
+from tagstream.streaming.start.workers import PROJECT, prefer_this_copy
 from tagstream.streaming.status.watch import Watch
 from tagstream.table.config import FROM_CONF, FROM_FLAG, Entry
 from tagstream.table.errors import ConfigError
@@ -66,6 +67,7 @@ def upsert(
     clock_ms = clock_from_env(os.environ)
     needs = SparkNeeds(java=False, connector=False, master=None)
     check_stream(look(told, os.environ, clock_ms(), needs).table, told.index.type)
+    check_workers(spark)
     run = Run(lambda run: _stream(run, spark, df, told, given), f"upsert into {path}")
     return run.start()
 
@@ -132,3 +134,4 @@ def _take_stores(spark: SparkSession) -> None:
     paths = [p for p in context.environment.get("PYTHONPATH", "").split(os.pathsep) if p]
     if str(PROJECT) not in paths:
         context.environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *paths])
+    prefer_this_copy(context.environment, context.master)

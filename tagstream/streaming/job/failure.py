@@ -97,6 +97,11 @@ _KNOWN = (
         "that every host has at that path, with this project's dependencies",
     ),
     (
+        r"ModuleNotFoundError: No module named '(tagstream(?:\.[\w.]+)?)'",
+        "Spark's workers have no module {0}, which the driver has: they find another version of this program, or none; "
+        "install the driver's in their Python on every host, or ship it with spark-submit --py-files",
+    ),
+    (
         r"\[PYTHON_VERSION_MISMATCH\]",
         "Spark's workers run another Python than the driver; PYSPARK_PYTHON must name the same version on every host",
     ),

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import pyspark
 
-import tagstream
 from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.job.bootstrap_explain import explain_start
 from tagstream.streaming.job.bootstrap_only import run_bootstrap
@@ -18,6 +17,7 @@ from tagstream.streaming.job.job import run_job
 from tagstream.streaming.job.session import take_store_settings
 from tagstream.streaming.options.cli import PROGRAM, load_options
 from tagstream.table.errors import ConfigError, TagstreamError
+from tagstream.version import VERSION
 
 
 def main(argv: Sequence[str], program: str = PROGRAM) -> int:
@@ -57,7 +57,7 @@ def console() -> int:
 
 def version_line() -> str:
     """What runs: this program, Spark, Python."""
-    return f"tagstream {tagstream.__version__} (pyspark {pyspark.__version__}, Python {platform.python_version()})"
+    return f"tagstream {VERSION} (pyspark {pyspark.__version__}, Python {platform.python_version()})"
 
 
 def fail(text: str, code: int) -> int:

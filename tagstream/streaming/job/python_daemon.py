@@ -12,6 +12,8 @@ import importlib
 
 from pyspark.daemon import manager
 
+from tagstream.streaming.copy_print import this_copy
+
 PRELOADED = (
     "pandas",
     "pyarrow.parquet",
@@ -26,6 +28,7 @@ def main() -> None:
     """Import, then serve as pyspark's own daemon."""
     for name in PRELOADED:
         importlib.import_module(name)
+    this_copy()  # what is imported: the files may be another version's when a worker is forked
     # A worker collects garbage after each of its tasks: 50 ms with so many modules, and each page looked at is copied.
     gc.collect()
     gc.freeze()

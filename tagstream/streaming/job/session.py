@@ -23,8 +23,10 @@ from tagstream.streaming.source.connector import brings_connector, connector_jar
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
 from tagstream.streaming.start.preflight import SparkNeeds
 from tagstream.streaming.start.store_jars import needs_s3a, s3a_jars, store_conf
-from tagstream.streaming.start.workers import PACKAGE, prepare_environment, worker_environment
+from tagstream.streaming.start.worker_copy import check_workers
+from tagstream.streaming.start.workers import prefer_this_copy, prepare_environment, worker_environment
 from tagstream.table.store_settings import keep_settings, kept_settings, store_settings
+from tagstream.version import PACKAGE
 
 # Python workers keep the memory of a batch for the next one, up to 256 MiB: given back to the system between two batches,
 # each of its pages would be cleared and mapped again.
@@ -123,6 +125,7 @@ def start_session(
     for key, value in keys.items():
         spark.sparkContext._jsc.hadoopConfiguration().set(key.removeprefix(_HADOOP), value)  # noqa: SLF001
     spark.sparkContext.environment.update(worker_environment(env))
+    prefer_this_copy(spark.sparkContext.environment, spark.sparkContext.master)
     if under_spark_submit(env):
         quiet_jvm(log4j)
     if submitted and jars:
@@ -130,6 +133,11 @@ def start_session(
         for jar in jars:
             if Path(jar).name not in have:
                 spark.sql(f"ADD JAR '{jar}'")
+    try:
+        check_workers(spark)
+    except BaseException:
+        end_session(spark)
+        raise
     return spark
 
 

@@ -12,15 +12,15 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-import tagstream
 from tagstream.streaming.errors import SourceError
 from tagstream.streaming.source.jar_versions import kafka_versions
+from tagstream.version import PACKAGE
 
-PROJECT = Path(tagstream.__file__).parent.parent
+PROJECT = PACKAGE.parent
 CACHE_FOLDER = ".jars"
 _CONNECTOR = "spark-sql-kafka-0-10"
 FETCH_SECONDS = 600
-_POM = files(tagstream) / "conf" / "poms" / "kafka-connector.xml"
+_POM = files("tagstream") / "conf" / "poms" / "kafka-connector.xml"
 
 # What Maven says when it reached no repository, in the words of its resolver and of Java's sockets.
 _OFFLINE = (

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-import tagstream
 from tagstream.streaming.source.connector import PROJECT, check_jars, fetch_jars, jar_cache
 from tagstream.streaming.source.jar_versions import s3a_versions
 from tagstream.table.storage.objects.config import options_of
 from tagstream.table.storage.objects.place import S3, SCHEMES, parse
 
 _JARS = "hadoop-aws"
-_POM = files(tagstream) / "conf" / "poms" / "s3a.xml"
+_POM = files("tagstream") / "conf" / "poms" / "s3a.xml"
 # Requests that S3A makes to find out whether a file stands where a folder is wanted, or a folder where a file is: none does.
 _QUICK = {"fs.s3a.performance.flags": "create,mkdir,delete"}
 

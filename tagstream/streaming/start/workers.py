@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
-import tagstream
 from tagstream.table.store_settings import VARIABLE as STORE_SETTINGS
+from tagstream.version import PACKAGE
 
 # The folder that holds the package, in a checkout as in site-packages: what a worker needs on its path.
-PACKAGE = Path(tagstream.__file__).parent
 PROJECT = PACKAGE.parent
 # Who a process is to a store, where the settings do not say. Spark's own part of a task is given the driver's, too.
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _USER = "HADOOP_USER_NAME"
+_STARTED_IN = "."
 
 
 def prepare_environment(env: MutableMapping[str, str], conf: Mapping[str, str]) -> None:
@@ -36,6 +36,25 @@ def prepare_environment(env: MutableMapping[str, str], conf: Mapping[str, str]) 
     paths = [p for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
     if str(PROJECT) not in paths:
         env["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *paths])
+
+
+def prefer_this_copy(environment: MutableMapping[str, str], master: str | None) -> None:
+    """Let workers on this host find this copy of the package before one in the folder that the job was started in.
+
+    ``environment``: what Spark gives to its workers. Python looks in that folder first where a program is started by
+    ``-m``, as a worker is; here it comes last. The executors of a cluster are started in folders of their own.
+    """
+    if not on_one_host(master):
+        return
+    own = (str(PROJECT), _STARTED_IN)
+    paths = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p not in own]
+    environment["PYTHONPATH"] = os.pathsep.join([own[0], *paths, own[1]])
+    environment["PYTHONSAFEPATH"] = "1"
+
+
+def on_one_host(master: str | None) -> bool:
+    """Whether a Spark with this master has all of its workers on the driver's host."""
+    return (master or "").startswith("local")
 
 
 def worker_environment(env: Mapping[str, str]) -> dict[str, str]:

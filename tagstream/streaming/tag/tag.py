@@ -22,6 +22,7 @@ from pyspark.sql.streaming.state import GroupState
 from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import FLAG_DELETE, OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
+from tagstream.streaming.copy_print import this_copy
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED
@@ -119,8 +120,10 @@ def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
 
 def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
     """The stateful function of this query."""
+    driver = this_copy()
 
     def tag(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        driver.check_here()
         context = TaskContext.get()
         assert context is not None
         batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)

@@ -15,6 +15,7 @@ from pyspark import TaskContext
 
 from tagstream.index.base import HoodieIndex
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
+from tagstream.streaming.copy_print import this_copy
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.decode_spec import DecodeSpec
@@ -75,8 +76,10 @@ class WriteSpec:
 
 def make_write_function(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The ``mapInArrow`` function of the write step. A replayed batch has no located rows and writes no table file."""
+    driver = this_copy()
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        driver.check_here()
         spec.crash.reach("state_committed", spec.batch_id)
         packed: list[pa.Buffer] = []
         out: list[tuple[str, str]] = []

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-import tagstream
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.table.config import Concern, ConfigKey, Family, Kind, Status
+from tagstream.version import PACKAGE
 
-PAGE = Path(tagstream.__file__).parent.parent / "docs" / "configuration.md"
+PAGE = PACKAGE.parent / "docs" / "configuration.md"
 
 _HEAD = """# Configuration
 

@@ -1,0 +1,67 @@
+"""Workers that find another copy of the package than the driver: prevented on one host, refused where it happens."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tagstream
+from tagstream.streaming.errors import EnvironmentProblemError
+from tagstream.streaming.start.worker_copy import check_workers
+from tagstream.streaming.start.workers import PROJECT, prefer_this_copy
+from tests.support.paths import PACKAGE
+
+
+def test_the_folder_of_the_start_comes_last_on_one_host() -> None:
+    environment = {"PYTHONPATH": os.pathsep.join(["/mine", str(PROJECT), "."])}
+    prefer_this_copy(environment, "local[2]")
+    prefer_this_copy(environment, "local[2]")
+    assert environment == {"PYTHONPATH": os.pathsep.join([str(PROJECT), "/mine", "."]), "PYTHONSAFEPATH": "1"}
+    on_cluster: dict[str, str] = {}
+    prefer_this_copy(on_cluster, "spark://host:7077")
+    assert on_cluster == {}
+
+
+@pytest.fixture
+def environment(spark: SparkSession) -> Iterator[dict[str, str]]:
+    """What workers are started with; as it was after the test. Another environment means other workers."""
+    given = spark.sparkContext.environment
+    before = dict(given)
+    yield given
+    given.clear()
+    given.update(before)
+
+
+@pytest.mark.spark
+def test_this_copy_is_taken(spark: SparkSession) -> None:
+    check_workers(spark)
+
+
+@pytest.mark.spark
+def test_a_changed_copy_is_refused(spark: SparkSession, environment: dict[str, str], tmp_path: Path) -> None:
+    other = Path(shutil.copytree(PACKAGE, tmp_path / "tagstream", ignore=shutil.ignore_patterns("__pycache__")))
+    (other / "version.py").write_text('VERSION = "0.0.9"\n')
+    environment["PYTHONPATH"] = str(tmp_path)
+    with pytest.raises(EnvironmentProblemError) as refused:
+        check_workers(spark)
+    assert f"they found {other} (version 0.0.9), the driver {PACKAGE} (version {tagstream.__version__})" in str(
+        refused.value
+    )
+
+
+@pytest.mark.spark
+def test_a_copy_of_a_version_that_cannot_say_what_it_is_is_refused(
+    spark: SparkSession, environment: dict[str, str], tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(PACKAGE, tmp_path / "tagstream", ignore=shutil.ignore_patterns("__pycache__")))
+    (other / "streaming" / "copy_print.py").unlink()
+    daemon = other / "streaming" / "job" / "python_daemon.py"
+    daemon.write_text("from pyspark.daemon import manager\n\nmanager()\n")
+    environment["PYTHONPATH"] = str(tmp_path)
+    with pytest.raises(EnvironmentProblemError, match=f"they found {other}"):
+        check_workers(spark)
