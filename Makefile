@@ -79,7 +79,7 @@ check: install  ## formatting, lint and types; that all tests can be collected
 rooms: install  ## the rooms of the sources and what imports what; fails on a circle
 	@$(PY) -m tests.support.rooms
 
-dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-files, run_stream.py
+dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-files, the sources, run_stream.py
 	@$(PY) -m tests.support.dist --out dist
 
 environment: install  ## dist/environment.tar.gz: the packages that the project needs, for spark-submit --archives

@@ -91,6 +91,37 @@ def test_only_the_package_is_installed(dist: tuple[Path, Path]) -> None:
     assert "tagstream/conf/poms/kafka-connector.xml" in names
 
 
+WRONG = """
+import tagstream
+
+query = tagstream.upsert("a table", path=1, checkpoint="c")
+rows: int = query
+tagstream.insert()
+"""
+
+
+@pytest.mark.extended("checks the types of a program and of all that it imports")
+def test_the_types_of_a_users_program_are_checked(python: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "dataframes.md").read_text("utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "program.py").write_text(program)
+    (tmp_path / "wrong.py").write_text(WRONG)
+
+    def checked(name: str) -> tuple[int, str]:
+        mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--cache-dir", tmp_path / "cache"]
+        command = [*mypy, "--python-executable", python, "--no-error-summary", name]
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPATH", "MYPY"))}
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    assert "tagstream.upsert(" in program
+    assert checked("program.py") == (0, "")
+    code, said = checked("wrong.py")
+    assert code == 1
+    kinds = [line.rpartition("[")[2].rstrip("]") for line in said.splitlines() if ": error:" in line]
+    assert kinds == ["arg-type", "arg-type", "assignment", "attr-defined"], said
+
+
 def arguments(folder: Path, source: str) -> list[str | Path]:
     folder.mkdir()
     (folder / "events.avsc").write_text(json.dumps(ev.AVRO_SCHEMA))
