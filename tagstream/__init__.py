@@ -13,10 +13,12 @@ __version__ = VERSION
 __all__ = ["upsert"]
 
 
-def __getattr__(name: str) -> Any:
-    """``tagstream.upsert``, imported when it is asked for: most of the package needs no Spark."""
-    if name != "upsert":
-        raise AttributeError(f"module 'tagstream' has no attribute {name!r}")
-    from tagstream.streaming.frame.upsert import upsert
+if not TYPE_CHECKING:  # a checker would take every name for one of this module
 
-    return upsert
+    def __getattr__(name: str) -> Any:
+        """``tagstream.upsert``, imported when it is asked for: most of the package needs no Spark."""
+        if name != "upsert":
+            raise AttributeError(f"module 'tagstream' has no attribute {name!r}")
+        from tagstream.streaming.frame.upsert import upsert
+
+        return upsert

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tagstream.version import VERSION
 from tests.streaming.test_kafka_stream import send
 from tests.support import events as ev
 from tests.support.cluster import Cluster, bare_python
@@ -151,6 +153,80 @@ def test_files_are_streamed_and_looked_at(python: Path, tmp_path: Path) -> None:
         ["table", "page", "--out", tmp_path / "page.html"],
     ):
         run([console, *command, "--target-base-path", tmp_path / "out" / "t"], tmp_path / "cwd")
+
+
+def another_copy(folder: Path, file: str, text: str) -> Path:
+    """A copy of the package in ``folder``, one of whose files is another."""
+    copied = shutil.copytree(PACKAGE, folder / "tagstream", ignore=shutil.ignore_patterns("__pycache__"))
+    (Path(copied) / file).write_text(text)
+    return folder
+
+
+FRAME = """
+import sys
+import pyspark.sql
+import tagstream
+events, out = sys.argv[1:]
+spark = pyspark.sql.SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
+columns = "id string, part string, ts long, name string, amount double, _hoodie_is_deleted boolean"
+options = {
+    "hoodie.table.name": "t",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "part",
+    "hoodie.table.ordering.fields": "ts",
+    "spark.sql.shuffle.partitions": 2,
+}
+rows = spark.readStream.schema(columns).json(events)
+tagstream.upsert(rows, f"{out}/t", f"{out}/c", options, {"availableNow": True}).awaitTermination()
+spark.stop()
+"""
+
+
+@pytest.mark.extended("runs what is installed in processes")
+@pytest.mark.spark
+@pytest.mark.parametrize("how", ["stream", "upsert"])
+def test_a_job_that_is_started_beside_another_copy_runs_what_is_installed(
+    how: str, python: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    ev.write_files(EVENTS, source, 20)
+    checkout = another_copy(tmp_path / "checkout", "__init__.py", 'raise RuntimeError("the code of the checkout")\n')
+    given = arguments(tmp_path / "out", "JsonDFSSource")
+    if how == "stream":
+        command = [python.with_name("tagstream"), "stream", *given]
+        run([*command, "--hoodie-conf", f"hoodie.streamer.source.dfs.root={source}"], checkout)
+    else:
+        (tmp_path / "program.py").write_text(FRAME)
+        run([python, tmp_path / "program.py", source, tmp_path / "out"], checkout, PYSPARK_PYTHON=str(python))
+    expected = ev.rows(ev.oracle(EVENTS).values()).drop_columns(["_hoodie_is_deleted"])
+    found = read_table(tmp_path / "out" / "t", meta_columns=False).select(expected.column_names)
+    assert not compare(expected, found, ["id"])
+
+
+@pytest.mark.extended("starts a cluster")
+@pytest.mark.spark
+def test_a_cluster_that_has_another_version_is_refused(python: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    ev.write_files(EVENTS, source, 20)
+    version = (PACKAGE / "version.py").read_text().replace(VERSION, "0.0.9")
+    other = another_copy(tmp_path / "older", "version.py", version)
+    given = arguments(tmp_path / "out", "JsonDFSSource")
+    given += ["--hoodie-conf", f"hoodie.streamer.source.dfs.root={source}"]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONPATH", "PYSPARK_"))}
+    (tmp_path / "cwd").mkdir()
+    with Cluster(tmp_path / "cluster", workers=1, installed=other) as cluster:
+        given += ["--spark-master", cluster.master]
+        given += [word for pair in cluster.conf().items() for word in ("--hoodie-conf", "=".join(pair))]
+        command = [python.with_name("tagstream"), "stream", *given]
+        with Process(command, tmp_path / "log", cwd=tmp_path / "cwd", env=env) as process:
+            assert process.wait(SECONDS) == 1, process.output()
+            said = [line for line in process.output().splitlines() if line.startswith("tagstream: error: ")]
+    packages = next(python.parents[1].glob("lib/python3.*/site-packages"))
+    assert len(said) == 1
+    assert (
+        f"they found {other}/tagstream (version 0.0.9), the driver {packages}/tagstream (version {VERSION})" in said[0]
+    )
+    assert not (tmp_path / "out" / "t").exists()
 
 
 @pytest.mark.platform("the wheel, installed")

@@ -84,7 +84,8 @@ def test_a_clone_without_links_is_checked(clone: Path) -> None:
         ["ruff", "check", "--quiet", "--no-cache", "."],
         ["ruff", "format", "--check", "--quiet", "--no-cache", "."],
         ["pytest", "--quiet", "-p", "no:cacheprovider", "tests/test_project.py", "tests/test_layers.py"],
-        ["pytest", "--collect-only", "-qq", "-p", "no:cacheprovider", "--no-summary"],
+        # The tests' own folders of the links' names.
+        ["pytest", "--collect-only", "-qq", "-p", "no:cacheprovider", *(f"tests/{name}" for name in LINKS)],
     ):
         done = subprocess.run([sys.executable, "-m", *command], cwd=clone, env=env, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}: {done.stdout[-3000:]}{done.stderr[-3000:]}"

@@ -23,15 +23,15 @@ START_SECONDS = 120.0
 class Cluster:
     """A master and ``workers`` of one core each. As a context manager: started, and killed at the end.
 
-    ``installed``: this project is on the executors' path; else a job must ship it. ``apart``: each worker is on a machine
-    of its own, none of them on the master's host.
+    ``installed``: this project is on the executors' path, or the copy of it in the folder that is named; else a job must
+    ship it. ``apart``: each worker is on a machine of its own, none of them on the master's host.
     """
 
-    def __init__(self, folder: Path, *, workers: int = 2, installed: bool = True, apart: bool = False) -> None:
+    def __init__(self, folder: Path, *, workers: int = 2, installed: bool | Path = True, apart: bool = False) -> None:
         self.folder = folder
         self.machines: list[Machine] = []
         self._count = workers
-        self._installed = installed and not apart
+        self._path = None if apart or installed is False else PROJECT if installed is True else installed
         self._apart = apart
         self._port, self._web = free_ports(2)
         self._processes: list[Process] = []
@@ -106,8 +106,8 @@ class Cluster:
             command[0] = SPARK_HOME / command[0]
             ours = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONPATH", "PYSPARK_", "SPARK_"))}
             env |= ours | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_DIRS": self._own("local", host)}
-            if self._installed:
-                env["PYTHONPATH"] = str(PROJECT)
+            if self._path is not None:
+                env["PYTHONPATH"] = str(self._path)
         process = Process(command, self.folder / f"{name}.log", cwd=self.folder, env=env)
         self._processes.append(process)
         return process

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import tagstream
 from tagstream.streaming.errors import EnvironmentProblemError
 from tagstream.streaming.start.worker_copy import check_workers
 from tagstream.streaming.start.workers import PROJECT, prefer_this_copy
+from tagstream.version import VERSION
 from tests.support.paths import PACKAGE
 
 
@@ -42,26 +42,31 @@ def test_this_copy_is_taken(spark: SparkSession) -> None:
     check_workers(spark)
 
 
+def other_copy(folder: Path) -> Path:
+    """A whole copy, whose daemon starts as quickly as Spark's own."""
+    other = Path(shutil.copytree(PACKAGE, folder / "tagstream", ignore=shutil.ignore_patterns("__pycache__")))
+    (other / "streaming" / "job" / "python_daemon.py").write_text("from pyspark.daemon import manager\n\nmanager()\n")
+    return other
+
+
 @pytest.mark.spark
 def test_a_changed_copy_is_refused(spark: SparkSession, environment: dict[str, str], tmp_path: Path) -> None:
-    other = Path(shutil.copytree(PACKAGE, tmp_path / "tagstream", ignore=shutil.ignore_patterns("__pycache__")))
-    (other / "version.py").write_text('VERSION = "0.0.9"\n')
+    other = other_copy(tmp_path)
+    (other / "version.py").write_text((other / "version.py").read_text().replace(VERSION, "0.0.9"))
     environment["PYTHONPATH"] = str(tmp_path)
     with pytest.raises(EnvironmentProblemError) as refused:
         check_workers(spark)
-    assert f"they found {other} (version 0.0.9), the driver {PACKAGE} (version {tagstream.__version__})" in str(
-        refused.value
-    )
+    both = f"they found {other} (version 0.0.9), the driver {PACKAGE} (version {VERSION})"
+    assert both in str(refused.value)
 
 
 @pytest.mark.spark
-def test_a_copy_of_a_version_that_cannot_say_what_it_is_is_refused(
+@pytest.mark.extended("starts another daemon of Spark's")
+def test_a_copy_that_cannot_say_what_it_is_is_refused(
     spark: SparkSession, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    other = Path(shutil.copytree(PACKAGE, tmp_path / "tagstream", ignore=shutil.ignore_patterns("__pycache__")))
+    other = other_copy(tmp_path)
     (other / "streaming" / "copy_print.py").unlink()
-    daemon = other / "streaming" / "job" / "python_daemon.py"
-    daemon.write_text("from pyspark.daemon import manager\n\nmanager()\n")
     environment["PYTHONPATH"] = str(tmp_path)
     with pytest.raises(EnvironmentProblemError, match=f"they found {other}"):
         check_workers(spark)
