@@ -184,17 +184,21 @@ spark.stop()
 
 @pytest.mark.extended("runs what is installed in processes")
 @pytest.mark.spark
-@pytest.mark.parametrize("how", ["stream", "upsert"])
+@pytest.mark.parametrize("how", ["stream", "submit", "upsert"])
 def test_a_job_that_is_started_beside_another_copy_runs_what_is_installed(
-    how: str, python: Path, tmp_path: Path
+    how: str, dist: tuple[Path, Path], python: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "in"
     ev.write_files(EVENTS, source, 20)
     checkout = another_copy(tmp_path / "checkout", "__init__.py", 'raise RuntimeError("the code of the checkout")\n')
     given = arguments(tmp_path / "out", "JsonDFSSource")
+    given += ["--hoodie-conf", f"hoodie.streamer.source.dfs.root={source}"]
     if how == "stream":
-        command = [python.with_name("tagstream"), "stream", *given]
-        run([*command, "--hoodie-conf", f"hoodie.streamer.source.dfs.root={source}"], checkout)
+        run([python.with_name("tagstream"), "stream", *given], checkout)
+    elif how == "submit":
+        submit = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2,4]", "--py-files", dist[1]]
+        bare = str(bare_python(tmp_path / "bare"))
+        run([*submit, dist[1].with_name("run_stream.py"), *given], checkout, PYSPARK_PYTHON=bare)
     else:
         (tmp_path / "program.py").write_text(FRAME)
         run([python, tmp_path / "program.py", source, tmp_path / "out"], checkout, PYSPARK_PYTHON=str(python))

@@ -26,10 +26,10 @@ from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
 from tests.support.paths import FIXTURES
 
-pytestmark = [pytest.mark.spark, pytest.mark.extended("each kind of an older version's stream", first=("[mor_v9]",))]
 IDENTIFIER = "hoodie.datasource.write.streaming.checkpoint.identifier"
 WITH_STATE = ("cow_v6", "mor_v6", "cow_v9", "mor_v9")
 KILLED = ("cow_v9_killed", "mor_v6_killed")
+EACH_KIND = "each kind of an older version's stream"
 PULLED = ("cow_v6_bloom", "mor_v6_global_bloom")
 
 
@@ -117,24 +117,32 @@ def goes_on(case: OldCase, batches: list[int], *, state: bool, brings_stores: bo
     )
 
 
+@pytest.mark.spark
+@pytest.mark.extended(EACH_KIND, first=("mor_v9",))
 @pytest.mark.parametrize("name", WITH_STATE)
 def test_a_stream_that_ended_goes_on(name: str, tmp_path: Path, spark: SparkSession) -> None:
     case = OldCase.unpacked(name, tmp_path, spark)
     goes_on(case, [4, 5], state=True, brings_stores=True)
 
 
+@pytest.mark.spark
+@pytest.mark.extended(EACH_KIND)
 @pytest.mark.parametrize("name", KILLED)
 def test_a_batch_that_was_killed_is_done_again(name: str, tmp_path: Path, spark: SparkSession) -> None:
     case = OldCase.unpacked(name, tmp_path, spark)
     goes_on(case, [3, 4, 5], state=True, brings_stores=False)
 
 
+@pytest.mark.spark
+@pytest.mark.extended(EACH_KIND)
 @pytest.mark.parametrize("name", PULLED)
 def test_a_pull_type_index_goes_on(name: str, tmp_path: Path, spark: SparkSession) -> None:
     case = OldCase.unpacked(name, tmp_path, spark)
     goes_on(case, [4, 5], state=False, brings_stores=False)
 
 
+@pytest.mark.spark
+@pytest.mark.extended(EACH_KIND)
 def test_a_frame_goes_on(tmp_path: Path, spark: SparkSession) -> None:
     case = OldCase.unpacked("frame_mor_v6", tmp_path, spark)
     # The files are the user's own source: Spark's log of them has full paths, which nothing of this project follows.
@@ -158,6 +166,6 @@ def test_a_frame_goes_on(tmp_path: Path, spark: SparkSession) -> None:
     assert run_json("index", "verify", "--checkpoint-dir", case.checkpoint, "--target-base-path", case.table)["equal"]
 
 
-def test_the_fixtures_are_used(tmp_path: Path) -> None:
+def test_the_fixtures_are_used() -> None:
     names = {path.name.partition(".")[0] for path in (FIXTURES / "upgrade").glob("*.tar.xz")}
     assert names == {*WITH_STATE, *KILLED, *PULLED, "frame_mor_v6"}

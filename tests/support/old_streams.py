@@ -46,6 +46,7 @@ STREAMS: dict[str, tuple[str, dict[str, str], str]] = {
     "mor_v6_killed": (MOR, COMPACTED, "files_published@3"),
     "cow_v6_bloom": (COW, {"hoodie.index.type": "BLOOM"}, ""),
     "mor_v6_global_bloom": (MOR, {"hoodie.index.type": "GLOBAL_BLOOM"}, ""),
+    "mor_v9_compaction_killed": (MOR, V9 | COMPACTED, "compaction_published@*"),
 }
 FRAME = "frame_mor_v6"
 # A user's program: the DataFrame's rows are the events of the files.

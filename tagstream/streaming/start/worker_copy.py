@@ -49,7 +49,8 @@ def _looked_up() -> Callable[[Iterable[int]], Iterator[tuple[str, str, int]]]:
             here = import_module("tagstream.streaming.copy_print").this_copy()
             return iter([(here.folder, here.version, here.sources)])
         except Exception:  # an earlier version's copy has none, or one of another form
-            return iter([(str(found.__file__), str(getattr(found, "__version__", "unknown")), 0)])
+            folder = str(found.__file__).rpartition("/")[0]
+            return iter([(folder, str(getattr(found, "__version__", "unknown")), 0)])
 
     return look
 
