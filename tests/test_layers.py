@@ -171,6 +171,8 @@ def problems_of(path: str, source: str) -> list[str]:
         target = room_of(module, rooms)
         if module == ".":
             found.add(f"{path}: relative import; name the package")
+        elif module == "tagstream":
+            found.add(f"{path}: imports the package, which leads to everything; name a module, as tagstream.version")
         elif top in ROOTS:
             found.add(f"{path}: imports {top}: the product is imported as tagstream.*, bench and tests never")
         elif path == GROUND and target is not None:
@@ -234,6 +236,7 @@ def test_rooms_and_files_stay_small() -> None:
         ("state/x.py", "if TYPE_CHECKING:\n    from tagstream.streaming.tag.tag import tag"),
         ("bootstrap/x.py", "import importlib\nimportlib.import_module('tagstream.streaming.job.query')"),
         ("streaming/x.py", "import run_stream"),
+        ("streaming/x.py", "import tagstream"),
         ("streaming/recovery/x.py", "from tagstream.streaming.commit.sink import BatchSink"),
         ("streaming/x.py", "from tagstream.admin.command.cli import parser"),
         ("admin/x.py", "from pyspark.sql import SparkSession"),

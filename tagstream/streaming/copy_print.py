@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from tagstream import version
 from tagstream.streaming.errors import EnvironmentProblemError
+from tagstream.version import PACKAGE, VERSION
 
 _SOURCE = ".py"
 
@@ -50,13 +50,12 @@ def difference(driver: CopyPrint, folder: str, version: str) -> str:
 @cache
 def this_copy() -> CopyPrint:
     """Of this process; looked at the first time only."""
-    folder = str(version.PACKAGE)
-    return CopyPrint(folder, version.VERSION, sources_print(folder))
+    return CopyPrint(str(PACKAGE), VERSION, sources_print(str(PACKAGE)))
 
 
 def sources_print(folder: str) -> int:
     """Checksum of the sources of the package in ``folder``, which may be in a zip; 0 where it has none."""
-    archive = getattr(version.__loader__, "archive", None)
+    archive = getattr(__spec__.loader, "archive", None)
     if archive is not None and folder.startswith(archive):
         found = _in_zip(archive, folder.removeprefix(archive).strip(os.sep))
     else:

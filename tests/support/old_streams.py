@@ -36,17 +36,20 @@ V9 = {
 }
 COW, MOR = "COPY_ON_WRITE", "MERGE_ON_READ"
 COMPACTED = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "3"}
+# Inserts do not go into small files, which are then written again as a whole.
+LOGS = {"hoodie.parquet.small.file.limit": "0"}
+COMPACTED_OFTEN = COMPACTED | {"hoodie.compact.inline.max.delta.commits": "1"}
 # Name: type, keys, the step and the batch at which the last run is killed.
 STREAMS: dict[str, tuple[str, dict[str, str], str]] = {
     "cow_v6": (COW, {}, ""),
     "mor_v6": (MOR, COMPACTED, ""),
     "cow_v9": (COW, V9, ""),
-    "mor_v9": (MOR, V9 | COMPACTED, ""),
+    "mor_v9": (MOR, V9 | LOGS | COMPACTED, ""),
     "cow_v9_killed": (COW, V9, "metadata_files@3"),
     "mor_v6_killed": (MOR, COMPACTED, "files_published@3"),
     "cow_v6_bloom": (COW, {"hoodie.index.type": "BLOOM"}, ""),
     "mor_v6_global_bloom": (MOR, {"hoodie.index.type": "GLOBAL_BLOOM"}, ""),
-    "mor_v9_compaction_killed": (MOR, V9 | COMPACTED, "compaction_published@*"),
+    "mor_v9_compaction_killed": (MOR, V9 | LOGS | COMPACTED_OFTEN, "compaction_published@*"),
 }
 FRAME = "frame_mor_v6"
 # A user's program: the DataFrame's rows are the events of the files.

@@ -39,18 +39,19 @@ def _looked_up() -> Callable[[Iterable[int]], Iterator[tuple[str, str, int]]]:
     """What a task runs: a function within a function travels whole, so that it runs with a copy that has not got it."""
 
     def look(_: Iterable[int]) -> Iterator[tuple[str, str, int]]:
+        import sys
         from importlib import import_module
+        from importlib.util import find_spec
 
-        try:
-            found = import_module("tagstream")
-        except ImportError:
+        found = find_spec("tagstream")
+        if found is None or found.origin is None:
             return iter([("", "", 0)])
         try:
             here = import_module("tagstream.streaming.copy_print").this_copy()
             return iter([(here.folder, here.version, here.sources)])
         except Exception:  # an earlier version's copy has none, or one of another form
-            folder = str(found.__file__).rpartition("/")[0]
-            return iter([(folder, str(getattr(found, "__version__", "unknown")), 0)])
+            version = str(getattr(sys.modules.get("tagstream"), "__version__", "unknown"))
+            return iter([(found.origin.rpartition("/")[0], version, 0)])
 
     return look
 
