@@ -50,16 +50,14 @@ def difference(driver: CopyPrint, folder: str, version: str) -> str:
 @cache
 def this_copy() -> CopyPrint:
     """Of this process; looked at the first time only."""
-    return CopyPrint(str(PACKAGE), VERSION, sources_print(str(PACKAGE)))
+    return CopyPrint(os.path.abspath(PACKAGE), VERSION, sources_print(str(PACKAGE)))
 
 
 def sources_print(folder: str) -> int:
     """Checksum of the sources of the package in ``folder``, which may be in a zip; 0 where it has none."""
     archive = getattr(__spec__.loader, "archive", None)
-    if archive is not None and folder.startswith(archive):
-        found = _in_zip(archive, folder.removeprefix(archive).strip(os.sep))
-    else:
-        found = _in_folder(folder)
+    # Both are as they stand on the path of modules, which Spark may give as ./name.zip.
+    found = _in_folder(folder) if archive is None else _in_zip(archive, os.path.relpath(folder, archive))
     total = 0
     for name, crc in sorted(found):
         total = zlib.crc32(f"{name} {crc}\n".encode(), total)

@@ -22,10 +22,11 @@ def copied(folder: Path) -> Path:
     return Path(shutil.copytree(PACKAGE, folder / "tagstream", ignore=shutil.ignore_patterns("__pycache__")))
 
 
-def asked(path: Path) -> list[str]:
-    """What a process says that finds the package at ``path``."""
-    env = {"PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-P", "-c", ASK], env=env, check=True, capture_output=True, text=True)
+def asked(path: str, folder: Path) -> list[str]:
+    """What a process says that is started in ``folder`` and finds the package at ``path``."""
+    env = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-P", "-c", ASK]
+    done = subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True, text=True)
     return done.stdout.split()
 
 
@@ -33,12 +34,14 @@ def test_a_copy_in_a_folder_and_one_in_a_zip_are_the_same(tmp_path: Path) -> Non
     here = this_copy()
     assert here.folder == str(PACKAGE)
     there = copied(tmp_path / "there")
-    assert asked(there.parent) == [str(there), here.version, str(here.sources)]
+    assert asked(str(there.parent), tmp_path) == [str(there), here.version, str(here.sources)]
     archive = tmp_path / "shipped.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for path in there.rglob("*"):
             packed.write(path, path.relative_to(there.parent))
-    assert asked(archive) == [f"{archive}/tagstream", here.version, str(here.sources)]
+    # Spark's executors have what was shipped in the second form.
+    for path in (str(archive), f"./{archive.name}", archive.name):
+        assert asked(path, tmp_path) == [f"{archive}/tagstream", here.version, str(here.sources)], path
 
 
 def test_one_byte_a_name_or_a_file_more_is_another_copy(tmp_path: Path) -> None:
