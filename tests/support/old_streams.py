@@ -131,7 +131,7 @@ def run_frame(job: OldStream) -> None:
 def pack(job: OldStream, path: Path) -> None:
     """All but logs, and in ``next`` what the stream did not take yet.
 
-    A stream that was killed goes on at another host, which has no local stores.
+    A stream that was killed continues on another host, which has no local stores.
     """
     for number, chunk in enumerate(job.chunks[TAKEN:], start=TAKEN):
         ev.write_files(chunk, job.folder / "next", len(chunk), first=number)
