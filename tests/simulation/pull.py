@@ -78,11 +78,15 @@ def _found(job: JobContext, look: TableAsOf, records: pa.Table) -> pa.Table:
     if not rows.num_rows:
         return schema.empty_table()
     ids = [name.lstrip(".").split("_")[0] for name in rows.column(FILE_NAME).to_pylist()]
+    view = look.table.view(look.timeline)
+    slices = [found for path in view.partitions() for found in view.latest_merged_slices(path)]
+    began = {(found.partition_path, found.file_id): found.base_instant for found in slices}
+    instants = [began[place] for place in zip(rows.column(PARTITION_PATH).to_pylist(), ids, strict=True)]
     if index.knows_ordering and look.ordering.type is not None:
         ordering = encode_known(ordering_column(rows, look.table.config.ordering_fields))
     else:
         ordering = pa.nulls(rows.num_rows, kind)
     return pa.table(
-        [rows.column(RECORD_KEY), rows.column(PARTITION_PATH), pa.array(ids), pa.array([""] * len(ids)), ordering],
+        [rows.column(RECORD_KEY), rows.column(PARTITION_PATH), pa.array(ids), pa.array(instants), ordering],
         schema=schema,
     )

@@ -169,12 +169,15 @@ def _state_keys(found: pa.Table, spec: PullSpec) -> pa.Array:
 
 
 def _places(names: OBJECTS, found: pa.Table, spec: PullSpec) -> _Places:
-    """Match the places found to the keys; of several of one key that of the newest instant counts."""
+    """Match the places found to the keys; of several of one key that of the newest slice counts, then the greater ordering
+    value, as in the state index (``state.durable.bulk_load``)."""
     n = len(names)
     which = pc.index_in(_state_keys(found, spec), value_set=pa.array(names, pa.binary()))
-    order = pa.table({"k": which, "t": found.column("instant"), "f": found.column("file_id")})
+    order = pa.table({c: found.column(name) for c, name in (("t", "instant"), ("o", "ord"), ("f", "file_id"))})
+    order = order.append_column("k", which).append_column("v", found.column("ord").is_valid())
     order = order.append_column("row", pa.array(np.arange(found.num_rows)))
-    order = order.filter(pc.is_valid(order.column("k"))).sort_by([(c, "ascending") for c in ("k", "t", "f")])
+    order = order.filter(pc.is_valid(order.column("k")))
+    order = order.sort_by([(c, "ascending") for c in "ktvof"])
     index, rows = order.column("k").to_numpy(), order.column("row").to_numpy()
     last = np.append(index[1:] != index[:-1], True) if len(index) else np.zeros(0, np.bool_)
     twice = len(index) - int(last.sum())

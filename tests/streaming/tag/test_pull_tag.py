@@ -126,6 +126,15 @@ def test_of_a_key_that_is_there_twice_the_newest_counts() -> None:
     assert counts["twice"] == 1
 
 
+def test_of_two_slices_of_one_instant_the_greater_ordering_value_counts() -> None:
+    """A clustering gives all slices its instant. A record that is older than one of the rows is late."""
+    places = found(
+        ("k", "p1", "b", "3", 4), ("k", "p2", "a", "3", 9), ("m", "p1", "b", "3", None), ("m", "p2", "a", "3", 4)
+    )
+    located, counts = tag([event("k", "p2", 5), event("m", "p1", 3)], places)
+    assert located == [] and counts["late"] == 2
+
+
 @pytest.mark.parametrize("partition", ["p1", "p2", "p3"])
 def test_every_row_of_a_key_that_is_there_several_times_is_reached(partition: str) -> None:
     """An update, a move or a delete leaves none of the others; a late event leaves all."""
