@@ -73,8 +73,10 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode streaming/source/decode/typed",
     "streaming/source/decode/schemas": "table/* streaming streaming/source/decode streaming/source/decode/formats",
     "streaming/source/files": "table/* streaming",
-    "streaming/source": "table/* state/* streaming streaming/options streaming/options/keys streaming/source/decode "
-    "streaming/source/decode/formats streaming/source/decode/schemas streaming/source/decode/typed streaming/source/files",
+    "streaming/jars": "streaming",
+    "streaming/source": "table/* state/* streaming streaming/jars streaming/options streaming/options/keys "
+    "streaming/source/decode streaming/source/decode/formats streaming/source/decode/schemas "
+    "streaming/source/decode/typed streaming/source/files",
     "streaming/source/transform": "table/* state/* streaming streaming/options streaming/source streaming/source/files "
     "streaming/source/decode streaming/source/decode/typed",
     "streaming/page": "",

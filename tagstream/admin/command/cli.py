@@ -9,7 +9,7 @@ from typing import NoReturn
 from tagstream.admin.command.services_cli import add_process, add_services
 from tagstream.table.errors import ConfigError
 
-GROUPS = ("index", "table", "services", "quarantine", "rescale")
+GROUPS = ("index", "table", "services", "quarantine", "rescale", "fetch-jars")
 OVERVIEW = """\
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
@@ -21,6 +21,7 @@ commands:
   tagstream services run    compaction, cleaning and archiving in a process of their own
   tagstream quarantine ...  list, show, count, replay: bad records that a job put aside
   tagstream rescale ...   a new checkpoint with another number of key groups
+  tagstream fetch-jars      the jars that Spark needs for Kafka and for checkpoints on S3, fetched beforehand
   `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""
 
 
@@ -57,7 +58,22 @@ def parser() -> argparse.ArgumentParser:
         "--to-checkpoint-dir", metavar="PATH", required=True, help="the new checkpoint; must not exist"
     )
     _sizes(rescale, required=True)
+    _add_fetch_jars(
+        _leaf(groups, "fetch-jars", "fetch the jars that the installed Spark needs, so that no start has to")
+    )
     return out
+
+
+def _add_fetch_jars(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--kafka", action="store_true", help="those of Kafka's connector (default: all that there are)")
+    out.add_argument(
+        "--s3a", action="store_true", help="those for a checkpoint on s3a:// (default: all that there are)"
+    )
+    out.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="put them there, for TAGSTREAM_JARS of a job (default: TAGSTREAM_JARS, else the cache that jobs look into)",
+    )
 
 
 def _add_index(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -127,6 +127,10 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
         from tagstream.admin.index.rescale import run_rescale
 
         return run_rescale(arguments, out, _now_ms)
+    if arguments.group == "fetch-jars":
+        from tagstream.admin.command.fetch_jars import run_fetch_jars
+
+        return run_fetch_jars(arguments, out, os.environ)
     if arguments.command == "advise":
         from tagstream.admin.advise.advise import run_advise
 

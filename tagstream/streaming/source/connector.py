@@ -1,4 +1,8 @@
-"""The jars Spark needs, to read Kafka for example: found in the project's cache, fetched by Maven the first time."""
+"""The jars Spark needs, to read Kafka for example: found in a cache, or in the folder that ``TAGSTREAM_JARS`` names.
+
+What is not there is fetched: by Maven where it is on the PATH, so that a user's ``~/.m2/settings.xml`` counts, else by
+Python from a list (``streaming/jars/``). A folder of ``TAGSTREAM_JARS`` is filled by Python alone.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,15 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from tagstream.streaming.errors import SourceError
+from tagstream.streaming.jars.download import MIRROR, download
+from tagstream.streaming.jars.folder import FOLDER, check_folder, given_folder, jars_in
+from tagstream.streaming.jars.listed import listed
 from tagstream.streaming.source.jar_versions import kafka_versions
 from tagstream.version import PACKAGE
 
@@ -37,7 +44,7 @@ _OFFLINE = (
 
 def connector_jars(*, env: Mapping[str, str] = os.environ) -> list[Path]:
     """Jars of Spark's Kafka connector, sorted. Raises SourceError when they can't be had."""
-    return fetch_jars(_POM, jar_cache(PROJECT, env), env=env, versions=kafka_versions())
+    return spark_jars(_POM, kafka_versions(), env=env)
 
 
 def brings_connector(settings: Mapping[str, str]) -> bool:
@@ -60,9 +67,26 @@ def check_connector(*, env: Mapping[str, str] = os.environ) -> None:
 
 def check_jars(pom: Traversable, env: Mapping[str, str], versions: Mapping[str, str]) -> None:
     """SourceError when the jars that `pom` names are neither there nor could be fetched; nothing is fetched."""
-    folder = _folder(pom, jar_cache(PROJECT, env), versions)
-    if not folder.is_dir():
-        _maven(pom, folder, env)
+    folder = given_folder(env)
+    if folder is not None:
+        check_folder(folder, listed(_name(pom)), env)
+    elif not (place := _folder(pom, jar_cache(PROJECT, env), versions)).is_dir() and not _with_maven(env):
+        check_folder(place, listed(_name(pom)), env)
+
+
+def spark_jars(pom: Traversable, versions: Mapping[str, str], *, env: Mapping[str, str] = os.environ) -> list[Path]:
+    """The jars that `pom` names for the running Spark, sorted; what is not there is fetched.
+
+    ``versions``: in place of properties of the pom. SourceError when they can't be had.
+    """
+    folder = given_folder(env)
+    if folder is not None:
+        return jars_in(folder, listed(_name(pom)), env)
+    cache = jar_cache(PROJECT, env)
+    place = _folder(pom, cache, versions)
+    if not place.is_dir() and not _with_maven(env):
+        _make(place, lambda target: _download(pom, target, env))
+    return fetch_jars(pom, cache, env=env, versions=versions)
 
 
 def fetch_jars(
@@ -80,15 +104,19 @@ def fetch_jars(
         _fetch(pom, folder, env, told)
     jars = sorted(folder.glob("*.jar"))
     if not jars:
-        raise SourceError(f"{folder} holds no jars. Delete that folder and start again, they are fetched anew.")
+        raise SourceError(f"{folder} holds no jars. Delete that folder and start again: they are fetched again.")
     return jars
 
 
 def _folder(pom: Traversable, cache: Path, versions: Mapping[str, str]) -> Path:
     if not pom.is_file():
-        raise SourceError(f"{pom} is missing: it says which jars to fetch. Install the project anew.")
+        raise SourceError(f"{pom} is missing: it says which jars to fetch. Install the project again.")
     content = pom.read_bytes() + "".join(_defines(versions)).encode()
-    return cache / f"{pom.name.removesuffix('.xml')}-{hashlib.sha256(content).hexdigest()[:12]}"
+    return cache / f"{_name(pom)}-{hashlib.sha256(content).hexdigest()[:12]}"
+
+
+def _name(pom: Traversable) -> str:
+    return pom.name.removesuffix(".xml")
 
 
 def _defines(versions: Mapping[str, str]) -> list[str]:
@@ -105,18 +133,47 @@ def _maven(pom: Traversable, folder: Path, env: Mapping[str, str]) -> str:
     return maven
 
 
+def _with_maven(env: Mapping[str, str]) -> bool:
+    """Whether Maven fetches: a mirror that the environment names is asked by Python."""
+    return not env.get(MIRROR) and shutil.which("mvn", path=env.get("PATH")) is not None
+
+
+def _download(pom: Traversable, target: Path, env: Mapping[str, str]) -> None:
+    target.mkdir()
+    download(listed(_name(pom)), target, env)
+
+
 def _fetch(pom: Traversable, folder: Path, env: Mapping[str, str], versions: Mapping[str, str]) -> None:
     maven = _maven(pom, folder, env)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
-        target, copy = Path(scratch) / "jars", Path(scratch) / pom.name
+
+    def by_maven(target: Path) -> None:
+        copy = target.parent / pom.name
         copy.write_bytes(pom.read_bytes())  # the package may be a zip, and Maven leaves things beside its file
         _run_maven(maven, copy, target, env, versions)
+
+    _make(folder, by_maven)
+
+
+def _make(folder: Path, fill: Callable[[Path], None]) -> None:
+    """The folder appears by one rename when ``fill`` has made it under another name."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.mkdtemp(dir=folder.parent, prefix="fetch-")
+    except OSError as e:
+        raise SourceError(
+            f"{folder.parent} can't be written to, where jars for Spark are kept: {e.strerror}. Name another folder by "
+            f"{FOLDER}, or fill one by `tagstream fetch-jars --out FOLDER`"
+        ) from e
+    try:
+        target = Path(scratch) / "jars"
+        fill(target)
         try:
             target.rename(folder)
         except OSError:
             if not folder.is_dir():  # anything but another process having been first
                 raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _run_maven(maven: str, pom: Path, target: Path, env: Mapping[str, str], versions: Mapping[str, str]) -> None:

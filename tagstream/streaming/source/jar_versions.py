@@ -45,6 +45,16 @@ def s3a_versions() -> dict[str, str]:
     return _of_scala(S3A[RELEASE])
 
 
+def running() -> tuple[str, str]:
+    """The release of the Spark that is installed, and the version of its Scala."""
+    return ".".join(map(str, RELEASE)), scala_version()
+
+
+def knows_s3a() -> bool:
+    """Whether jars of S3A are known for the running Spark."""
+    return RELEASE in S3A
+
+
 def _of_scala(versions: dict[str, str]) -> dict[str, str]:
     """With Scala's version, where it is not the one of the poms."""
     scala = scala_version()

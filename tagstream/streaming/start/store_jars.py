@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from tagstream.streaming.source.connector import PROJECT, check_jars, fetch_jars, jar_cache
+from tagstream.streaming.source.connector import check_jars, spark_jars
 from tagstream.streaming.source.jar_versions import s3a_versions
 from tagstream.table.storage.objects.config import options_of
 from tagstream.table.storage.objects.place import S3, SCHEMES, parse
@@ -28,8 +28,8 @@ def needs_s3a(checkpoint: str, settings: Mapping[str, str]) -> bool:
 
 
 def s3a_jars(*, env: Mapping[str, str] = os.environ) -> list[Path]:
-    """The jars, fetched by Maven the first time (13 MB). Raises SourceError when they can't be had."""
-    return fetch_jars(_POM, jar_cache(PROJECT, env), env=env, versions=s3a_versions())
+    """The jars, fetched the first time (13 MB). Raises SourceError when they can't be had."""
+    return spark_jars(_POM, s3a_versions(), env=env)
 
 
 def check_s3a(*, env: Mapping[str, str] = os.environ) -> None:
