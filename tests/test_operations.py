@@ -22,7 +22,7 @@ PAGE = "docs/operations.md"
 @pytest.mark.spark
 def test_a_cluster_runs_what_make_dist_made(clone: Path) -> None:
     _, write, *_ = blocks()
-    submit, start, _ = blocks(PAGE)
+    submit, start, *_ = [block for block in blocks(PAGE) if "spark://127.0.0.1:7077" in block]
     run(write.split(".venv/bin/python run_stream.py")[0], clone, "source")
     build(clone / "dist")
     port, master_page, worker_page = map(str, free_ports(3))
@@ -47,7 +47,7 @@ def arguments(name: str) -> list[str]:
     return re.findall(r"^ +- (--\S+)$", text, flags=re.M)
 
 
-@pytest.mark.parametrize("name", ["tagstream@.service", "deployment.yaml"])
+@pytest.mark.parametrize("name", ["tagstream@.service", "deployment.yaml", "spark-application.yaml"])
 def test_the_examples_are_taken_by_the_command_line(tmp_path: Path, name: str) -> None:
     properties = tmp_path / "orders.properties"
     text = (ROOT / "conf" / "orders.properties").read_text("utf-8")
@@ -57,6 +57,33 @@ def test_the_examples_are_taken_by_the_command_line(tmp_path: Path, name: str) -
     given = [a.replace("/etc/tagstream/orders.properties", str(properties)) for a in arguments(name)]
     options = load_options(given)
     assert options.continuous and options.checkpoint_dir.endswith("/orders")
+
+
+def test_the_command_of_the_image_is_the_one_that_it_names_and_its_options_are_taken(tmp_path: Path) -> None:
+    (block,) = [block for block in blocks(PAGE) if "docker build" in block]
+    (named,) = re.findall(
+        r"^# +(docker build .*)$", (ROOT / "conf" / "run" / "Dockerfile").read_text("utf-8"), flags=re.M
+    )
+    assert named in block
+    words = shlex.split(block.partition("docker run ")[2].replace("\\\n", " "))
+    image = named.split()[named.split().index("--tag") + 1]
+    given = [word.replace("/etc/tagstream", str(ROOT / "conf")) for word in words[words.index(image) + 1 :]]
+    assert given[0] == "stream"
+    options = load_options(given[1:])
+    places = {word.split(":")[1] for word in words[: words.index(image)] if ":/" in word}
+    assert places == {"/local", "/data", "/etc/tagstream"}
+    assert options.checkpoint_dir.startswith("/data/")
+
+
+def test_what_the_commands_for_the_unit_install_is_there() -> None:
+    (block,) = [block for block in blocks(PAGE) if "systemctl enable" in block]
+    unit = (ROOT / "conf" / "run" / "tagstream@.service").read_text("utf-8")
+    installed = [line.split() for line in block.splitlines() if line.startswith("install ")]
+    assert all((ROOT / word).is_file() for words in installed for word in words if word.startswith("conf/"))
+    (user,) = re.findall(r"^useradd .* (\S+)$", block, flags=re.M)
+    assert f"\nUser={user}\n" in unit
+    (jars,) = re.findall(r"fetch-jars --out (\S+)$", block, flags=re.M)
+    assert f"TAGSTREAM_JARS={jars}\n" in unit
 
 
 def test_the_page_shows_lines_of_the_unit() -> None:
