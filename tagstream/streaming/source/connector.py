@@ -25,6 +25,8 @@ from tagstream.version import PACKAGE
 
 PROJECT = PACKAGE.parent
 CACHE_FOLDER = ".jars"
+# Where --jars and --packages of spark-submit arrive; on YARN by a name of its own.
+JAR_SETTINGS = ("spark.jars", "spark.jars.packages", "spark.yarn.dist.jars")
 _CONNECTOR = "spark-sql-kafka-0-10"
 FETCH_SECONDS = 600
 _POM = files("tagstream") / "conf" / "poms" / "kafka-connector.xml"
@@ -49,7 +51,7 @@ def connector_jars(*, env: Mapping[str, str] = os.environ) -> list[Path]:
 
 def brings_connector(settings: Mapping[str, str]) -> bool:
     """True where Spark's own settings (``--packages``, ``--jars``) name its Kafka connector already."""
-    return any(_CONNECTOR in settings.get(key, "") for key in ("spark.jars", "spark.jars.packages"))
+    return any(_CONNECTOR in settings.get(key, "") for key in JAR_SETTINGS)
 
 
 def jar_cache(project: Path, env: Mapping[str, str]) -> Path:

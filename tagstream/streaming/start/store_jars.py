@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from tagstream.streaming.source.connector import check_jars, spark_jars
+from tagstream.streaming.source.connector import JAR_SETTINGS, check_jars, spark_jars
 from tagstream.streaming.source.jar_versions import s3a_versions
 from tagstream.table.storage.objects.config import options_of
 from tagstream.table.storage.objects.place import S3, SCHEMES, parse
@@ -23,7 +23,7 @@ _QUICK = {"fs.s3a.performance.flags": "create,mkdir,delete"}
 
 def needs_s3a(checkpoint: str, settings: Mapping[str, str]) -> bool:
     """Whether Spark has to be given the jars of S3A. Its own settings (``--packages``, ``--jars``) may name them already."""
-    places = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
+    places = (*JAR_SETTINGS, "spark.driver.extraClassPath")
     return _scheme(checkpoint) == S3 and not any(_JARS in settings.get(key, "") for key in places)
 
 

@@ -94,4 +94,5 @@ def test_a_pom_inside_a_zip_is_used_too(tmp_path: Path) -> None:
 def test_a_connector_that_the_user_brings_is_seen() -> None:
     assert brings_connector({"spark.jars.packages": "a:b:1,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"})
     assert brings_connector({"spark.jars": "file:/x/spark-sql-kafka-0-10_2.13-4.2.0.jar"})
+    assert brings_connector({"spark.yarn.dist.jars": "file:/x/spark-sql-kafka-0-10_2.13-4.2.0.jar"})
     assert not brings_connector({"spark.jars": "file:/x/other.jar", "spark.app.name": "spark-sql-kafka-0-10"})
