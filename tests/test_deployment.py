@@ -12,10 +12,12 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -24,6 +26,7 @@ from urllib.request import urlopen
 import pytest
 
 from tagstream.streaming.source.connector import connector_jars
+from tests.support.cluster import Cluster
 from tests.support.container import IMAGE, Container, install
 from tests.support.dockerfile import Dockerfile
 from tests.support.hudi_rs import read_table
@@ -88,8 +91,9 @@ def send_orders(folder: Path) -> None:
 
 
 def from_files(folder: str) -> list[str]:
-    """The source in place of a topic."""
-    return ["--source-class=JsonDFSSource", f"--hoodie-conf=hoodie.streamer.source.dfs.root={folder}"]
+    """The source in place of a topic, and a small index for a small machine."""
+    conf = {"hoodie.streamer.source.dfs.root": folder, "index.key.groups": "4", "spark.sql.shuffle.partitions": "2"}
+    return ["--source-class=JsonDFSSource", *(f"--hoodie-conf={name}={value}" for name, value in conf.items())]
 
 
 def rows(table: Path) -> list[tuple[Any, ...]]:
@@ -242,30 +246,75 @@ def answers(port: int, path: str) -> bool:
 
 @pytest.mark.extended("builds the distribution and runs it in processes")
 @pytest.mark.spark
-def test_the_driver_of_the_operator_streams_files(
+def test_driver_and_executor_of_the_operator_stream_files(
     dockerfile: Dockerfile, manifests: Manifests, image: Path, tmp_path: Path
 ) -> None:
-    """As Spark on Kubernetes starts the image, with a local master, and a volume in place of the store."""
+    """As Spark on Kubernetes starts the image: with a master of Spark's own, and a volume in place of the store."""
     needs_a_name()
     (application,) = manifests.read("spark-application.yaml")
     spec = application["spec"]
-    driver = spec["driver"]
     etc = written(of_kind(manifests.read("deployment.yaml"), "ConfigMap"), tmp_path / "etc")
-    volumes = {**volumes_of(driver["volumeMounts"], spec, tmp_path), "/lake": tmp_path / "lake"}
-    send_orders(volumes["/lake"] / "in")
-    files = {IMAGE: image, "/etc/tagstream": etc}
-    container = Container(tmp_path / "root", files, volumes, uid=driver["podSecurityContext"]["runAsUser"], gid=0)
+    lake = {"/lake": tmp_path / "lake"}
+    send_orders(lake["/lake"] / "in")
     program = spec["mainApplicationFile"].removeprefix("local://")
     assert program == f"{IMAGE}/run_stream.py"
-    given = [each.replace("s3a://", "/") for each in spec["arguments"]]
-    submit = ["driver", "--master", "local[2]", "--conf", "spark.ui.enabled=false", program]
-    command = [*command_of(dockerfile), *submit, *given, *from_files("/lake/in")]
-    command.remove("--continuous")
-    (scratch,) = [each["mountPath"] for each in driver["volumeMounts"] if each["name"].startswith("spark-local-dir")]
-    env = {**dockerfile.env(), "SPARK_DRIVER_BIND_ADDRESS": "127.0.0.1", "SPARK_LOCAL_DIRS": scratch}
-    with Process(container.command(command, folder="/tmp"), tmp_path / "log", cwd=tmp_path, env=env) as process:
-        assert process.wait(SECONDS) == 0, process.output()
-    assert rows(volumes["/lake"] / "orders") == ROWS
+    given = [each.replace("s3a://", "/") for each in spec["arguments"] if each != "--continuous"]
+
+    def start(role: str, name: str, files: dict[str, Path], argv: Sequence[str], env: Mapping[str, str]) -> Process:
+        pod, folder = spec[role], tmp_path / name
+        volumes = {**volumes_of(pod["volumeMounts"], spec, folder), **lake}
+        who = pod["podSecurityContext"]["runAsUser"]
+        container = Container(folder / "root", {IMAGE: image, **files}, volumes, uid=who, gid=0)
+        (scratch,) = [each["mountPath"] for each in pod["volumeMounts"] if each["name"].startswith("spark-local-dir")]
+        command = container.command([*command_of(dockerfile), role, *argv], folder="/tmp")
+        env = {**dockerfile.env(), "SPARK_LOCAL_DIRS": scratch, **env}
+        return Process(command, folder / "log", cwd=tmp_path, env=env)
+
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        wait_for(lambda: connects(int(cluster.master.rpartition(":")[2])), SECONDS, "the master")
+        (port,) = free_ports(1)
+        conf = {"spark.driver.host": "127.0.0.1", "spark.driver.port": str(port), "spark.ui.enabled": "false"}
+        confs = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        submit = ["--master", cluster.master, *confs, program, *given, *from_files("/lake/in")]
+        driver = start("driver", "driver", {"/etc/tagstream": etc}, submit, {"SPARK_DRIVER_BIND_ADDRESS": "127.0.0.1"})
+        with driver:
+            wait_for(lambda: connects(port) or driver.returncode is not None, SECONDS, "the driver")
+            for number in count(1):  # as Kubernetes does when one ends
+                told = executor_environment(port, number, spec["executor"], manifests.java_options())
+                with start("executor", f"executor-{number}", {}, [], told) as executor:
+                    ended = lambda e=executor: driver.returncode is not None or e.returncode is not None  # noqa: E731
+                    wait_for(ended, SECONDS, "driver or executor to end")
+                    said = executor.output()
+                if driver.returncode is not None:
+                    break
+            assert driver.returncode == 0, f"{driver.output()}\n{said}"
+    assert rows(lake["/lake"] / "orders") == ROWS
+
+
+def executor_environment(
+    port: int, number: int, executor: Mapping[str, Any], java_options: Sequence[str]
+) -> dict[str, str]:
+    """What Spark on Kubernetes tells an executor."""
+    options = [f"-Dspark.driver.port={port}", *java_options]
+    return {
+        "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@127.0.0.1:{port}",
+        "SPARK_EXECUTOR_ID": str(number),
+        "SPARK_EXECUTOR_CORES": str(executor["cores"]),
+        "SPARK_EXECUTOR_MEMORY": executor["memory"],
+        "SPARK_APPLICATION_ID": "spark-0",
+        "SPARK_EXECUTOR_POD_IP": "127.0.0.1",
+        "SPARK_EXECUTOR_POD_NAME": f"tagstream-orders-exec-{number}",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+        **{f"SPARK_JAVA_OPT_{place}": option for place, option in enumerate(options)},
+    }
+
+
+def connects(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5):
+            return True
+    except OSError:
+        return False
 
 
 # systemd

@@ -43,6 +43,10 @@ class Manifests:
         mapper = self._jvm.com.fasterxml.jackson.databind.ObjectMapper()
         return [json.loads(mapper.writeValueAsString(load.load(part))) for part in text.split("\n---\n")]
 
+    def java_options(self) -> list[str]:
+        """What Spark gives each JVM of an executor."""
+        return str(self._jvm.org.apache.spark.launcher.JavaModuleOptions.defaultModuleOptions()).split()
+
     def problems(self, document: Mapping[str, Any], kind: str | None = None) -> list[str]:
         """Fields that the class of the kind lacks, and what it does not take, in words. ``kind``: a class of the model."""
         name = f"{_MODEL}.{kind}" if kind else KINDS[document["kind"]]
