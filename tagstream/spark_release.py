@@ -7,8 +7,10 @@ older one lacks something.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stderr
 from importlib.util import find_spec
 from inspect import signature
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +144,13 @@ def checkpoint_package() -> str:
 
 def scala_version() -> str:
     """The Scala that the release is built with: "2.13", or for Spark 3.5 also "2.12", by the jar that lies with Spark's."""
-    folder = Path(find_spark_home(), "jars")
+    try:
+        with redirect_stderr(StringIO()):
+            folder = Path(find_spark_home(), "jars")
+    except (
+        SystemExit
+    ):  # a driver on YARN has Spark's jars and no folder of Spark; PySpark's function ends the process then
+        return _SCALA.get(RELEASE, "2.13")
     found = next((path.name for path in sorted(folder.glob("scala-library-*.jar"))), "")
     return ".".join(found.removeprefix("scala-library-").split(".")[:2]) if found else _SCALA.get(RELEASE, "2.13")
 

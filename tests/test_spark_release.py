@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -101,3 +102,17 @@ def test_what_runs_here_fits() -> None:
     assert release.running_problem() is None
     assert release.scala_version() in ("2.12", "2.13")
     assert release.OLDEST <= release.RELEASE
+
+
+def test_without_a_folder_of_spark_scala_is_that_of_the_release(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As in a driver on YARN: PySpark's own search ends the process there, after a page of text."""
+
+    def search() -> str:
+        print("Could not find valid SPARK_HOME", file=sys.stderr)
+        sys.exit(-1)
+
+    monkeypatch.setattr(release, "find_spark_home", search)
+    assert release.scala_version() == ("2.12" if release.RELEASE == (3, 5) else "2.13")
+    assert capfd.readouterr().err == ""
