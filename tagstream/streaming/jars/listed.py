@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.resources import files
 
-import tagstream
 from tagstream.spark_release import RELEASE, scala_version
 from tagstream.streaming.errors import SourceError
 
-_LISTS = files(tagstream) / "conf" / "jars"
+_LISTS = files("tagstream") / "conf" / "jars"
 
 
 @dataclass(frozen=True)
