@@ -99,7 +99,7 @@ drills-matrix: install  ## those of table services, of upgrades, of pairs of kil
 
 interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
 	@$(PY) -m bench.peers.home
-	$(PY) -m pytest -m 'hudi_jar or s3 or stores' tests/interop tests/bench tests/behaviours tests/table/storage tests/streaming $(ARGS)
+	$(PY) -m pytest -m 'hudi_jar or s3 or stores or hdfs or deployment' tests/interop tests/bench tests/behaviours tests/table/storage tests/streaming tests/test_deployment.py $(ARGS)
 
 clean:  ## remove what the targets made, the virtual environments and the jars too
 	rm -rf $(VENV) .jars .peers .platforms out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if "version" not in metafunc.fixturenames:
             metafunc.fixturenames.append("version")
         versions = versions_of(mark.args, **mark.kwargs)
-        between = pytest.mark.extended("a version between the least and the newest one that the test names")
+        between = pytest.mark.between
         shown = [
             pytest.param(each, marks=between if each not in (versions[0], versions[-1]) else ()) for each in versions
         ]

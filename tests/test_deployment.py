@@ -82,7 +82,7 @@ def command_of(dockerfile: Dockerfile) -> list[str]:
 
 def needs_a_name() -> None:
     if not list(Path("/usr/lib").glob("*/libnss_wrapper.so")) and not os.geteuid():
-        pytest.skip("libnss-wrapper is not on this host, and the image's user has no name without it")
+        pytest.fail("libnss-wrapper is not on this host: install it, the image's user has no name without it")
 
 
 def send_orders(folder: Path) -> None:
@@ -244,7 +244,7 @@ def answers(port: int, path: str) -> bool:
         return False
 
 
-@pytest.mark.extended("builds the distribution and runs it in processes")
+@pytest.mark.deployment
 @pytest.mark.spark
 def test_driver_and_executor_of_the_operator_stream_files(
     dockerfile: Dockerfile, manifests: Manifests, image: Path, tmp_path: Path

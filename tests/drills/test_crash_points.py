@@ -29,7 +29,7 @@ def test_the_circuit_has_every_pair_once() -> None:
     assert some == {pair for pair in product(COMMIT_POINTS, repeat=2) if set(pair) & set(METADATA)}
 
 
-@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
+@pytest.mark.drill
 @pytest.mark.table_versions(9, also=(6, 8))
 def test_a_kill_at_four_steps(version: int, new_drill: NewDrill, new_job: NewJob) -> None:
     told = "metadata_completed" if has_metadata() else "inflight"

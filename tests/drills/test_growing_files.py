@@ -84,13 +84,12 @@ class GrowingJob(Job):
         return reach
 
 
-@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
+@pytest.mark.drill
 @pytest.mark.parametrize(
     ("table_type", "kills"),
     [
-        ("MERGE_ON_READ", 2),
-        pytest.param("COPY_ON_WRITE", 8, marks=pytest.mark.drill),
-        pytest.param("MERGE_ON_READ", 12, marks=pytest.mark.drill),
+        ("COPY_ON_WRITE", 8),
+        ("MERGE_ON_READ", 12),
     ],
 )
 def test_files_that_grow_under_kills_lose_and_double_no_line(

@@ -57,13 +57,12 @@ def stores(job: KafkaJob) -> list[Path]:
     return found
 
 
-@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
+@pytest.mark.drill
 @pytest.mark.parametrize(
     ("table_type", "harms"),
     [
-        ("MERGE_ON_READ", (cut,)),
-        pytest.param("MERGE_ON_READ", (wipe, cut, scramble), marks=pytest.mark.drill),
-        pytest.param("COPY_ON_WRITE", (wipe, cut, scramble), marks=pytest.mark.drill),
+        ("MERGE_ON_READ", (wipe, cut, scramble)),
+        ("COPY_ON_WRITE", (wipe, cut, scramble)),
     ],
 )
 def test_a_damaged_local_store_is_built_again(

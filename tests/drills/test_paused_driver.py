@@ -22,13 +22,12 @@ STEPS = ("files_written", "files_published", "manifest_durable")
 BEFORE_FILES = ("profile_pinned", "requested", "inflight", "delta_durable", "state_committed")
 
 
-@pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
+@pytest.mark.drill
 @pytest.mark.parametrize(
     ("table_type", "steps", "in_real_time"),
     [
-        ("MERGE_ON_READ", ("manifest_durable",), False),
-        pytest.param("MERGE_ON_READ", STEPS * 2, True, marks=pytest.mark.drill),
-        pytest.param("COPY_ON_WRITE", STEPS, False, marks=pytest.mark.drill),
+        ("MERGE_ON_READ", STEPS * 2, True),
+        ("COPY_ON_WRITE", STEPS, False),
     ],
 )
 def test_a_paused_driver_comes_back_too_late(

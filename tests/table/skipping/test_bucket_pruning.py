@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tagstream.table.keys.bucket_hash import BucketHash
@@ -39,6 +39,7 @@ def test_one_key_is_read_from_one_bucket_of_each_partition(table: HoodieTable) -
 
 
 @pytest.mark.extended("longer random histories")
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=5))
 def test_some_keys(table: HoodieTable, numbers: list[int]) -> None:
     known = sorted(read_snapshot(table, columns=["id"])["id"].to_pylist())
