@@ -19,7 +19,7 @@ from tagstream.table.metadata.write.log_files import delta_log_file, first_log_f
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tagstream.table.metadata.write.rollback import recover, roll_back
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
-from tagstream.table.timeline.instant import DELTA_COMMIT, Instant, State
+from tagstream.table.timeline.instant import DELTA_COMMIT, Instant
 from tagstream.table.timeline.write_status import WriteStat
 
 _OPERATION: Final = "UPSERT_PREPPED"
@@ -41,7 +41,7 @@ def delta_commit(
     ``changes`` lack what a partition needs; nothing is written then. ``reach`` is told of the steps ``metadata_begun`` and
     ``metadata_files``. ``new_index_groups``: how many file groups a record index by partition gets for a new partition.
     ``check`` raises LeaseLostError where another process writes the table by now. It is called right before the completion
-    and right after it: a driver that stood still in between leaves nothing of what it wrote.
+    and right after it: what a driver completes that stood still in between is not counted.
     """
     recover(writer, times)
     if any(i.time == instant and i.action == DELTA_COMMIT for i in writer.timeline().instants):
@@ -59,33 +59,23 @@ def delta_commit(
             wanted += [(slices[one.number], one) for one in found]
     writer.begin(instant, DELTA_COMMIT, inflight=CommitMetadata(operation=_OPERATION).to_bytes(writer.version))
     reach("metadata_begun")
-    files = [first_log_file(writer, RECORD_INDEX_PARTITION, file_id, instant) for file_id in empty]
+    for file_id in empty:
+        first_log_file(writer, RECORD_INDEX_PARTITION, file_id, instant)
     # A record index may have thousands of groups, each a request to the store.
     stats = each(lambda one: delta_log_file(writer, one[0], instant, one[1]), wanted)
-    files += [stat.path for stat in stats]
     reach("metadata_files")
     content = delta_content(stats, writer.version, _OPERATION)
-    completed = None
+    check()
+    completed = writer.complete(instant, DELTA_COMMIT, content, times)
     try:
         check()
-        completed = writer.complete(instant, DELTA_COMMIT, content, times)
-        check()
     except LeaseLostError:
-        _withdraw(writer, instant, completed, files)
+        # The name has the time, so it is this process's. All else may be of a successor that executes the same plan again;
+        # what is pending is rolled back by the next ``recover``.
+        if writer.has_completion_times:
+            writer.storage.delete(writer.rel(completed))
         raise
     return completed
-
-
-def _withdraw(writer: MetadataWriter, instant: str, completed: Instant | None, files: list[str]) -> None:
-    """Remove a delta commit whose action a successor has rolled back already: it has seen none of this, or only a part.
-
-    All names are the instant's own. The completed file goes first: without it readers do not count the rest.
-    """
-    states = [Instant(instant, DELTA_COMMIT, state) for state in (State.INFLIGHT, State.REQUESTED)]
-    if completed is not None:
-        writer.storage.delete(writer.rel(completed))
-    writer.storage.delete_many(files)
-    writer.storage.delete_many(writer.rel(state) for state in states)
 
 
 def delta_content(stats: list[WriteStat], version: int, operation: str, compacted: bool = False) -> bytes:

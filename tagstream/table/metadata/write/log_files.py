@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.delete_block import delete_blocks
 from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
@@ -24,21 +25,19 @@ _BLOCK_ENTRIES: Final = 1 << 20  # of one block, which is put together in memory
 _NO_DELETES: Final = b"\0\0\0\3\0\0\0\1\0"  # content of a delete block of no keys, as Hudi begins each file group
 
 
-def first_log_file(writer: MetadataWriter, partition: str, file_id: str, instant: str) -> str:
-    """Write the empty log file that begins a file group, so that readers see the group before it has an entry; its path."""
+def first_log_file(writer: MetadataWriter, partition: str, file_id: str, instant: str) -> None:
+    """The empty log file that begins a file group, so that readers see the group before it has an entry."""
     block = encode_block(BlockType.DELETE, {HeaderKey.INSTANT_TIME: instant}, _NO_DELETES)
-    rel = join(partition, log_file_name(file_id, instant, 1, TOKEN))
-    write_log_file(writer.storage, rel, [block])
-    return rel
+    write_log_file(writer.storage, join(partition, log_file_name(file_id, instant, 1, TOKEN)), [block])
 
 
 def delta_log_file(writer: MetadataWriter, file_slice: FileSlice, instant: str, found: GroupEntries) -> WriteStat:
-    """Put an instant's entries of a file group over its newest slice."""
+    """Put an instant's entries of a file group over its newest slice. InstantConflictError when the file is there."""
     partition, file_id = file_slice.partition_path, file_slice.file_id
     own = writer.has_completion_times  # then a log file has its own instant's name, and no other instant's
     time, version = (instant, 1) if own else (file_slice.base_instant, file_slice.next_log_version)
     name = log_file_name(file_id, time, version, TOKEN if own else _token_of(instant))
-    size = write_log_file(writer.storage, join(partition, name), _blocks(found, partition, instant, writer.version))
+    size = _write(writer, join(partition, name), found, instant)
     base = file_slice.base_file.name if file_slice.base_file is not None and not own else ""
     return WriteStat(
         file_id=file_id,
@@ -54,6 +53,24 @@ def delta_log_file(writer: MetadataWriter, file_slice: FileSlice, instant: str, 
         base_file=base,
         log_files=(name,),
     )
+
+
+def _write(writer: MetadataWriter, rel: str, found: GroupEntries, instant: str) -> int:
+    """Write the log file; its size in bytes. A plan that is executed again has the names of the execution before: a driver
+    that wakes up late must not write over what its successor has completed."""
+    storage, blocks = writer.storage, _blocks(found, rel.partition("/")[0], instant, writer.version)
+    try:
+        if len(found.keys) > _BLOCK_ENTRIES:  # not to be put together in memory
+            if storage.exists(rel):
+                raise FileExistsError(rel)
+            return write_log_file(storage, rel, blocks)
+        data = b"".join(blocks)
+        storage.write_new(rel, data)
+    except FileExistsError:
+        raise InstantConflictError(
+            f"{storage.where(rel)} exists already: another writer works on the metadata table, and only one may"
+        ) from None
+    return len(data)
 
 
 def _token_of(instant: str) -> str:
