@@ -170,7 +170,7 @@ def run(cell: Cell, arguments: Sequence[str]) -> dict[str, Counter[str]]:
     report.unlink(missing_ok=True)
     # Other pythons warn of other things: what is an error in the project's own environment is not one here.
     command = [cell.executable, "-m", "pytest", "--platform", "-o", "filterwarnings=", "-p", "no:cacheprovider"]
-    command += ["-o", "junit_family=xunit1", f"--junitxml={report}", *arguments]
+    command += ["-o", "junit_family=xunit1", f"--junitxml={report}", "--ignore=tests/bench", *arguments]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_"))}
     path = f"{cell.folder / 'bin'}{os.pathsep}{env['PATH']}"
     subprocess.run(command, cwd=ROOT, env={**env, "PATH": path, "VIRTUAL_ENV": str(cell.folder)}, check=False)
