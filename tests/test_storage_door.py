@@ -51,6 +51,13 @@ LOCAL: dict[str, tuple[str, str]] = {
         "Path.exists os.access",
         "log4j2's configuration, the folder of the workers' sockets",
     ),
+    "streaming/copy_print.py": ("open os.walk", "the program's own sources"),
+    "streaming/jars/download.py": ("Path.unlink os.chmod os.replace tempfile", "the jars' folder"),
+    "streaming/jars/folder.py": (
+        "Path.exists Path.is_dir Path.is_file Path.mkdir Path.read_bytes os.access",
+        "the jars' folder",
+    ),
+    "streaming/jars/listed.py": ("Path.is_file Path.read_text", "lists that are part of the program"),
     "streaming/source/connector.py": (
         "Path.is_dir Path.is_file Path.mkdir Path.read_bytes Path.write_bytes shutil tempfile",
         "Kafka's jars",
@@ -63,6 +70,7 @@ LOCAL: dict[str, tuple[str, str]] = {
     "admin/source_files.py": ("Path.is_dir Path.is_file Path.stat os.walk", "the source's files"),
     "admin/table/overwrite_input.py": ("ParquetFile", "the source's files"),
     "admin/command/main.py": ("os.open", "/dev/null"),
+    "admin/command/fetch_jars.py": ("Path.stat", "the jars' folder"),
     "admin/page/table_page.py": ("open os.replace os.unlink", "the page that is written"),
     "admin/quarantine/commands.py": ("open os.open", "the file that a value is written to"),
     "admin/index/exchange.py": (

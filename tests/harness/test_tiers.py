@@ -45,7 +45,6 @@ SECOND = [
     "test_server",
     "test_by_fixture",
     "test_by_what_a_fixture_needs",
-    "test_versions[v8]",
 ]
 
 
@@ -55,7 +54,8 @@ def collected(folder: Path, module: str, *words: str) -> subprocess.CompletedPro
         "from tests.conftest import *  # noqa: F403\nfrom tests.conftest import _of_version\n"
     )
     (folder / "pytest.ini").write_text(
-        "[pytest]\ntestpaths = .\nmarkers =\n    extended\n    hbase\n    table_versions\n"
+        "[pytest]\ntestpaths = .\naddopts = -m 'not between'\n"
+        "markers =\n    extended\n    between\n    hbase\n    table_versions\n"
     )
     (folder / "test_it.py").write_text(module)
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *words]
