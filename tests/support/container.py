@@ -77,7 +77,7 @@ class Container:
 
 
 def _secret(folder: str, names: list[str]) -> list[str]:
-    """What only the superuser may read, and what is no file."""
+    """Leave out what only the superuser may read, and sockets and devices."""
     paths = {name: Path(folder, name) for name in names}
     return [n for n, p in paths.items() if (not p.is_symlink() and not (p.is_dir() or p.is_file())) or _closed(p)]
 

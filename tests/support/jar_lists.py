@@ -33,7 +33,7 @@ def lists() -> Iterator[tuple[str, tuple[int, int], str, dict[str, str]]]:
 def resolve(pom: str, versions: dict[str, str]) -> list[str]:
     """The lines of a list, by Maven. Raises CalledProcessError where it fails."""
     maven = shutil.which("mvn")
-    assert maven is not None, "there is no mvn on the PATH"
+    assert maven is not None, "mvn is not on the PATH"
     with tempfile.TemporaryDirectory(prefix="tagstream-jars-") as scratch:
         copy, out = Path(scratch, f"{pom}.xml"), Path(scratch, "out")
         shutil.copy(PACKAGE / "conf" / "poms" / copy.name, copy)

@@ -130,15 +130,11 @@ def _other_scala(cell: Cell) -> None:
     """Spark 3.5 comes from PyPI with Scala 2.12: its jars make room for those that Maven has for 2.13."""
     home = next(cell.folder.glob("lib/python*/site-packages/pyspark"))
     pom, jars = cell.folder / "pom.xml", home / "jars"
-    names = ("sql",)  # with all that it needs; Hive, Spark Streaming and the shell are not asked for here
-    wanted = "".join(
-        f"<dependency><groupId>org.apache.spark</groupId><artifactId>spark-{name}_2.13</artifactId>"
-        f"<version>{cell.spark}</version></dependency>"
-        for name in names
-    )
+    # With all that it needs; no test here asks for Hive, Spark Streaming or the shell.
     pom.write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>jars</artifactId><version>1</version>"
-        f"<dependencies>{wanted}</dependencies></project>"
+        "<dependencies><dependency><groupId>org.apache.spark</groupId><artifactId>spark-sql_2.13</artifactId>"
+        f"<version>{cell.spark}</version></dependency></dependencies></project>"
     )
     shutil.rmtree(jars)
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
@@ -148,7 +144,7 @@ def _other_scala(cell: Cell) -> None:
 def versions(cell: Cell) -> str:
     """What a cell has, in one line."""
     program = (
-        "import json,sys,platform,pyspark,pyarrow,pandas,numpy; from tagstream.spark_release import scala_version; "
+        "import json,platform,pyspark,pyarrow,pandas,numpy; from tagstream.spark_release import scala_version; "
         "print(json.dumps([pyspark.__version__, scala_version(), platform.python_version(), pyarrow.__version__, "
         "pandas.__version__, numpy.__version__]))"
     )

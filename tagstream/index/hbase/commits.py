@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from tagstream.index.base import TableAsOf
 from tagstream.index.hbase.errors import HbaseRowError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.instant import REPLACE_COMMIT, ROLLBACK
 from tagstream.table.timeline.timeline import Timeline
 
@@ -91,9 +90,5 @@ def _clusterings(table: HoodieTable, timeline: Timeline) -> frozenset[str]:
 
 def _rolled_back(table: HoodieTable, timeline: Timeline) -> list[str]:
     """Times of the writes that the active timeline's rollbacks took back."""
-    found: list[str] = []
-    for instant in timeline.instants:
-        if instant.action == ROLLBACK and instant.is_completed:
-            rel = f"{timeline.folder}/{instant.file_name()}"
-            found += read_record(table.storage.read(rel), table.storage.where(rel))["commitsRollback"]
-    return found
+    done = (i for i in timeline.instants if i.action == ROLLBACK and i.is_completed)
+    return [time for rollback in done for time in timeline.rolled_back_by(table.storage, rollback)]

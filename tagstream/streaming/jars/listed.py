@@ -1,7 +1,7 @@
 """The jars of each release of Spark, as Maven resolved them once: their paths in a repository and their SHA-256.
 
-The lists lie in ``conf/jars/``; ``python -m tests.support.jar_lists`` writes them from the poms of ``conf/poms/``. With a
-list nobody has to resolve anything, so the jars can be fetched without Maven, and what lies in a folder can be checked.
+The lists lie in ``conf/jars/``; ``python -m tests.support.jar_lists`` writes them from the poms of ``conf/poms/``. A
+list makes Maven unnecessary: the jars are fetched by their paths, and a folder is checked against the checksums.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def list_name(pom: str, release: tuple[int, int], scala: str) -> str:
 
 
 def listed(pom: str, release: tuple[int, int] = RELEASE, scala: str | None = None) -> list[Jar]:
-    """The jars that a pom stands for, for the running Spark when no other is named. SourceError where there is no list."""
+    """The jars of a pom, by default for the running Spark. SourceError where there is no list."""
     path = _LISTS / list_name(pom, release, scala or scala_version())
     if not path.is_file():
         raise SourceError(f"{path} is missing: it lists the jars that are needed. Install the project again.")

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline.avro_timeline import MAGIC
+from tagstream.table.timeline.avro_timeline import MAGIC, read_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import (
     CLUSTERING,
@@ -176,6 +176,11 @@ class Timeline:
         """The content of a completed write's file."""
         rel = f"{self.folder}/{instant.file_name()}"
         return CommitMetadata.from_bytes(storage.read(rel), storage.where(rel))
+
+    def rolled_back_by(self, storage: Storage, rollback: Instant) -> tuple[str, ...]:
+        """The times of the instants that a completed rollback names."""
+        rel = f"{self.folder}/{rollback.file_name()}"
+        return tuple(read_record(storage.read(rel), storage.where(rel)).get("commitsRollback") or ())
 
     def metadata_with(self, storage: Storage, instant: Instant, texts: Collection[str]) -> CommitMetadata | None:
         """As :meth:`metadata`; None, and not parsed, where none of the texts (letters, digits, ``-``) is in the content."""

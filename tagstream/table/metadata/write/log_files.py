@@ -8,7 +8,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.delete_block import delete_blocks
 from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
@@ -58,18 +57,13 @@ def delta_log_file(writer: MetadataWriter, file_slice: FileSlice, instant: str, 
 def _write(writer: MetadataWriter, rel: str, found: GroupEntries, instant: str) -> int:
     """Write the log file; its size in bytes. A plan that is executed again has the names of the execution before: a driver
     that wakes up late must not write over what its successor has completed."""
-    storage, blocks = writer.storage, _blocks(found, rel.partition("/")[0], instant, writer.version)
-    try:
-        if len(found.keys) > _BLOCK_ENTRIES:  # not to be put together in memory
-            if storage.exists(rel):
-                raise FileExistsError(rel)
-            return write_log_file(storage, rel, blocks)
-        data = b"".join(blocks)
-        storage.write_new(rel, data)
-    except FileExistsError:
-        raise InstantConflictError(
-            f"{storage.where(rel)} exists already: another writer works on the metadata table, and only one may"
-        ) from None
+    blocks = _blocks(found, rel.partition("/")[0], instant, writer.version)
+    if len(found.keys) > _BLOCK_ENTRIES:  # not to be put together in memory
+        if writer.storage.exists(rel):
+            raise writer.conflict(rel)
+        return write_log_file(writer.storage, rel, blocks)
+    data = b"".join(blocks)
+    writer.create(rel, data)
     return len(data)
 
 

@@ -122,13 +122,20 @@ class MetadataWriter:
         return f"{self.config.timeline_folder}/{instant.file_name()}"
 
     def _create(self, instant: Instant, data: bytes) -> None:
-        rel = self.rel(instant)
+        self.create(self.rel(instant), data)
+
+    def create(self, rel: str, data: bytes) -> None:
+        """Write a file of the metadata table; InstantConflictError when the name is taken."""
         try:
             self.storage.write_new(rel, data)
         except FileExistsError:
-            raise InstantConflictError(
-                f"{self.storage.where(rel)} exists already: another writer works on the metadata table, and only one may"
-            ) from None
+            raise self.conflict(rel) from None
+
+    def conflict(self, rel: str) -> InstantConflictError:
+        """The error of a file that is there already."""
+        return InstantConflictError(
+            f"{self.storage.where(rel)} exists already: another writer works on the metadata table, and only one may"
+        )
 
 
 def fresh_times(table: HoodieTable, writer: MetadataWriter | None, clock_ms: Callable[[], int]) -> Times:

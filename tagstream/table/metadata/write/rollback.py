@@ -15,7 +15,6 @@ from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.log.writer import rollback_block, write_log_file
 from tagstream.table.file_group.names import log_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
-from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
@@ -125,18 +124,12 @@ def forget_undone(writer: MetadataWriter, times: Times) -> tuple[str, ...]:
     if not suspects:
         return ()
     later = [i for i in timeline.instants if i.action == ROLLBACK and i.is_completed and i.time > min(suspects)]
-    suspects &= {time for rollback in later for time in _named_by(writer.table, rollback)}
+    suspects &= {time for rollback in later for time in timeline.rolled_back_by(writer.table.storage, rollback)}
     if suspects:
         suspects -= {write.time for write in writer.table.archived_writes()}
     for time in sorted(suspects):
         roll_back(writer, time, times(), times)
     return tuple(sorted(suspects))
-
-
-def _named_by(table: HoodieTable, rollback: Instant) -> tuple[str, ...]:
-    """The instants that a completed rollback of the data names."""
-    rel = f"{table.config.timeline_folder}/{rollback.file_name()}"
-    return tuple(read_record(table.storage.read(rel), table.storage.where(rel)).get("commitsRollback") or ())
 
 
 def _requests(writer: MetadataWriter, timeline: Timeline, failed: Instant) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ def test_a_savepoint_of_files_that_a_pending_clean_deletes(tmp_path: Path) -> No
 @pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
 @pytest.mark.parametrize("by", ["clustering", "deleted partitions"])
 def test_a_savepoint_keeps_an_older_slice_than_the_one_that_was_replaced(by: str, kind: str, tmp_path: Path) -> None:
-    """The newest slice of a replaced file group is deleted; what the savepoint keeps is no reason to count it in."""
+    """The newest slice of a replaced group is deleted. The older one, which a savepoint keeps, must not count for it."""
     writer = Writer.without_metadata(tmp_path, kind)
     rounds(writer, 1)
     if kind == MERGE_ON_READ:
