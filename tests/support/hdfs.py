@@ -49,8 +49,8 @@ class HdfsServer:
         conf = self.folder / "conf"
         for web in ("hdfs", "datanode", "static"):  # pages that the jars lack
             (conf / "webapps" / web).mkdir(parents=True)
-        (conf / "core-site.xml").write_text(site({"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{self.folder}/tmp"}))
-        (conf / "hdfs-site.xml").write_text(site(self._settings() | dict(site or {})))
+        (conf / "core-site.xml").write_text(site_xml({"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{self.folder}/tmp"}))
+        (conf / "hdfs-site.xml").write_text(site_xml(self._settings() | dict(site or {})))
         (conf / "log4j.properties").write_text(LOGGING)
 
     @property
@@ -145,6 +145,6 @@ class HdfsServer:
         shutil.rmtree(self.folder, ignore_errors=True)  # blocks are preallocated: larger than what is in them
 
 
-def site(settings: dict[str, str]) -> str:
+def site_xml(settings: dict[str, str]) -> str:
     rows = (f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items())
     return f"<configuration>{''.join(rows)}</configuration>"

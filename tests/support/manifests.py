@@ -83,7 +83,7 @@ class Manifests:
 @contextmanager
 def reader() -> Iterator[Manifests]:
     """Starts the JVM, and ends it."""
-    gateway = launch_gateway()
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
     try:
         yield Manifests(gateway)
     finally:

@@ -105,8 +105,7 @@ def prepare(cell: Cell, wheel: Path) -> None:
     chosen = lower_bounds() if cell.least else {"pyarrow": cell.arrow, "pandas": lock["pandas"]}
     tools = [f"{name}=={lock[name]}" for name in _TOOLS]
     pins.write_text("".join(f"{name}=={version}\n" for name, version in chosen.items()))
-    if not (cell.folder / "ready").exists():
-        _pip(cell, *tools, "-c", str(pins))
+    _pip(cell, *tools, "-c", str(pins))
     _pip(cell, f"{wheel}[{_EXTRAS}]", "-c", str(pins), "--upgrade")
     _pip(cell, str(wheel), "--force-reinstall", "--no-deps")
     if _spark_of(cell) != before:
@@ -158,7 +157,7 @@ def run(cell: Cell, arguments: Sequence[str]) -> dict[str, Counter[str]]:
     report = cell.folder / "report.xml"
     report.unlink(missing_ok=True)
     # Other pythons warn of other things: what is an error in the project's own environment is not one here.
-    command = [cell.executable, "-m", "pytest", "--platform", "-o", "filterwarnings=", "-p", "no:cacheprovider"]
+    command = [str(cell.executable), "-m", "pytest", "--platform", "-o", "filterwarnings=", "-p", "no:cacheprovider"]
     command += ["-o", "junit_family=xunit1", f"--junitxml={report}", "--ignore=tests/bench", *arguments]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_"))}
     path = f"{cell.folder / 'bin'}{os.pathsep}{env['PATH']}"

@@ -20,7 +20,7 @@ import pyspark
 
 from tagstream.streaming.source.connector import CACHE_FOLDER, PROJECT, fetch_jars
 from tests.support.container import Container
-from tests.support.hdfs import JAVA, LOGGING, START_SECONDS, site
+from tests.support.hdfs import JAVA, LOGGING, START_SECONDS, site_xml
 from tests.support.kafka_broker import free_ports
 from tests.support.machine import SPARK_HOME
 from tests.support.process import Process
@@ -42,8 +42,8 @@ class Yarn:
         self._processes: list[Process] = []
         self.conf = self.folder / "conf"
         self.conf.mkdir(parents=True)
-        (self.conf / "core-site.xml").write_text(site({"fs.defaultFS": "file:///", "hadoop.tmp.dir": "/tmp"}))
-        (self.conf / "yarn-site.xml").write_text(site(self._settings()))
+        (self.conf / "core-site.xml").write_text(site_xml({"fs.defaultFS": "file:///", "hadoop.tmp.dir": "/tmp"}))
+        (self.conf / "yarn-site.xml").write_text(site_xml(self._settings()))
         (self.conf / "log4j.properties").write_text(LOGGING)
         (self.folder / "staging").mkdir()
 
@@ -72,7 +72,7 @@ class Yarn:
         """Spark's Python code as a Spark distribution has it below ``python/lib``, and PySpark of pip has not."""
         made = []
         for module in (pyspark, py4j):
-            source = Path(module.__file__).parent
+            source = Path(str(module.__file__)).parent
             made.append(folder / f"{source.name}.zip")
             with zipfile.ZipFile(made[-1], "w") as out:
                 for path in sorted(path for path in source.rglob("*") if path.suffix in (".py", ".json")):
@@ -113,8 +113,8 @@ class Yarn:
             return False
 
     def _settings(self) -> dict[str, str]:
-        names = ("resourcemanager", "resourcemanager.scheduler", "resourcemanager.resource-tracker")
-        names += ("resourcemanager.admin", "nodemanager", "nodemanager.localizer")
+        names = [f"resourcemanager{part}" for part in ("", ".scheduler", ".resource-tracker", ".admin")]
+        names += ["nodemanager", "nodemanager.localizer"]
         addresses = {f"yarn.{n}.address": f"127.0.0.1:{port}" for n, port in zip(names, self._ports, strict=True)}
         return addresses | {
             "yarn.resourcemanager.webapp.address": f"127.0.0.1:{self._web}",
