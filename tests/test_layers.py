@@ -55,7 +55,8 @@ MAY_IMPORT: dict[str, str] = {
     "table/services/restore": "table table/timeline table/timeline/history table/file_group table/meta_client "
     "table/retention table/metadata/write table/write table/services table/services/cleaning",
     "table/services/upgrade": "table table/storage table/timeline table/timeline/history table/file_group "
-    "table/meta_client table/metadata table/metadata/encode table/read table/services table/services/compaction",
+    "table/meta_client table/metadata table/metadata/encode table/metadata/write table/read table/services "
+    "table/services/compaction",
     "index": "table/*",
     "index/hbase": "table/* index",
     "index/family": "table/* index index/hbase",

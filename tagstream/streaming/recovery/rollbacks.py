@@ -62,10 +62,7 @@ def settle_rollbacks(job: JobContext) -> None:
 
 def _correct_metadata(job: JobContext) -> None:
     """The metadata table lists no file of a write that was rolled back, whenever a driver that stood still woke up."""
-    try:
-        writer = MetadataWriter.open(job.table)
-    except (UnsupportedTableError, MetadataTableMismatchError, TableNotFoundError, CorruptFileError):
-        return  # a start drops it, or what of it cannot be kept in step
+    writer = metadata_writer(job)
     if writer is None:
         return
     job.lease.check()
@@ -87,6 +84,16 @@ def _correct_metadata(job: JobContext) -> None:
             job.table.base_path,
             undone,
         )
+
+
+def metadata_writer(job: JobContext) -> MetadataWriter | None:
+    """The metadata table of the job's table; None where it has none, or none that can be kept up."""
+    if job.metadata is not None:
+        return job.metadata.writer
+    try:
+        return MetadataWriter.open(job.table)
+    except (UnsupportedTableError, MetadataTableMismatchError, TableNotFoundError, CorruptFileError):
+        return None  # a start drops it, or what of it cannot be kept in step
 
 
 def rollback_targets(table: HoodieTable, instant: Instant) -> tuple[str, ...]:

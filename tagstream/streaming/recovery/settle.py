@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
-from tagstream.streaming.recovery.rollbacks import has_unsettled_rollbacks, settle_rollbacks
+from tagstream.streaming.recovery.rollbacks import has_unsettled_rollbacks, metadata_writer, settle_rollbacks
 from tagstream.table.errors import PendingClusteringError, TableError
-from tagstream.table.file_group.names import next_instant
+from tagstream.table.metadata.write.metadata_writer import time_after
 from tagstream.table.services.clustering.groups import pending_action
 from tagstream.table.services.clustering.withdraw import rollback_clustering
 from tagstream.table.services.compaction.claim import is_planned_here
@@ -197,9 +197,10 @@ def roll_back(job: JobContext, instant: str) -> None:
 
 
 def new_instant(job: JobContext, timeline: Timeline | None = None) -> str:
-    """An instant time after every other on the timeline, pending and completed, whatever the clock says.
+    """An instant time after every other on the timeline and on the metadata table's, whatever the clock says.
 
+    One time must not stand for two actions there: readers look by the time alone when a log file was completed.
     ``timeline``: the look to go by; without one, a fresh one.
     """
     timeline = timeline if timeline is not None else job.table.timeline()
-    return next_instant(job.clock_ms(), timeline.newest, job.table.config.timezone_utc)
+    return time_after(timeline.newest or "", job.table, metadata_writer(job), job.clock_ms)

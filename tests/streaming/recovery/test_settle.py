@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from tagstream.streaming.lease_keeper import LEASE_TTL_MS, LeaseKeeper
-from tagstream.streaming.recovery.settle import roll_back, settle
+from tagstream.streaming.recovery.settle import new_instant, roll_back, settle
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.write.compaction import compact
 from tagstream.table.metadata.write.delta import delta_commit
+from tagstream.table.metadata.write.metadata_writer import fresh_times
 from tagstream.table.services.rollback import rollback
 from tagstream.table.timeline import lease as leases
 from tagstream.table.timeline.instant import DELTA_COMMIT
@@ -29,7 +31,7 @@ def test_the_work_of_a_successor_is_not_taken_back(tmp_path: Path) -> None:
     keeper = LeaseKeeper(writer.table.storage, lambda: 0)
     # The parts of a job's context that this looks at.
     job: Any = SimpleNamespace(
-        table=writer.table, lease=keeper, index=None, instant=None, clock_ms=lambda: writer.now_ms
+        table=writer.table, lease=keeper, index=None, instant=None, metadata=None, clock_ms=lambda: writer.now_ms
     )
     keeper.acquire("old")
     try:
@@ -64,6 +66,7 @@ def test_what_a_driver_that_woke_up_told_the_metadata_table_is_removed(version: 
         lease=keeper,
         index=None,
         instant=None,
+        metadata=None,
         clock_ms=lambda: case.writer.now_ms,
         rollbacks_seen=set(),
     )
@@ -74,4 +77,24 @@ def test_what_a_driver_that_woke_up_told_the_metadata_table_is_removed(version: 
         keeper.release()
     done = {i.time for i in case.metadata_writer.timeline().instants if i.action == DELTA_COMMIT}
     assert failed.time not in done
+    case.check()
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["before it is opened", "as a batch begins"])
+def test_an_instant_is_later_than_all_of_the_metadata_table(is_open: bool, tmp_path: Path) -> None:
+    """Its services take times, too: with a clock that stepped back the next ones are those that the data has not seen."""
+    case = Case.create(tmp_path, COPY_ON_WRITE, 9)
+    case.writer.write([row(1, "p0", 1)])
+    case.writer.now_ms -= 60_000
+    writer = case.metadata_writer
+    for _ in range(3):
+        compact(writer, fresh_times(writer.table, writer, lambda: case.writer.now_ms), 1)
+        taken = writer.timeline().newest
+        job: Any = SimpleNamespace(
+            table=case.writer.table,
+            metadata=SimpleNamespace(writer=writer) if is_open else None,
+            clock_ms=lambda: case.writer.now_ms,
+        )
+        assert new_instant(job) > (taken or "")
+        case.writer.write([row(1, "p0", 2)])
     case.check()

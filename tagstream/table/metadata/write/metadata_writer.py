@@ -145,12 +145,17 @@ def fresh_times(table: HoodieTable, writer: MetadataWriter | None, clock_ms: Cal
 
     def fresh() -> str:
         nonlocal last
-        newest = max(last, table.timeline().newest or "", (writer.timeline().newest or "") if writer else "")
-        # Up to version 7 times of the metadata table have a suffix of three digits.
-        last = next_instant(clock_ms(), newest[:17] or None, table.config.timezone_utc)
+        last = time_after(max(last, table.timeline().newest or ""), table, writer, clock_ms)
         return last
 
     return fresh
+
+
+def time_after(newest: str, table: HoodieTable, writer: MetadataWriter | None, clock_ms: Callable[[], int]) -> str:
+    """A time that is later than ``newest`` and than all on the metadata table's timeline."""
+    kept = (writer.timeline().newest or "") if writer is not None else ""
+    # Up to version 7 times of the metadata table have a suffix of three digits.
+    return next_instant(clock_ms(), max(newest, kept)[:17] or None, table.config.timezone_utc)
 
 
 def unkept_partitions(table: HoodieTable) -> tuple[str, ...]:

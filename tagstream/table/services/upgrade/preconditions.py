@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
-from tagstream.table.file_group.names import next_instant, parse_log_file_name
+from tagstream.table.file_group.names import parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import READABLE_VERSIONS, HoodieTable
 from tagstream.table.meta_client.table_config import (
@@ -15,6 +15,7 @@ from tagstream.table.meta_client.table_config import (
     key_generator_type,
     partial_update_of,
 )
+from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.services.rollback import resume_rollbacks, rollback
 from tagstream.table.services.upgrade.logs import changes_layout
 from tagstream.table.timeline.heartbeat import is_alive
@@ -100,6 +101,6 @@ def settle(table: HoodieTable, clock_ms: Callable[[], int]) -> tuple[str, ...]:
     """Roll back what failed writes have left; their instants."""
     failed = [result.failed for result in resume_rollbacks(table)]
     for instant in table.timeline().pending_writes:
-        time = next_instant(clock_ms(), table.timeline().newest, table.config.timezone_utc)
+        time = fresh_times(table, MetadataWriter.open(table), clock_ms)()
         failed.append(rollback(table, instant.time, time).failed)
     return tuple(failed)
