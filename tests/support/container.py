@@ -72,7 +72,8 @@ class Container:
         """The command, to be run there as the user."""
         mine = ["--user", "--map-root-user"] if os.geteuid() else []
         user = [] if os.geteuid() else self._user
-        enter: list[str | Path] = ["unshare", "--mount", *mine, "sh", "-c", _ENTER, "container", self.root, *self._mounts, "--", folder]
+        enter: list[str | Path]
+        enter = ["unshare", "--mount", *mine, "sh", "-c", _ENTER, "container", self.root, *self._mounts, "--", folder]
         return [*enter, "setpriv", *user, "--no-new-privs", *command]
 
 

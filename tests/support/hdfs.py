@@ -49,7 +49,9 @@ class HdfsServer:
         conf = self.folder / "conf"
         for web in ("hdfs", "datanode", "static"):  # pages that the jars lack
             (conf / "webapps" / web).mkdir(parents=True)
-        (conf / "core-site.xml").write_text(site_xml({"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{self.folder}/tmp"}))
+        (conf / "core-site.xml").write_text(
+            site_xml({"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{self.folder}/tmp"})
+        )
         (conf / "hdfs-site.xml").write_text(site_xml(self._settings() | dict(site or {})))
         (conf / "log4j.properties").write_text(LOGGING)
 

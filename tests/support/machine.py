@@ -57,7 +57,8 @@ class Machine:
         mounts += [f"{SPARK_HOME}={SPARK}"]
         packages = python / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
         mine = ["--user", "--map-root-user"] if os.geteuid() else []
-        enter: list[str | Path] = ["unshare", "--mount", *mine, "sh", "-c", _ENTER, "machine", self.root, *mounts, "--", packages, "--"]
+        enter: list[str | Path]
+        enter = ["unshare", "--mount", *mine, "sh", "-c", _ENTER, "machine", self.root, *mounts, "--", packages, "--"]
         return [*enter, *command]
 
     def environment(self) -> dict[str, str]:

@@ -15,6 +15,7 @@ from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.generation import next_generation
 from tagstream.state.durable.root import next_root
 from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.recovery.begins import write_begins
 from tagstream.streaming.recovery.catching_up import catch_up
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
@@ -83,7 +84,11 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             job.loaded, job.batches = step.found.loaded, step.found.batches
             if not new:
                 forget_resume(job.checkpoint)
-            job.starting_offsets = starting_offsets(job, spark, timeline) if new and job.covered else None
+            begins, job.starting_offsets = (
+                starting_offsets(job, spark, timeline) if new and job.covered else (None, None)
+            )
+            if new:
+                write_begins(root, begins)
             return
         _do(job, spark, state, step)
     raise IndexCoverageError(

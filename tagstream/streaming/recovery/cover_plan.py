@@ -17,7 +17,14 @@ from typing import Any, Literal
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.state.errors import IndexDamagedError
-from tagstream.streaming.recovery.coverage import CheckpointState, Coverage, IndexPlace, assess, finished_instants
+from tagstream.streaming.recovery.coverage import (
+    CheckpointState,
+    Coverage,
+    IndexPlace,
+    assess,
+    begins_after,
+    finished_instants,
+)
 from tagstream.streaming.recovery.foreign import Swallowed, find_swallowed, newest_own_commit
 from tagstream.streaming.recovery.rollbacks import rollback_targets
 from tagstream.streaming.recovery.takeover import Takeover
@@ -95,7 +102,7 @@ def next_step(
 
 def _rolled_back(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: CheckpointState) -> str | None:
     """A commit of the stream that a rollback on the timeline has undone: so the table is the one it wrote."""
-    own = finished_instants(index, state)
+    own = {*finished_instants(index, state), *begins_after(index, state)}
     done = (i for i in timeline.instants if i.action == ROLLBACK and i.is_completed)
     return next((time for found in done for time in rollback_targets(table, found) if time in own), None)
 

@@ -20,6 +20,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.begun import is_begun_here
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, read_epoch
+from tagstream.streaming.recovery.begins import read_begins
 from tagstream.table.each import each
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
@@ -74,7 +75,8 @@ class IndexPlace:
 @dataclass(frozen=True)
 class Coverage:
     """Instants, oldest first. `uncovered`: completed, and the index does not know them. `lost`: our own, and
-    `vanished`: others', that the index knows and the timeline has no more (archived ones are not meant).
+    `vanished`: others', that the index knows and the timeline has no more (archived ones are not meant). The commit whose
+    end the query began to read at counts as our own.
 
     `loaded`: those that the generation and its epochs name. `batches`: commits of batches that Spark has planned and not
     finished, by batch id: replays, if the same batch comes again. This checkpoint must have made them, by its manifest or
@@ -98,10 +100,12 @@ def assess(index: IndexPlace, table: HoodieTable, timeline: Timeline, state: Che
         time for epoch in complete_epochs(index.layout, index.generation) for time in epoch.instants
     }
     known = finished_instants(index, state)
+    begins = begins_after(index, state)
     present = frozenset(i.time for i in timeline.completed_writes)
-    gone = {time for time in loaded | known.keys() if time not in present and not timeline.is_archived(time)}
-    gone |= _undone_before_start(table, timeline, loaded | known.keys())
-    lost = {time for time in gone if time in known}
+    counted = loaded | known.keys() | begins
+    gone = {time for time in counted if time not in present and not timeline.is_archived(time)}
+    gone |= _undone_before_start(table, timeline, counted)
+    lost = {time for time in gone if time in known or time in begins}
     uncovered, batches = _sort_out(index, table, timeline, state, by_generation, loaded, known)
     older, archived = _archived(index, table, timeline, state, by_generation, loaded, known)
     return Coverage(
@@ -273,6 +277,12 @@ def finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, in
     names = [n for n in manifest_names(manifests) if (b := batch_of(n)) is not None and b <= _last(state.finished)]
     read = each(lambda name: _read_manifest(manifests, name), names)
     return {m.instant: m.batch_id for m in read if m is not None and m.query_id == state.query_id and m.instant}
+
+
+def begins_after(index: IndexPlace, state: CheckpointState) -> frozenset[str]:
+    """The commit whose end the query began to read at; nothing where there is no query, or no commit told."""
+    begins = None if state.query_id is None else read_begins(index.root)
+    return frozenset() if begins is None else frozenset({begins})
 
 
 def _read_manifest(manifests: Storage, name: str) -> BatchManifest | None:

@@ -81,11 +81,12 @@ def read_resume(checkpoint: Storage) -> Any:
     )
 
 
-def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -> str | None:
-    """Where the newest commit of this stream (ours or HoodieStreamer's) ended, as Spark's JSON; None for files.
+def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -> tuple[str | None, str | None]:
+    """The newest commit of this stream (ours or HoodieStreamer's), and where it ended, as Spark's JSON; None for files.
 
-    None, too, where no commit tells, with a warning. Spark wants every partition of the topic named: those that the commit
-    does not know are read from their beginning. SourceError when the topic does not go as far as it was read.
+    None, too, where no commit tells, with a warning. No commit where rows are read again that another writer took away.
+    Spark wants every partition of the topic named: those that the commit does not know are read from their beginning.
+    SourceError when the topic does not go as far as it was read.
     """
     if job.options.source_class == "frame":
         LOG.warning(
@@ -94,30 +95,31 @@ def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -
             job.checkpoint.root,
             job.table.base_path,
         )
-        return None
+        return None, None
     if job.options.source_class != "kafka" or job.options.bootstrap_only:
-        return None
+        return None, None
     topic = job.options.kafka_topic
     assert topic is not None
     resume = read_resume(job.checkpoint)
     if resume == {}:
-        return "earliest"  # the stream's first batch is read again
-    read = _offsets_of(resume, topic) if resume is not None else _read_up_to(job, timeline, topic)
-    if read is not None:
+        return None, "earliest"  # the stream's first batch is read again
+    found = (None, _offsets_of(resume, topic)) if resume is not None else _read_up_to(job, timeline, topic)
+    if found is not None:
+        instant, read = found
         there = topic_offsets(spark, topic, job.options.kafka_options)
-        return json.dumps({topic: {str(p): at for p, at in _resumed(job, topic, read, there).items()}})
+        return instant, json.dumps({topic: {str(p): at for p, at in _resumed(job, topic, read, there).items()}})
     LOG.warning(
         "no commit of table %s tells how far stream %s was read: reading from %s",
         job.table.base_path,
         job.meta.stream_id,
         job.options.starting_offsets,
     )
-    return None
+    return None, None
 
 
-def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> dict[int, int] | None:
-    """Next offset of every partition after the newest commit of the stream; None where no commit tells."""
-    for _, extra in all_extra_metadata(job.table, timeline):
+def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> tuple[str, dict[int, int]] | None:
+    """The newest commit of the stream, and the next offset of every partition after it; None where no commit tells."""
+    for time, extra in all_extra_metadata(job.table, timeline):
         record = parse(extra)
         if record is not None and record.stream_id == job.meta.stream_id:
             if topic not in record.end_offsets:
@@ -126,10 +128,10 @@ def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> dict[int, in
                     f"{', '.join(record.end_offsets)}, the job reads {topic}: correct hoodie.streamer.source.kafka.topic, "
                     "or give the new stream a name of its own (hoodie.datasource.write.streaming.checkpoint.identifier)"
                 )
-            return _offsets_of(record.end_offsets, topic)
+            return time, _offsets_of(record.end_offsets, topic)
         name, *parts = extra.get(STREAMER_KEY, "").split(",")
         if record is None and parts and name == topic:
-            return {int(p): int(offset) for p, _, offset in (part.partition(":") for part in parts)}
+            return time, {int(p): int(offset) for p, _, offset in (part.partition(":") for part in parts)}
     return None
 
 
