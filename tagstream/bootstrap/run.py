@@ -29,6 +29,7 @@ from tagstream.state.durable.generation import (
     read_marker,
     read_start,
 )
+from tagstream.state.durable.heads import IndexHeads
 from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.ordering import ordering_kind
 from tagstream.state.ttl import minutes_of
@@ -58,12 +59,14 @@ def bootstrap_index(
     spark: SparkSession | None = None,
     progress: OnProgress | None = None,
     plan: BootstrapPlan | None = None,
+    former: IndexHeads | None = None,
 ) -> BootstrapReport:
     """Make `generation` (1 or greater) of the index in `layout` cover the table's newest completed instant.
 
     The caller holds the table's lease and has settled pending instants. `labels` are the checkpoint's; `ordering_type`
     is the stream's type of the ordering column; `first_batch` is the first batch that will run on the generation; `plan`,
-    if given, is `plan_bootstrap`'s with the same regex. A generation that is complete already is reported again if it
+    if given, is `plan_bootstrap`'s with the same regex; `former` is an index of the same labels that knows the order of rows
+    which the table does not tell (`bootstrap.known_order`). A generation that is complete already is reported again if it
     covers the same instant, else BootstrapError: take the next number. CorruptFileError names the first corrupt file
     unless the policy is "skip".
     """
@@ -81,7 +84,9 @@ def bootstrap_index(
             f"{', '.join(plan.missing[:3])}; restore them, or have them skipped and counted"
         )
     begun = clock_ms()
-    choices = (partition_regex, corrupt, layout.ordering, str(ordering_type), layout.global_index, list(labels))
+    choices = [partition_regex, corrupt, layout.ordering, str(ordering_type), layout.global_index, list(labels)]
+    if former is not None:
+        choices += [former.layout.durable.root, former.generation, former.epoch, former.batch_id]
     spec = BootstrapSpec(
         plan=plan,
         reader=key_reader(plan, ordering_type),
@@ -92,6 +97,7 @@ def bootstrap_index(
         minutes=_pin(layout, generation, plan.fingerprint(*choices, first_batch), begun),
         corrupt=corrupt,
         tasks=plan.tasks(),
+        former=former,
     )
     watch = _Watch(spec, progress, clock_ms)
     resumed = watch.resumed()

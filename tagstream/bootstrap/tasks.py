@@ -21,11 +21,13 @@ import pyarrow.compute as pc
 from tagstream.bootstrap.ahead import ahead
 from tagstream.bootstrap.errors import BootstrapError
 from tagstream.bootstrap.key_crc import crc_of_keys
+from tagstream.bootstrap.known_order import with_known_order
 from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
 from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
 from tagstream.state.durable.generation import GroupStart, read_start
+from tagstream.state.durable.heads import IndexHeads
 from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.ordering import ordering_codes
 from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
@@ -50,7 +52,8 @@ SCAN = "scan"
 class BootstrapSpec:
     """All that a task needs; sent to every task. `tasks` are numbers of the plan's slices, `minutes` the load's time.
 
-    `epoch`: the catch-up that is made, 0 for a load of the whole table.
+    `epoch`: the catch-up that is made, 0 for a load of the whole table. `former`: an index that knows the order of rows
+    which the table does not tell.
     """
 
     plan: BootstrapPlan
@@ -63,6 +66,7 @@ class BootstrapSpec:
     corrupt: CorruptPolicy
     tasks: tuple[tuple[int, ...], ...]
     epoch: int = 0
+    former: IndexHeads | None = None
 
     @property
     def folder(self) -> str:
@@ -188,6 +192,8 @@ def load_task(spec: BootstrapSpec, group: int) -> GroupStart:
         np.array([instant_number(s.file_slice.base_instant) for s in spec.plan.slices], np.int64),
     )
     runs = _runs(spec, done, group)
+    if spec.former is not None and places.places:
+        runs = with_known_order(runs, spec.former, label)
     layout, generation = spec.layout, spec.generation
     listed = f"{layout.generation_dir(generation)}/{label}{TWICE_SUFFIX}"
 

@@ -42,7 +42,13 @@ def read_heads(
     which may lack the very newest. StateError when the checkpoint has no index or one of its files is damaged.
     """
     meta = read_meta(checkpoint) if meta is None else meta
-    root = current_root(checkpoint).files
+    return heads_of(current_root(checkpoint).files, meta, local_dir, committed)
+
+
+def heads_of(
+    root: Storage, meta: CheckpointMeta, local_dir: str, committed: Collection[str] | None = None
+) -> IndexHeads:
+    """The heads of the index in a query's root, which may be a retired one; otherwise as :func:`read_heads`."""
     layout = StateLayout(root.below(INDEX), local_dir, ordering=meta.ordering, global_index=meta.global_index)
     marker = newest_generation(layout)
     generation = marker.generation if marker is not None else 0

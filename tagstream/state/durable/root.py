@@ -51,7 +51,12 @@ def current_root(checkpoint: Storage) -> Root:
         raise StateError(
             f"{where} has version {version!r}, this program knows {ROOT_VERSION}; run the program version that wrote it"
         )
-    return Root(number, checkpoint.below(f"{_ROOTS}/{number}"), register.version)
+    return Root(number, root_at(checkpoint, number), register.version)
+
+
+def root_at(checkpoint: Storage, number: int) -> Storage:
+    """The files of a root by its number."""
+    return checkpoint.below(f"{_ROOTS}/{number}") if number else checkpoint
 
 
 def root_numbers(checkpoint: Storage) -> list[int]:

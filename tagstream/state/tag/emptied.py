@@ -42,7 +42,7 @@ def with_deletes(batch: TagBatch, store: RocksStore, layout: StateLayout) -> tup
         return batch, 0
     told = batch.emptied[0] if batch.emptied is not None else None
     kept = _kept(store, layout)
-    newer = told is not None and (kept is None or told > kept)
+    newer = told is not None and (kept is None or told >= kept)  # the same again: rows may have come back since
     at = told if newer else kept
     if at is None:
         return batch, 0

@@ -64,7 +64,7 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
         )
         new = state.query_id is None or state.planned is None
         if rebuild is not None and job.index is None:
-            step, rebuild = CoverStep("load", rebuild), None
+            step, rebuild = CoverStep("load", rebuild, damaged=True), None
         elif (
             job.index is None
             and taken is not None
@@ -134,5 +134,5 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
     LOG.log(level, "%s: the index is loaded from the table", step.why)
     # Not counted from the takeover file: a death before it was written leaves a generation that the table may have left.
     generation = next_generation(job.layout)
-    load_index(job, spark, generation, first_batch)
+    load_index(job, spark, generation, first_batch, damaged=step.damaged)
     write_takeover(job.root.files, Takeover(generation))

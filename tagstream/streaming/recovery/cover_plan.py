@@ -41,13 +41,14 @@ NOTHING_KNOWN = Coverage((), (), (), frozenset(), {})
 class CoverStep:
     """The next thing to do, and why (a sentence without its full stop); `found` is what the decision was made from.
 
-    `since`: offsets to read the source again from ("reread").
+    `since`: offsets to read the source again from ("reread"). `damaged`: a file of the index cannot be read ("load").
     """
 
     kind: Kind
     why: str = ""
     found: Coverage = NOTHING_KNOWN
     since: Any = None
+    damaged: bool = False
 
 
 def next_step(
@@ -70,7 +71,7 @@ def next_step(
     try:
         found = assess(index, table, timeline, state)
     except IndexDamagedError as e:
-        return CoverStep("load", str(e))
+        return CoverStep("load", str(e), damaged=True)
     if found.lost:
         return CoverStep(
             "retire",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,6 +15,9 @@ from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.bootstrap.tasks import TWICE_SUFFIX
 from tagstream.state.durable.generation import read_marker
+from tagstream.state.durable.heads import IndexHeads, heads_of
+from tagstream.state.durable.root import root_at, root_numbers
+from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
@@ -24,11 +28,15 @@ LOG = logging.getLogger("tagstream")
 _SHOWN = 20  # lines of one kind; all are in the generation's complete.json
 
 
-def load_index(job: JobContext, spark: SparkSession, generation: int, first_batch: int) -> BootstrapReport:
-    """Load `generation` as the job's options say, for batches from `first_batch` on.
+def load_index(
+    job: JobContext, spark: SparkSession, generation: int, first_batch: int, *, damaged: bool = False
+) -> BootstrapReport:
+    """Load `generation` as the job's options say, for batches from `first_batch` on. `damaged`: the index that there was
+    cannot be read.
 
     A stop that is asked for ends it; the next start goes on there.
     """
+    former = None if damaged else _former(job)
     options = job.options
     plan = plan_bootstrap(job.table, options.index_partition_regex)
     LOG.info(
@@ -47,7 +55,8 @@ def load_index(job: JobContext, spark: SparkSession, generation: int, first_batc
             )
         job.loading(at)
 
-    report = bootstrap_index(
+    load = partial(
+        bootstrap_index,
         job.table,
         job.layout,
         job.meta.labels,
@@ -61,8 +70,16 @@ def load_index(job: JobContext, spark: SparkSession, generation: int, first_batc
         progress=progress,
         plan=plan,
     )
+    try:
+        report = load(former=former)
+    except IndexDamagedError as error:
+        if former is None:
+            raise
+        LOG.warning("the order of rows cannot be taken from the former index: %s", error)
+        former = None
+        report = load()
     tell(report, job.layout)
-    if report.live and knows_order_alone(job.table, job.layout.ordering):
+    if report.live and former is None and knows_order_alone(job.table, job.layout.ordering):
         LOG.warning(
             "the order of this stream's events (a position in the source's log) is in no column of table %s, so the order "
             "of its rows is not known after the load: the first event of a key counts as the newer one. Where events may "
@@ -70,6 +87,24 @@ def load_index(job: JobContext, spark: SparkSession, generation: int, first_batc
             job.table.base_path,
         )
     return report
+
+
+def _former(job: JobContext) -> IndexHeads | None:
+    """The index that was used before, of this query or of the one that it goes on from, where it alone knows the order of
+    the events; None where there was none."""
+    if not knows_order_alone(job.table, job.layout.ordering):
+        return None
+    for number in reversed(root_numbers(job.checkpoint)):
+        if number > job.root.number:
+            continue  # a killed run had only begun it
+        try:
+            heads = heads_of(root_at(job.checkpoint, number), job.meta, "")
+        except IndexDamagedError as error:
+            LOG.warning("the order of rows cannot be taken from the former index: %s", error)
+            return None
+        if heads.generation or heads.batch_id is not None:
+            return heads
+    return None
 
 
 def tell(report: BootstrapReport, layout: StateLayout) -> None:

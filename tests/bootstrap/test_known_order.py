@@ -1,0 +1,101 @@
+"""The order that an index alone knows survives a load from the table: a TRUNCATE that is read late deletes what is older."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.simulation import checks
+from tests.simulation.changes import Database, Message
+from tests.simulation.settings import Settings
+from tests.simulation.world import World
+
+
+class Changes:
+    """A database whose messages are read later than they were made."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.world = World(Settings(changes="lsn", truncates=True, **settings), folder)  # type: ignore[arg-type]
+        assert self.world.database is not None
+        self.database: Database = self.world.database
+        self.random = Random(1)
+
+    def rows(self, numbers: Iterable[int]) -> list[Message]:
+        """New rows."""
+        found = []
+        for number in numbers:
+            self.database.clock += 1
+            found.append(self.database._put(self.random, self.world.columns, f"k{number:04d}", number % 3))
+        return found
+
+    def truncate(self) -> list[Message]:
+        """All rows are deleted."""
+        self.database.clock += 1
+        return [self.database._truncate(self.random)]
+
+    def read(self, *messages: list[Message]) -> str:
+        """They are in the topic, and the stream reads them: its newest commit."""
+        for message in (one for some in messages for one in some):
+            self.world.sent[message.partition].append(message.event)
+            self.world.topic.add(message.partition, message.key, message.value, message.headers)
+        assert self.world.run(1000, 0.0, {}) == "done"
+        assert self.world.all_taken() and not checks.quick(self.world)
+        return self.world.model.now.instant
+
+    def roll_back(self, instant: str) -> None:
+        """An operator undoes a write."""
+        place = ("--target-base-path", str(self.world.path))
+        assert self.world.operate("table", "rollback", *place, "--instant", instant, "--yes") == "done"
+        self.world.model.forget(instant)
+
+
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_a_truncate_that_is_read_after_a_rollback(tmp_path: Path, table_type: str) -> None:
+    changes = Changes(tmp_path, table_type=table_type)
+    before = changes.rows(range(8))
+    truncate = changes.truncate()
+    after = changes.rows(range(5, 12))
+    changes.read(before)
+    changes.read(after)
+    changes.roll_back(changes.read(changes.rows([20])))
+    changes.read(truncate)
+    assert {str(ident) for ident in changes.world.model.rows(changes.world.model.now, False)} == {
+        f"k{number:04d}" for number in (*range(5, 12), 20)
+    }
+
+
+def test_a_truncate_that_was_undone_deletes_again(tmp_path: Path) -> None:
+    changes = Changes(tmp_path)
+    changes.read(changes.rows(range(8)))
+    late = changes.rows([3])  # read after the TRUNCATE that it is older than
+    changes.roll_back(changes.read(changes.truncate()))
+    changes.read(changes.rows([9]))
+    changes.roll_back(changes.read(changes.rows([10])))
+    changes.read(late)
+    assert {str(ident) for ident in changes.world.model.rows(changes.world.model.now, False)} == {"k0009", "k0010"}
+
+
+def test_a_former_index_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
+    changes = Changes(tmp_path)
+    changes.read(changes.rows(range(8)))
+    changes.roll_back(changes.read(changes.rows([20])))
+    for path in (changes.world.checkpoint / "tagstream" / "index" / "deltas").rglob("*.sst"):
+        path.write_bytes(path.read_bytes()[:-1])
+    changes.read(changes.rows([21]))
+
+
+def test_without_the_former_index_the_order_is_not_known(tmp_path: Path) -> None:
+    """As docs/change-streams.md says of a new checkpoint: rows of an unknown order are older than every TRUNCATE."""
+    changes = Changes(tmp_path)
+    truncate = changes.truncate()
+    changes.read(changes.rows(range(3)))
+    shutil.rmtree(changes.world.checkpoint)
+    for message in truncate:
+        changes.world.sent[message.partition].append(message.event)
+        changes.world.topic.add(message.partition, message.key, message.value, message.headers)
+    assert changes.world.run(1000, 0.0, {}) == "done"
+    assert [problem for problem in checks.quick(changes.world) if "is lost" in problem]
