@@ -15,18 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tagstream.streaming.jars.listed import list_name
-from tagstream.streaming.source.jar_versions import KAFKA, S3A
+from tagstream.streaming.source.jar_versions import KAFKA, NO_S3A, S3A, s3a_pom
 from tests.support.paths import PACKAGE
 
-POMS = {"kafka-connector": KAFKA, "s3a": S3A}
 OLD_SCALA = (3, 5)  # the one release that comes with two versions of Scala
 
 
 def lists() -> Iterator[tuple[str, tuple[int, int], str, dict[str, str]]]:
     """Of each list: the pom's name, the release of Spark, Scala's version, the properties of the pom."""
-    for pom, releases in POMS.items():
-        for release, versions in releases.items():
-            for scala in ("2.12", "2.13") if release == OLD_SCALA else ("2.13",):
+    each = [("kafka-connector", release, versions) for release, versions in KAFKA.items()]
+    each += [(s3a_pom(release), release, versions) for release, versions in S3A.items()]
+    for pom, release, versions in each:
+        for scala in ("2.12", "2.13") if release == OLD_SCALA else ("2.13",):
+            if pom != s3a_pom(release) or (release, scala) not in NO_S3A:
                 yield pom, release, scala, {**versions, "scala": scala}
 
 

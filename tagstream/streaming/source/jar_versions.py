@@ -1,7 +1,7 @@
 """Versions of the jars that fit the running Spark: what takes the place of the versions in the poms of ``conf/poms/``.
 
-The poms are for the newest release. Each version here was fetched and run with that release (docs/platforms.md); the patch
-of a release makes no difference to them.
+The poms are for the newest release that they fit. Each version here was fetched and run with that release
+(docs/platforms.md); the patch of a release makes no difference to them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ KAFKA: dict[tuple[int, int], dict[str, str]] = {
     (4, 2): {},
 }
 S3A: dict[tuple[int, int], dict[str, str]] = {
+    (3, 5): {},
     (4, 0): {"hadoop": "3.4.1", "cloud": "4.0.0"},
     (4, 1): {"hadoop": "3.4.1", "cloud": "4.1.1"},
     (4, 2): {},
 }
-_S3A_PACKAGES = "org.apache.hadoop:hadoop-aws:3.3.4"
+# Not in the repository that the others come from: spark-hadoop-cloud.
+NO_S3A = {((3, 5), "2.13")}
 
 
 def kafka_versions() -> dict[str, str]:
@@ -37,12 +39,17 @@ def kafka_versions() -> dict[str, str]:
 def s3a_versions() -> dict[str, str]:
     """Of S3A. SourceError for a release of Spark that none are known for."""
     name = ".".join(map(str, RELEASE))
-    if RELEASE not in S3A:
+    if not knows_s3a():
         raise SourceError(
-            f"the jars for a checkpoint on s3a:// are not fetched for Spark {name}: give those that its Hadoop needs with "
-            f"--packages{f' {_S3A_PACKAGES}' if RELEASE == (3, 5) else ''}, or keep the checkpoint on another store"
+            f"the jars for a checkpoint on s3a:// are not fetched for Spark {name} with Scala {scala_version()}: give those "
+            "that its Hadoop needs with --packages (hadoop-aws, spark-hadoop-cloud), or keep the checkpoint on another store"
         )
     return _of_scala(S3A[RELEASE])
+
+
+def s3a_pom(release: tuple[int, int] = RELEASE) -> str:
+    """The name of S3A's pom: Spark 3.5 has Hadoop 3.3, and that another version of AWS's SDK."""
+    return "s3a-3.5" if release == (3, 5) else "s3a"
 
 
 def running() -> tuple[str, str]:
@@ -52,7 +59,7 @@ def running() -> tuple[str, str]:
 
 def knows_s3a() -> bool:
     """Whether jars of S3A are known for the running Spark."""
-    return RELEASE in S3A
+    return RELEASE in S3A and (RELEASE, scala_version()) not in NO_S3A
 
 
 def _of_scala(versions: dict[str, str]) -> dict[str, str]:

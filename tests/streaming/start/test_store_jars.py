@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tagstream.streaming.source.jar_versions import S3A, s3a_pom
 from tagstream.streaming.start.store_jars import needs_s3a, store_conf
 from tests.support.paths import PACKAGE
 
@@ -46,5 +47,6 @@ def test_what_is_set_stays() -> None:
 
 
 def test_the_jars_are_not_the_whole_sdk() -> None:
-    pom = (PACKAGE / "conf" / "poms" / "s3a.xml").read_text("utf-8")
-    assert "<artifactId>bundle</artifactId>" not in pom
+    for release in S3A:
+        pom = (PACKAGE / "conf" / "poms" / f"{s3a_pom(release)}.xml").read_text("utf-8")
+        assert "bundle</artifactId>" not in pom
