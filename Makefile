@@ -13,6 +13,9 @@ KINDS ?= 9-true 9-false 8-true 8-false 6-true
 # Environments of `make platforms`; none named: all.
 CELLS ?=
 
+# The one of them that `make test-all` runs, unless some tests are asked for.
+OLDER_SPARK = $(if $(ARGS),,@$(PY) -m tests.support.platforms spark-3.5)
+
 # Histories of `make simulate`: how many, and the first one's seed.
 SEEDS ?= 1000
 FIRST ?= 1
@@ -51,11 +54,13 @@ run-kafka: install  ## the same through a real Kafka broker on loopback
 test: install  ## the first tier of tests: units, behaviour suites on local files, a stream for each story; 12 minutes at most
 	$(PY) -m pytest $(SIDE_BY_SIDE) --tier first --durations 10 $(ARGS)
 
-test-rest: install  ## the second tier: more kinds of tables, servers, longer histories, other programs
+test-rest: install  ## the second tier: more kinds of tables, servers, longer histories, other programs; and Spark 3.5
 	$(PY) -m pytest $(SIDE_BY_SIDE) --tier second --durations 10 $(ARGS)
+	$(OLDER_SPARK)
 
-test-all: install  ## both tiers: every test but drills and interop
+test-all: install  ## both tiers: every test but drills and interop; and Spark 3.5
 	$(PY) -m pytest $(SIDE_BY_SIDE) --durations 10 $(ARGS)
+	$(OLDER_SPARK)
 
 defects: install  ## put defects into the code, one at a time, and see which tier of the tests finds each: an hour
 	$(PY) -m tests.support.defects $(ARGS)

@@ -24,13 +24,14 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from kafka import KafkaProducer
 
 from tagstream.streaming.source.connector import connector_jars
 from tests.support.cluster import Cluster
 from tests.support.container import IMAGE, Container, install
 from tests.support.dockerfile import Dockerfile
 from tests.support.hudi_rs import read_table
-from tests.support.kafka_broker import free_ports
+from tests.support.kafka_broker import KafkaBroker, free_ports
 from tests.support.manifests import Manifests, of_kind, reader, written
 from tests.support.paths import ROOT
 from tests.support.process import Process, wait_for
@@ -94,6 +95,18 @@ def from_files(folder: str) -> list[str]:
     """The source in place of a topic, and a small index for a small machine."""
     conf = {"hoodie.streamer.source.dfs.root": folder, "index.key.groups": "4", "spark.sql.shuffle.partitions": "2"}
     return ["--source-class=JsonDFSSource", *(f"--hoodie-conf={name}={value}" for name, value in conf.items())]
+
+
+def from_topic(broker: KafkaBroker, properties: Path) -> list[str]:
+    """The orders are in the topic that the properties name; the broker and a small index for a small machine."""
+    (topic,) = re.findall(r"^hoodie.streamer.source.kafka.topic=(.+)$", properties.read_text("utf-8"), re.M)
+    broker.create_topic(topic, 1)
+    producer = KafkaProducer(**broker.python_client())
+    for order in ORDERS:
+        producer.send(topic, json.dumps(order).encode())
+    producer.close()
+    conf = {"bootstrap.servers": broker.address(), "index.key.groups": "4", "spark.sql.shuffle.partitions": "2"}
+    return [f"--hoodie-conf={name}={value}" for name, value in {**conf, "auto.offset.reset": "earliest"}.items()]
 
 
 def rows(table: Path) -> list[tuple[Any, ...]]:
@@ -202,18 +215,35 @@ def volumes_of(mounts: Sequence[Mapping[str, Any]], spec: Mapping[str, Any], fol
     return found
 
 
-@pytest.mark.extended("builds the distribution and runs it in processes")
 @pytest.mark.spark
-def test_the_pod_streams_files_and_ends_on_sigterm(
-    dockerfile: Dockerfile, manifests: Manifests, image: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param("files", marks=pytest.mark.extended("builds the distribution and runs it in processes")),
+        pytest.param("kafka", marks=pytest.mark.deployment),
+    ],
+)
+def test_the_pod_streams_and_ends_on_sigterm(
+    source: str,
+    dockerfile: Dockerfile,
+    manifests: Manifests,
+    image: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
+    """From files, or from the topic that the manifest names, with the jars of the image and no network but the broker's."""
     needs_a_name()
     documents = manifests.read("deployment.yaml")
     pod = of_kind(documents, "Deployment")["spec"]["template"]["spec"]
     (main,) = pod["containers"]
     etc = written(of_kind(documents, "ConfigMap"), tmp_path / "etc")
     volumes = volumes_of(main["volumeMounts"], pod, tmp_path)
-    send_orders(volumes["/data"] / "in")
+    if source == "kafka":
+        broker: KafkaBroker = request.getfixturevalue("kafka_broker")
+        more = from_topic(broker, etc / "orders.properties")
+    else:
+        send_orders(volumes["/data"] / "in")
+        more = from_files("/data/in")
     who = pod["securityContext"]
     assert main["securityContext"]["readOnlyRootFilesystem"] and who["runAsNonRoot"]
     files = {IMAGE: image, "/etc/tagstream": etc}
@@ -221,7 +251,7 @@ def test_the_pod_streams_files_and_ends_on_sigterm(
     (port,) = free_ports(1)
     given = [re.sub(r"^--status-port=.*", f"--status-port={port}", each) for each in main["args"]]
     assert f"--status-port={port}" in given
-    command = [*command_of(dockerfile), *given, *from_files("/data/in")]
+    command = [*command_of(dockerfile), *given, *more]
     table = volumes["/data"] / "tables" / "orders"
     with Process(
         container.command(command, folder="/tmp"), tmp_path / "log", cwd=tmp_path, env=dockerfile.env()
