@@ -41,6 +41,7 @@ from tests.test_project import PROJECT
 RUN = ROOT / "conf" / "run"
 UNIT = RUN / "tagstream@.service"
 SECONDS = 180.0
+BUILDS = pytest.mark.extended("builds the distribution and runs it in processes")
 NAMELESS, NAMED = 10001, 64001  # uids: the image's, which no system knows, and the one that useradd makes here
 ORDERS = [
     {"id": "o-1", "day": "2026-01-06", "ts": 7, "state": "new"},
@@ -48,6 +49,7 @@ ORDERS = [
     {"id": "o-1", "day": "2026-01-06", "ts": 9, "state": "sent"},
     {"id": "o-2", "day": "2026-01-06", "ts": 8, "state": "lost", "_hoodie_is_deleted": True},
 ]
+SMALL = ["--hoodie-conf=index.key.groups=4", "--hoodie-conf=spark.sql.shuffle.partitions=2"]  # for a small machine
 ROWS = [("o-1", "2026-01-06", 9, "sent")]
 
 
@@ -92,21 +94,19 @@ def send_orders(folder: Path) -> None:
 
 
 def from_files(folder: str) -> list[str]:
-    """The source in place of a topic, and a small index for a small machine."""
-    conf = {"hoodie.streamer.source.dfs.root": folder, "index.key.groups": "4", "spark.sql.shuffle.partitions": "2"}
-    return ["--source-class=JsonDFSSource", *(f"--hoodie-conf={name}={value}" for name, value in conf.items())]
+    """The source in place of a topic."""
+    return ["--source-class=JsonDFSSource", f"--hoodie-conf=hoodie.streamer.source.dfs.root={folder}", *SMALL]
 
 
 def from_topic(broker: KafkaBroker, properties: Path) -> list[str]:
-    """The orders are in the topic that the properties name; the broker and a small index for a small machine."""
+    """The orders are in the topic that the properties name, of this broker."""
     (topic,) = re.findall(r"^hoodie.streamer.source.kafka.topic=(.+)$", properties.read_text("utf-8"), re.M)
     broker.create_topic(topic, 1)
     producer = KafkaProducer(**broker.python_client())
     for order in ORDERS:
         producer.send(topic, json.dumps(order).encode())
     producer.close()
-    conf = {"bootstrap.servers": broker.address(), "index.key.groups": "4", "spark.sql.shuffle.partitions": "2"}
-    return [f"--hoodie-conf={name}={value}" for name, value in {**conf, "auto.offset.reset": "earliest"}.items()]
+    return [f"--hoodie-conf=bootstrap.servers={broker.address()}", "--hoodie-conf=auto.offset.reset=earliest", *SMALL]
 
 
 def rows(table: Path) -> list[tuple[Any, ...]]:
@@ -160,7 +160,7 @@ def test_a_folder_that_takes_nothing_is_named_and_nothing_is_started(dockerfile:
     assert "/proc/nowhere can't be written to: mount a volume there" in done.stderr
 
 
-@pytest.mark.extended("builds the distribution and runs it in processes")
+@BUILDS
 def test_the_image_is_run_by_a_user_without_a_name_on_a_root_that_is_read_only(
     dockerfile: Dockerfile, image: Path, tmp_path: Path
 ) -> None:
@@ -217,11 +217,7 @@ def volumes_of(mounts: Sequence[Mapping[str, Any]], spec: Mapping[str, Any], fol
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param("files", marks=pytest.mark.extended("builds the distribution and runs it in processes")),
-        pytest.param("kafka", marks=pytest.mark.deployment),
-    ],
+    "source", [pytest.param("files", marks=BUILDS), pytest.param("kafka", marks=pytest.mark.deployment)]
 )
 def test_the_pod_streams_and_ends_on_sigterm(
     source: str,
@@ -371,7 +367,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-@pytest.mark.extended("builds the distribution and runs it in processes")
+@BUILDS
 @pytest.mark.spark
 def test_the_unit_streams_files_and_ends_on_sigterm(image: Path, tmp_path: Path) -> None:
     told = unit()

@@ -39,7 +39,10 @@ def mixed_events(*, is_global: bool) -> list[ev.Event]:
     return [e for e in chain.from_iterable(zip_longest(late, renamed)) if e is not None]
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended(
+    "more indexes of the same family, more kinds of tables",
+    first=("RECORD_INDEX-MERGE_ON_READ", "GLOBAL_BLOOM-MERGE_ON_READ", "BUCKET-MERGE_ON_READ"),
+)
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("index", marked(sorted(FACTS)))
 def test_the_stream_ends_in_the_oracles_rows(

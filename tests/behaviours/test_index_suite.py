@@ -82,7 +82,7 @@ def read_rows(case: StreamCase) -> list[Row]:
 
 
 # One of each family, and none that others end with.
-IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
+IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_BLOOM")
 
 
 @pytest.mark.platform("each index", only=("one partition field-MERGE_ON_READ-together",))
@@ -189,7 +189,7 @@ def test_a_table_whose_inserts_are_in_logs_is_continued(
     assert sorted(read_rows(second), key=lambda r: (r["id"], r["part"])) == expected.rows()
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ-BUCKET",))
 @pytest.mark.parametrize("index", ["BUCKET", "BLOOM"])
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_an_overwrite_takes_the_place_of_its_partitions(

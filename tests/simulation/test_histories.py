@@ -9,8 +9,8 @@ import pytest
 from tests.simulation.program import Program, run
 from tests.simulation.run import report
 
-FEW = range(1, 13)
-MORE = range(13, 73)
+FEW = range(1, 9)
+MORE = range(9, 73)
 
 
 def check(seed: int, folder: Path) -> None:

@@ -37,7 +37,7 @@ def path_of(event: ev.Event, custom: bool) -> str:
     return f"{event.partition}/{day}" if custom else day
 
 
-@pytest.mark.extended("more kinds of tables", first=("False-MERGE_ON_READ-9", "True-COPY_ON_WRITE-6"))
+@pytest.mark.extended("more kinds of tables", first=("False-MERGE_ON_READ-9",))
 @pytest.mark.parametrize(("table_type", "version"), [("MERGE_ON_READ", "9"), ("COPY_ON_WRITE", "6")])
 @pytest.mark.parametrize("custom", [False, True])
 def test_rows_are_where_their_time_is(

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.interop]
 
 @pytest.mark.extended(
     "more tables that real Hudi wrote",
-    first=("cow_v6_global_bloom_moves", "mor_v6_compaction_pending", "cow_v9_record_index", "mor_v9_services"),
+    first=("mor_v6_compaction_pending", "cow_v9_record_index"),
 )
 @pytest.mark.parametrize("name", CONTINUED)
 def test_an_update_a_move_and_an_insert(name: str, tmp_path: Path, spark: SparkSession) -> None:

@@ -43,7 +43,7 @@ class Progress(StreamingQueryListener):
 
 
 @pytest.mark.platform("a disordered stream")
-@pytest.mark.extended("more kinds of tables", first=("False-COPY_ON_WRITE", "True-MERGE_ON_READ"))
+@pytest.mark.extended("more kinds of tables", first=("True-MERGE_ON_READ",))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("base_files", [False, True])
 def test_a_disordered_stream_ends_in_the_oracles_rows(

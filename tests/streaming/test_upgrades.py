@@ -118,7 +118,7 @@ def goes_on(case: OldCase, batches: list[int], *, state: bool, brings_stores: bo
 
 
 @pytest.mark.spark
-@pytest.mark.extended(EACH_KIND, first=("mor_v9",))
+@pytest.mark.extended(EACH_KIND)
 @pytest.mark.parametrize("name", WITH_STATE)
 def test_a_stream_that_ended_goes_on(name: str, tmp_path: Path, spark: SparkSession) -> None:
     case = OldCase.unpacked(name, tmp_path, spark)

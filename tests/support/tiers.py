@@ -19,7 +19,7 @@ FIRST, SECOND = "first", "second"
 SERVERS = {
     "a real HBase with its Thrift server": ("hbase", "hbase_server"),
     "a real HDFS": ("hdfs", "hdfs_server"),
-    "a real Kafka broker": ("", "kafka_broker", "own_kafka_broker"),  # by its mark alone: README's own story
+    "a real Kafka broker": ("kafka", "kafka_broker", "own_kafka_broker"),
 }
 SLOW_S = 15.0  # a test that takes longer is named at once
 

@@ -37,6 +37,7 @@ def apply(writer: Writer, events: list[tuple[int, str, bool]], version: int, cra
         writer.rollback_pending()
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ-False", "COPY_ON_WRITE-True"))
 @pytest.mark.parametrize("inserts_to_base_files", [False, True])
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

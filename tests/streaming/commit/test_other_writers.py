@@ -46,7 +46,7 @@ def commits(case: StreamCase) -> list[str]:
 
 @pytest.mark.extended(
     "more steps and kinds of tables",
-    first=("upsert-files_written-MERGE_ON_READ", "cluster-manifest_durable-COPY_ON_WRITE"),
+    first=("upsert-files_written-MERGE_ON_READ",),
 )
 @pytest.mark.parametrize("table_type", TYPES)
 @pytest.mark.parametrize("step", ["inflight", "files_written", "manifest_durable"])

@@ -200,7 +200,7 @@ def test_a_table_of_other_rows_is_refused(tmp_path: Path) -> None:
         table_module.check_place(orders)
 
 
-@pytest.mark.extended("more kinds of tables", first=("9",))
+@pytest.mark.extended("a long history")
 @pytest.mark.parametrize("version", [6, 9])
 def test_many_batches_stay_few_files_and_commits(tmp_path: Path, version: int) -> None:
     clock = iter(range(NOW, NOW + 10**9, 1_000))

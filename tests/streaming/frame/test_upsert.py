@@ -139,6 +139,7 @@ def test_every_type_of_a_joined_stream_arrives_as_it_is(tmp_path: Path, spark: S
     assert theirs.select(names).sort_by("id").to_pylist() == found.select(names).sort_by("id").to_pylist()
 
 
+@pytest.mark.extended("a longer history of a DataFrame")
 def test_the_offsets_of_several_sources_tell_a_batch(tmp_path: Path, spark: SparkSession) -> None:
     def half(name: str) -> DataFrame:
         return ticks(spark, 10).select(

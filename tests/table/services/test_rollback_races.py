@@ -102,7 +102,7 @@ class At:
             self.result = self.action()
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("more races of the same kind")
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_driver_that_stands_still_while_it_is_rolled_back(table_type: str, tmp_path: Path) -> None:
     for step in range(1, STEPS):
@@ -116,7 +116,7 @@ def test_a_driver_that_stands_still_while_it_is_rolled_back(table_type: str, tmp
     assert 10 < step < STEPS - 1
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("more races of the same kind")
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_rollback_that_stands_still_while_the_driver_goes_on(table_type: str, tmp_path: Path) -> None:
     for step in range(1, STEPS):

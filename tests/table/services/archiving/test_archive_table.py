@@ -58,7 +58,7 @@ def test_old_commits_leave_the_timeline(tmp_path: Path) -> None:
     assert validate(writer.table) == []
 
 
-@pytest.mark.extended("more kinds of tables", first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"))
+@pytest.mark.extended("more kinds of tables", first=("v9-MERGE_ON_READ",))
 @pytest.mark.parametrize("kind", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_with_every_service_for_a_while(kind: str, tmp_path: Path) -> None:
     case = Case.create(tmp_path, kind, table_version(), {"files": 1, "record_index": 2, "column_stats": 1})

@@ -24,7 +24,7 @@ STEPS = (
 
 @pytest.mark.extended(
     "more steps and kinds of tables",
-    first=("v6-None", "v6-clustering_published", "v9-clustering_files", "v9-metadata_completed"),
+    first=("v6-None", "v9-metadata_completed"),
 )
 @pytest.mark.table_versions(6, 8, 9)
 @pytest.mark.parametrize("step", [None, *STEPS])
