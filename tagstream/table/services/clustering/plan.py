@@ -67,6 +67,9 @@ def schedule_clustering(
     now_ms = clock_ms()
     memory = memory or Memory()
     instant = fresh_times(table, MetadataWriter.open(table), lambda: now_ms)()
+    timeline = table.timeline()  # again: what others have completed before the instant must be in the plan
+    if timeline.pending_writes:
+        return None
     only = None if look_at_all else partitions_to_look_at(table, timeline, options, memory.looked)
     plan = plan_clustering(table, timeline, table.view(timeline), options, now_ms, instant, only)
     if plan is None:

@@ -53,18 +53,23 @@ def schedule_compaction(
     """Put a plan on the timeline if it is time for one; returns its instant, None where nothing is to be done.
 
     ``check`` is called before the plan is written, and what it raises keeps it from being; ``force``: whatever the trigger
-    says; ``look_at_all``: list the whole table, whatever the commits tell of where logs are; ``timeline``: as it is now. On
-    table version 6 no plan is made while a write is pending, for its log files could not be told from the others. The
-    caller holds the writer lease, and from here on writers must look at the plan before they name log files (version 6).
+    says; ``look_at_all``: list the whole table, whatever the commits tell of where logs are; ``timeline``: a look that tells
+    whether it is time. On table version 6 no plan is made while a write is pending, for its log files could not be told from
+    the others. The caller holds the writer lease, and from here on writers must look at the plan before they name log files
+    (version 6).
     """
     _check_type(table)
-    timeline, utc = timeline if timeline is not None else table.timeline(), table.config.timezone_utc
+    timeline, utc = timeline or table.timeline(), table.config.timezone_utc
     if not table.config.has_completion_times and timeline.pending_writes:
         return None
     now_ms = clock_ms()
     if not force and not is_due(timeline, options, now_ms, utc):
         return None
     instant = fresh_times(table, MetadataWriter.open(table), lambda: now_ms)()
+    # Again: what others have completed before the instant is of the slices that the plan ends, and must be named in it.
+    timeline = table.timeline()
+    if not table.config.has_completion_times and timeline.pending_writes:
+        return None
     groups = None if look_at_all else groups_with_logs(table, timeline)
     plan = plan_compaction(table, timeline, table.view(timeline), options, now_ms, instant, groups)
     if plan is None:

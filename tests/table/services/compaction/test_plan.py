@@ -373,3 +373,18 @@ def test_plans_that_cannot_be_carried_out(
     put(writer, 2, {**OPERATION, **change})
     with pytest.raises(error, match=text):
         read_operations(writer.table, "2")
+
+
+@pytest.mark.table_versions(6, 8, 9)
+def test_what_was_completed_since_the_look_is_in_the_plan(version: int, tmp_path: Path) -> None:
+    """The look tells whether it is time. Another writer may have completed a write since, whose logs the plan must name."""
+    writer = fill(made(tmp_path))
+    looked = writer.table.timeline()
+    writer.write([row(number, "p0", 99) for number in range(40)])
+    view = writer.table.view()
+    logs = {log.name for p in view.partitions() for one in view.latest_merged_slices(p) for log in one.log_files}
+    instant = schedule_compaction(writer.table, ALL, clock(writer), force=True, timeline=looked)
+    assert instant is not None
+    assert {
+        name for operation in planned(writer, instant)["operations"] for name in operation["deltaFilePaths"]
+    } == logs
