@@ -82,7 +82,7 @@ def read_rows(case: StreamCase) -> list[Row]:
 
 
 # One of each family, and none that others end with.
-IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_BLOOM")
+IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 
 
 @pytest.mark.platform("each index", only=("one partition field-MERGE_ON_READ-together",))

@@ -29,28 +29,20 @@ class Changes:
         found = []
         for number in numbers:
             self.database.clock += 1
-            found.append(self.database._put(self.random, self.world.columns, f"k{number:04d}", number % 3))
+            found.append(self.database.put(self.random, self.world.columns, f"k{number:04d}", number % 3))
         return found
 
     def truncate(self) -> list[Message]:
         """All rows are deleted."""
         self.database.clock += 1
-        return [self.database._truncate(self.random)]
+        return [self.database.truncate(self.random)]
 
-    def read(self, *messages: list[Message]) -> str:
+    def read(self, messages: list[Message]) -> str:
         """They are in the topic, and the stream reads them: its newest commit."""
-        for message in (one for some in messages for one in some):
-            self.world.sent[message.partition].append(message.event)
-            self.world.topic.add(message.partition, message.key, message.value, message.headers)
+        self.world.put(messages)
         assert self.world.run(1000, 0.0, {}) == "done"
         assert self.world.all_taken() and not checks.quick(self.world)
         return self.world.model.now.instant
-
-    def roll_back(self, instant: str) -> None:
-        """An operator undoes a write."""
-        place = ("--target-base-path", str(self.world.path))
-        assert self.world.operate("table", "rollback", *place, "--instant", instant, "--yes") == "done"
-        self.world.model.forget(instant)
 
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
@@ -61,7 +53,7 @@ def test_a_truncate_that_is_read_after_a_rollback(tmp_path: Path, table_type: st
     after = changes.rows(range(5, 12))
     changes.read(before)
     changes.read(after)
-    changes.roll_back(changes.read(changes.rows([20])))
+    changes.world.roll_back(changes.read(changes.rows([20])))
     changes.read(truncate)
     assert {str(ident) for ident in changes.world.model.rows(changes.world.model.now, False)} == {
         f"k{number:04d}" for number in (*range(5, 12), 20)
@@ -72,9 +64,9 @@ def test_a_truncate_that_was_undone_deletes_again(tmp_path: Path) -> None:
     changes = Changes(tmp_path)
     changes.read(changes.rows(range(8)))
     late = changes.rows([3])  # read after the TRUNCATE that it is older than
-    changes.roll_back(changes.read(changes.truncate()))
+    changes.world.roll_back(changes.read(changes.truncate()))
     changes.read(changes.rows([9]))
-    changes.roll_back(changes.read(changes.rows([10])))
+    changes.world.roll_back(changes.read(changes.rows([10])))
     changes.read(late)
     assert {str(ident) for ident in changes.world.model.rows(changes.world.model.now, False)} == {"k0009", "k0010"}
 
@@ -82,7 +74,7 @@ def test_a_truncate_that_was_undone_deletes_again(tmp_path: Path) -> None:
 def test_a_former_index_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
     changes = Changes(tmp_path)
     changes.read(changes.rows(range(8)))
-    changes.roll_back(changes.read(changes.rows([20])))
+    changes.world.roll_back(changes.read(changes.rows([20])))
     for path in (changes.world.checkpoint / "tagstream" / "index" / "deltas").rglob("*.sst"):
         path.write_bytes(path.read_bytes()[:-1])
     changes.read(changes.rows([21]))
@@ -94,8 +86,6 @@ def test_without_the_former_index_the_order_is_not_known(tmp_path: Path) -> None
     truncate = changes.truncate()
     changes.read(changes.rows(range(3)))
     shutil.rmtree(changes.world.checkpoint)
-    for message in truncate:
-        changes.world.sent[message.partition].append(message.event)
-        changes.world.topic.add(message.partition, message.key, message.value, message.headers)
+    changes.world.put(truncate)
     assert changes.world.run(1000, 0.0, {}) == "done"
     assert [problem for problem in checks.quick(changes.world) if "is lost" in problem]

@@ -76,9 +76,9 @@ class Database:
         key = f"k{random.randrange(told.keys):04d}"
         row, kind = self._rows.get(key), random.choices(_KINDS, _CHANCES)[0]
         if kind == "truncate" and told.truncates:
-            return [self._truncate(random)]
+            return [self.truncate(random)]
         if row is None:
-            return [self._put(random, columns, key, random.randrange(told.partitions))]
+            return [self.put(random, columns, key, random.randrange(told.partitions))]
         if kind == "twice":
             return self._again(random, key)
         if kind == "delete":
@@ -86,8 +86,8 @@ class Database:
         other = f"k{random.randrange(told.keys):04d}"
         if kind == "rename" and other not in self._rows:
             gone = self._delete(random, key, other)
-            return [*gone, self._put(random, columns, other, self._part(random, row, 0.3), row, key)]
-        return [self._put(random, columns, key, self._part(random, row, 0.9 if kind == "move" else 0.0), row)]
+            return [*gone, self.put(random, columns, other, self._part(random, row, 0.3), row, key)]
+        return [self.put(random, columns, key, self._part(random, row, 0.9 if kind == "move" else 0.0), row)]
 
     def _part(self, random: Random, row: _Row, moves: float) -> int:
         if random.random() < moves:
@@ -96,7 +96,7 @@ class Database:
         own = {name: row.values[name] for name in place.columns}
         return next(n for n in range(self.settings.partitions) if place.fields(n) == own)
 
-    def _put(
+    def put(
         self,
         random: Random,
         columns: tuple[str, ...],
@@ -147,7 +147,8 @@ class Database:
             out.append(Message(self._place(key), self._bytes(key), None, headers, None))
         return out
 
-    def _truncate(self, random: Random) -> Message:
+    def truncate(self, random: Random) -> Message:
+        """All rows are deleted at once."""
         self._rows.clear()
         self._old.clear()
         event = Event(TRUNCATE, (self.clock, 0), {}, True)

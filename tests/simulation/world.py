@@ -6,7 +6,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from tagstream.table.errors import TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tests.simulation.changes import Database
+from tests.simulation.changes import Database, Message
 from tests.simulation.engine import TOPIC, Engine, Topic, installed
 from tests.simulation.events import EventMaker
 from tests.simulation.model import Event, Model
@@ -141,15 +141,25 @@ class World:
     def send(self, count: int) -> None:
         """So many new events, or changes of the database, are in the topic."""
         if self.database is not None:
-            for message in self.database.make(self.random, self.columns, count):
-                self.sent[message.partition].append(message.event)
-                self.topic.add(message.partition, message.key, message.value, message.headers)
+            self.put(self.database.make(self.random, self.columns, count))
             return
         for event in self.events.make(self.random, self.columns, count):
             key = event.ident if isinstance(event.ident, str) else "/".join(event.ident)
             to = sum(key.encode()) % len(self.sent)
             self.sent[to].append(event)
             self.topic.add(to, None, json.dumps(event.row).encode())
+
+    def put(self, messages: Iterable[Message]) -> None:
+        """Messages of the database are in the topic."""
+        for message in messages:
+            self.sent[message.partition].append(message.event)
+            self.topic.add(message.partition, message.key, message.value, message.headers)
+
+    def roll_back(self, instant: str) -> None:
+        """An operator undoes the newest write."""
+        argv = ("rollback", "--target-base-path", str(self.path), "--instant", instant, "--yes")
+        assert self.operate("table", *argv) == "done"
+        self.model.forget(instant)
 
     def run(self, limit: int, retried: float, plan: dict[str, Any]) -> str:
         """Start the stream; it takes all that the topic has, unless it dies. "done", "killed", or why it was refused."""

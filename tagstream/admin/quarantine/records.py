@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tagstream.admin.errors import AdminError
-from tagstream.state.durable.root import QUARANTINE, root_numbers
+from tagstream.state.durable.root import QUARANTINE, root_at, root_numbers
 from tagstream.streaming.batch.epoch import newest_batch
 from tagstream.streaming.write.quarantine import quarantined_batches, read_quarantine
 from tagstream.table.storage.opening import open_storage, private
@@ -42,13 +42,13 @@ def open_checkpoint(path: str) -> Storage:
 
 def quarantine_of(checkpoint: Storage, root: int) -> Storage:
     """The quarantine of one of the checkpoint's roots."""
-    return private(_root(checkpoint, root).below(QUARANTINE))
+    return private(root_at(checkpoint, root).below(QUARANTINE))
 
 
 def bad_records(checkpoint: Storage, batch: int | None = None, reason: str | None = None) -> Iterator[BadRecord]:
     """Bad records, oldest batch first; of one batch, or with a text in their reason."""
     for root in root_numbers(checkpoint):
-        done = newest_batch(_root(checkpoint, root), "commits")
+        done = newest_batch(root_at(checkpoint, root), "commits")
         quarantine = quarantine_of(checkpoint, root)
         for number in quarantined_batches(quarantine):
             if batch is not None and number != batch:
@@ -67,10 +67,6 @@ def bad_record(checkpoint: Storage, ident: str) -> BadRecord:
             if found.ident == ident:
                 return found
     raise AdminError(f"the quarantine has no record {ident}; `tagstream quarantine list` shows the ids")
-
-
-def _root(checkpoint: Storage, number: int) -> Storage:
-    return checkpoint if number == 0 else checkpoint.below(f"tagstream/roots/{number}")
 
 
 def _record(ident: str, batch_id: int, left_out: bool, found: dict[str, Any]) -> BadRecord:

@@ -3,7 +3,7 @@
     C/tagstream/meta.json, runs/, root        the checkpoint's own, whatever query it is at
     C/tagstream/changed_keys                  rows of changed keys, for records of later batches
     R/metadata, offsets, commits, state, ...  Spark's: R is the checkpoint location that Spark is given
-    R/tagstream/index, manifests, profiles, quarantine, schemas, takeover.json
+    R/tagstream/index, manifests, profiles, quarantine, schemas, takeover.json, begins.json
 
 R of a checkpoint's first query is C itself. A query that cannot go on is retired: the next one begins in
 ``C/tagstream/roots/<n>``, which the register ``C/tagstream/root`` names. Writing that register is all that retiring is, so a
@@ -21,7 +21,8 @@ from tagstream.table.errors import StaleVersionError
 from tagstream.table.storage.storage import Storage
 
 INDEX, MANIFESTS, PROFILES = "tagstream/index", "tagstream/manifests", "tagstream/profiles"
-QUARANTINE, TAKEOVER = "tagstream/quarantine", "tagstream/takeover.json"
+QUARANTINE = "tagstream/quarantine"
+TAKEOVER, BEGINS = "tagstream/takeover.json", "tagstream/begins.json"
 SCHEMAS, LEFT = "tagstream/schemas", "tagstream/changed_keys"
 ROOT_VERSION = 1
 _REGISTER, _ROOTS = "tagstream/root", "tagstream/roots"
@@ -71,7 +72,7 @@ def next_root(checkpoint: Storage, root: Root, why: str) -> Root:
     """
     taken = [int(name) for name in checkpoint.names(_ROOTS) if name.isdigit()]
     number = max([root.number, *taken]) + 1  # one that a killed run had only begun is passed over
-    files = checkpoint.below(f"{_ROOTS}/{number}")
+    files = root_at(checkpoint, number)
     files.replace(
         "why.txt", f"This query goes on from the one in {root.files.root}, which was retired: {why}.\n".encode()
     )

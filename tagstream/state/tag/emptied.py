@@ -15,7 +15,7 @@ import numpy as np
 
 from tagstream.state.layout import StateLayout
 from tagstream.state.store import codec
-from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
+from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.tag_batch import (
@@ -32,6 +32,12 @@ from tagstream.state.tag_batch import (
 def emptied_key(layout: StateLayout) -> bytes:
     """The state key of the empty record key, which no record can have."""
     return GLOBAL_KEY if layout.global_index else PARTITIONED_KEY + b"\x00"
+
+
+def emptied_record(store: RocksStore, layout: StateLayout) -> Records | None:
+    """The entry of the newest emptying that a key group knows of; None for none."""
+    found, records = codec.decode_some(store.get([emptied_key(layout)]), layout.ordering)
+    return records if found[0] else None
 
 
 def with_deletes(batch: TagBatch, store: RocksStore, layout: StateLayout) -> tuple[TagBatch, int]:
@@ -63,8 +69,8 @@ def with_deletes(batch: TagBatch, store: RocksStore, layout: StateLayout) -> tup
 
 def _kept(store: RocksStore, layout: StateLayout) -> Any:
     """Ordering value of the newest emptying that this group knows of; None for none."""
-    found, records = codec.decode_some(store.get([emptied_key(layout)]), layout.ordering)
-    return records.ordering[0] if found[0] else None
+    record = emptied_record(store, layout)
+    return record.ordering[0] if record is not None else None
 
 
 def _appended(batch: TagBatch, names: list[bytes], at: Any) -> TagBatch:

@@ -15,7 +15,6 @@ from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.generation import next_generation
 from tagstream.state.durable.root import next_root
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.recovery.begins import write_begins
 from tagstream.streaming.recovery.catching_up import catch_up
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
@@ -28,6 +27,7 @@ from tagstream.streaming.recovery.takeover import (
     read_resume,
     read_takeover,
     starting_offsets,
+    write_begins,
     write_resume,
     write_takeover,
 )

@@ -20,7 +20,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.begun import is_begun_here
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, read_epoch
-from tagstream.streaming.recovery.begins import read_begins
+from tagstream.streaming.recovery.takeover import read_begins
 from tagstream.table.each import each
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import Storage
@@ -75,8 +75,8 @@ class IndexPlace:
 @dataclass(frozen=True)
 class Coverage:
     """Instants, oldest first. `uncovered`: completed, and the index does not know them. `lost`: our own, and
-    `vanished`: others', that the index knows and the timeline has no more (archived ones are not meant). The commit whose
-    end the query began to read at counts as our own.
+    `vanished`: others', that the index knows and the timeline has no more (archived ones are not meant). The commit at
+    whose end the query began to read counts as our own.
 
     `loaded`: those that the generation and its epochs name. `batches`: commits of batches that Spark has planned and not
     finished, by batch id: replays, if the same batch comes again. This checkpoint must have made them, by its manifest or
@@ -280,7 +280,7 @@ def finished_instants(index: IndexPlace, state: CheckpointState) -> dict[str, in
 
 
 def begins_after(index: IndexPlace, state: CheckpointState) -> frozenset[str]:
-    """The commit whose end the query began to read at; nothing where there is no query, or no commit told."""
+    """The commit at whose end the query began to read. Empty without a query, and where no commit gave the place."""
     begins = None if state.query_id is None else read_begins(index.root)
     return frozenset() if begins is None else frozenset({begins})
 

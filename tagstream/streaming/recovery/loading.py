@@ -25,6 +25,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.report import size
 
 LOG = logging.getLogger("tagstream")
+_NO_FORMER = "the order of rows cannot be taken from the former index: %s"
 _SHOWN = 20  # lines of one kind; all are in the generation's complete.json
 
 
@@ -75,7 +76,7 @@ def load_index(
     except IndexDamagedError as error:
         if former is None:
             raise
-        LOG.warning("the order of rows cannot be taken from the former index: %s", error)
+        LOG.warning(_NO_FORMER, error)
         former = None
         report = load()
     tell(report, job.layout)
@@ -90,8 +91,7 @@ def load_index(
 
 
 def _former(job: JobContext) -> IndexHeads | None:
-    """The index that was used before, of this query or of the one that it goes on from, where it alone knows the order of
-    the events; None where there was none."""
+    """The index that this checkpoint used before. None where the table tells the order, and where there was no index."""
     if not knows_order_alone(job.table, job.layout.ordering):
         return None
     for number in reversed(root_numbers(job.checkpoint)):
@@ -100,7 +100,7 @@ def _former(job: JobContext) -> IndexHeads | None:
         try:
             heads = heads_of(root_at(job.checkpoint, number), job.meta, "")
         except IndexDamagedError as error:
-            LOG.warning("the order of rows cannot be taken from the former index: %s", error)
+            LOG.warning(_NO_FORMER, error)
             return None
         if heads.generation or heads.batch_id is not None:
             return heads

@@ -88,8 +88,6 @@ def _correct_metadata(job: JobContext) -> None:
 
 def metadata_writer(job: JobContext) -> MetadataWriter | None:
     """The metadata table of the job's table; None where it has none, or none that can be kept up."""
-    if job.metadata is not None:
-        return job.metadata.writer
     try:
         return MetadataWriter.open(job.table)
     except (UnsupportedTableError, MetadataTableMismatchError, TableNotFoundError, CorruptFileError):

@@ -203,4 +203,5 @@ def new_instant(job: JobContext, timeline: Timeline | None = None) -> str:
     ``timeline``: the look to go by; without one, a fresh one.
     """
     timeline = timeline if timeline is not None else job.table.timeline()
-    return time_after(timeline.newest or "", job.table, metadata_writer(job), job.clock_ms)
+    writer = job.metadata.writer if job.metadata is not None else metadata_writer(job)
+    return time_after(timeline.newest or "", job.table, writer, job.clock_ms)

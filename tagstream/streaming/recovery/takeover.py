@@ -1,4 +1,4 @@
-"""``tagstream/takeover.json``: which generation of the index the checkpoint works on; and where a new query starts.
+"""Which generation of the index a query works on, and where a new query starts.
 
 Written in the root of the query after the generation is complete; a root without one works on generation 0, the index that
 began empty.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from tagstream.state.durable.root import TAKEOVER
+from tagstream.state.durable.root import BEGINS, TAKEOVER
 from tagstream.streaming.batch.commit_record import STREAMER_KEY, all_extra_metadata, parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import CheckpointError, SourceError
@@ -23,9 +23,12 @@ from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
+T = TypeVar("T")
 _RESUME = "tagstream/resume.json"
+_FIXED_PLACE = "sources/0/0"  # Spark's own
 _VERSION = 2
 _RESUME_VERSION = 1
+_BEGINS_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,7 @@ class Takeover:
 
 def read_takeover(root: Storage) -> Takeover | None:
     """What the query works on; None when its index began empty."""
-    path = root.where(TAKEOVER)
-    try:
-        doc: dict[str, Any] = json.loads(root.read(TAKEOVER))
-        if doc.pop("version") == _VERSION:
-            return Takeover(**doc)
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise CheckpointError(f"{path} is damaged ({e!r}); restore it, or start with a new checkpoint") from e
-    raise CheckpointError(f"{path} has another version than {_VERSION}; run the program version that wrote it")
+    return _read(root, TAKEOVER, _VERSION, lambda doc: Takeover(**doc))
 
 
 def write_takeover(root: Storage, takeover: Takeover) -> None:
@@ -68,17 +62,47 @@ def forget_resume(checkpoint: Storage) -> None:
 
 def read_resume(checkpoint: Storage) -> Any:
     """Offsets that the next query must begin at; None where nothing says so."""
+    # A new checkpoint would begin behind the rows that were taken away.
+    return _read(checkpoint, _RESUME, _RESUME_VERSION, lambda doc: doc["start_offsets"], cure="restore it")
+
+
+def write_begins(root: Storage, instant: str | None) -> None:
+    """Keep the commit at whose end a new query begins to read; None where no commit gave the place.
+
+    Spark fixes the place at the query's first trigger, and nothing changes from then on. When the commit is undone, its
+    records lie before the place, so that query cannot be continued.
+    """
+    if root.exists(_FIXED_PLACE):
+        return
+    if instant is None:
+        root.delete(BEGINS)
+    else:
+        root.replace(BEGINS, json.dumps({"version": _BEGINS_VERSION, "after": instant}).encode())
+
+
+def read_begins(root: Storage) -> str | None:
+    """The commit at whose end the query began to read; None where no commit gave the place."""
+    return _read(root, BEGINS, _BEGINS_VERSION, lambda doc: str(doc["after"]))
+
+
+def _read(
+    files: Storage,
+    name: str,
+    version: int,
+    content: Callable[[dict[str, Any]], T],
+    cure: str = "restore it, or start with a new checkpoint",
+) -> T | None:
+    """What a file with a version holds; None where it is missing, CheckpointError where it cannot be read."""
+    path = files.where(name)
     try:
-        doc = json.loads(checkpoint.read(_RESUME))
-        if doc["version"] == _RESUME_VERSION:
-            return doc["start_offsets"]
+        doc: dict[str, Any] = json.loads(files.read(name))
+        if doc.pop("version") == version:
+            return content(doc)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as e:
-        raise CheckpointError(f"{checkpoint.where(_RESUME)} is damaged ({e!r}); restore it") from e
-    raise CheckpointError(
-        f"{checkpoint.where(_RESUME)} has another version than {_RESUME_VERSION}; run the program version that wrote it"
-    )
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise CheckpointError(f"{path} is damaged ({e!r}); {cure}") from e
+    raise CheckpointError(f"{path} has another version than {version}; run the program version that wrote it")
 
 
 def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -> tuple[str | None, str | None]:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tagstream.state.durable.root import BEGINS
 from tagstream.streaming.errors import CheckpointError
-from tagstream.streaming.recovery.begins import BEGINS, read_begins, write_begins
+from tagstream.streaming.recovery.takeover import read_begins, write_begins
 from tagstream.table.storage.posix import PosixStorage
 from tests.simulation import checks
 from tests.simulation.settings import Settings
@@ -25,10 +26,7 @@ def test_the_commit_that_it_followed_is_rolled_back(tmp_path: Path, index: str, 
         assert world.run(1000, 0.0, {}) == "done"
     shutil.rmtree(world.folder / "checkpoint")
     assert world.run(1000, 0.0, {}) == "done"  # a new query, and no batch
-    instant = world.model.now.instant
-    place = ("--target-base-path", str(world.path))
-    assert world.operate("table", "rollback", *place, "--instant", instant, "--yes") == "done"
-    world.model.forget(instant)
+    world.roll_back(world.model.now.instant)
     world.send(5)
     assert world.run(1000, 0.0, {}) == "done"
     assert world.all_taken() and not checks.quick(world) and not world.problems

@@ -18,10 +18,7 @@ def test_the_only_commit_is_rolled_back(tmp_path: Path, version: int, index: str
     world = World(Settings(version=version, index=index), tmp_path)
     world.send(20)
     assert world.run(1000, 0.0, {}) == "done"
-    instant = world.model.now.instant
-    place = ("--target-base-path", str(world.path))
-    assert world.operate("table", "rollback", *place, "--instant", instant, "--yes") == "done"
-    world.model.forget(instant)
+    world.roll_back(world.model.now.instant)
     assert world.run(1000, 0.0, {}) == "done"
     assert world.all_taken() and not checks.quick(world)
 

@@ -59,7 +59,7 @@ def schedule_compaction(
     (version 6).
     """
     _check_type(table)
-    timeline, utc = timeline or table.timeline(), table.config.timezone_utc
+    timeline, utc = timeline if timeline is not None else table.timeline(), table.config.timezone_utc
     if not table.config.has_completion_times and timeline.pending_writes:
         return None
     now_ms = clock_ms()
