@@ -2,8 +2,8 @@
 
 Where the table has no ordering field, a change stream orders events by their position in the source's log (Debezium). An
 index that is loaded from the table would forget the order of all rows, and a TRUNCATE that is read late would delete rows
-that are newer than it. So each key group asks the group of the same label of the former index. Events that
-were undone are read again. They count, since an event counts whose order is the known one.
+that are newer than it. So each key group asks the group of the same label of the former index, as that was when the table
+held what it holds now (`state.durable.heads.heads_as_of`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Changes:
     """A database whose messages are read later than they were made."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
-        self.world = World(Settings(changes="lsn", truncates=True, **settings), folder)  # type: ignore[arg-type]
+        self.world = World(Settings(**{"changes": "lsn", "truncates": True, **settings}), folder)  # type: ignore[arg-type]
         assert self.world.database is not None
         self.database: Database = self.world.database
         self.random = Random(1)
@@ -30,6 +30,16 @@ class Changes:
         for number in numbers:
             self.database.clock += 1
             found.append(self.database.put(self.random, self.world.columns, f"k{number:04d}", number % 3))
+        return found
+
+    def large(self, number: int) -> list[Message]:
+        """A row gets a large value, and is changed until this is not sent."""
+        key, found = f"k{number:04d}", []
+        row = self.database._rows[key]
+        row.values["txt"] = None
+        while not found or "txt" in found[-1].event.row:
+            self.database.clock += 1
+            found.append(self.database.put(self.random, self.world.columns, key, number % 3, self.database._rows[key]))
         return found
 
     def truncate(self) -> list[Message]:
@@ -69,6 +79,21 @@ def test_a_truncate_that_was_undone_deletes_again(tmp_path: Path) -> None:
     changes.world.roll_back(changes.read(changes.rows([10])))
     changes.read(late)
     assert {str(ident) for ident in changes.world.model.rows(changes.world.model.now, False)} == {"k0009", "k0010"}
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3])
+@pytest.mark.parametrize("version", [6, 9])
+def test_the_order_of_events_that_were_undone_is_not_taken(tmp_path: Path, version: int, gone: int) -> None:
+    """They are read again, and each counts: the last one lacks a value that one before it has."""
+    changes = Changes(tmp_path, toast=True, truncates=False, columns=("txt", "flt"), version=version)
+    changes.read(changes.rows(range(8)))
+    commits = [changes.read([*changes.large(3), *changes.rows([20])]) for _ in range(gone)]
+    for instant in reversed(commits):
+        changes.world.roll_back(instant)
+    changes.world.random.seed(2)
+    for limit in (1, 1, 1000):
+        changes.world.run(limit, 0.0, {})
+    assert changes.world.all_taken() and not checks.quick(changes.world)
 
 
 def test_a_former_index_that_is_damaged_is_passed_over(tmp_path: Path) -> None:

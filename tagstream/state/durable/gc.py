@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from tagstream.state.durable.epoch import complete_epochs, side_path
 from tagstream.state.durable.files import batch_of
-from tagstream.state.durable.generation import generation_numbers, newest_generation
+from tagstream.state.durable.generation import generation_numbers, read_marker
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef, manifest_names
 from tagstream.state.durable.snapshot import MANIFEST_SUFFIX, files_of_manifest
 from tagstream.state.errors import IndexDamagedError
@@ -22,9 +22,12 @@ from tagstream.table.each import each
 from tagstream.table.storage.storage import Storage
 
 
-def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: int, manifests: Storage) -> int:
+def collect_garbage(
+    layout: StateLayout, labels: Iterable[int], generation: int, oldest_batch: int, manifests: Storage
+) -> int:
     """Delete what no pointer of batch `oldest_batch` or later can name; returns the number of files deleted.
 
+    `generation`: the one that the query works on. There may be a newer one, of a driver that was paused and succeeded.
     `oldest_batch`: the oldest batch whose state Spark may still ask for; it must be committed. A group without any
     committed change until then keeps everything.
     """
@@ -49,17 +52,18 @@ def collect_garbage(layout: StateLayout, labels: Iterable[int], oldest_batch: in
     floors = {label: p.snapshot.batch if p.snapshot else 0 for label in labels if (p := newest.get(label)) is not None}
     garbage = [*_old_deltas(layout, floors, oldest_batch), *_old_snapshots(layout, floors, oldest_batch)]
     layout.durable.delete_many(garbage)
-    deleted = len(garbage) + _collect_generations(layout, labels, newest, oldest_batch)
+    deleted = len(garbage) + _collect_generations(layout, labels, generation, newest, oldest_batch)
     # A scratch file of the oldest retained batch itself may still be in use.
     void = [n for b, n in old if n not in needed and not (n.startswith(".") and b == oldest_batch)]
     manifests.delete_many(void)
     return deleted + len(void)
 
 
-def _collect_generations(layout: StateLayout, labels: list[int], newest: dict[int, Pointer], oldest_batch: int) -> int:
+def _collect_generations(
+    layout: StateLayout, labels: list[int], number: int, newest: dict[int, Pointer], oldest_batch: int
+) -> int:
     """Start files of generations that are void for every retained batch, and rows of epochs that every group is past."""
-    current = newest_generation(layout)
-    number = current.generation if current is not None else 0
+    current = read_marker(layout, number) if number else None
     deleted = 0
     if current is not None and current.first_batch <= oldest_batch:
         for void in generation_numbers(layout):

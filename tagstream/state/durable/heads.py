@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 from tagstream.state.durable.epoch import complete_epochs
 from tagstream.state.durable.files import batch_of
-from tagstream.state.durable.generation import newest_generation, starting_pointer
+from tagstream.state.durable.generation import generation_numbers, newest_generation, read_marker, starting_pointer
 from tagstream.state.durable.manifest import BatchManifest, DeltaRef, manifest_names
 from tagstream.state.durable.meta import CheckpointMeta, read_meta
 from tagstream.state.durable.root import INDEX, MANIFESTS, current_root
@@ -42,21 +43,44 @@ def read_heads(
     which may lack the very newest. StateError when the checkpoint has no index or one of its files is damaged.
     """
     meta = read_meta(checkpoint) if meta is None else meta
-    return heads_of(current_root(checkpoint).files, meta, local_dir, committed)
-
-
-def heads_of(
-    root: Storage, meta: CheckpointMeta, local_dir: str, committed: Collection[str] | None = None
-) -> IndexHeads:
-    """The heads of the index in a query's root, which may be a retired one; otherwise as :func:`read_heads`."""
-    layout = StateLayout(root.below(INDEX), local_dir, ordering=meta.ordering, global_index=meta.global_index)
+    root = current_root(checkpoint).files
+    layout = _layout(root, meta, local_dir)
     marker = newest_generation(layout)
     generation = marker.generation if marker is not None else 0
+    manifests = root.below(MANIFESTS)
+    read = (BatchManifest.read(manifests, name) for name in reversed(_committed(root, committed)))
+    return _heads(layout, meta, generation, len(complete_epochs(layout, generation)), read)
+
+
+def heads_as_of(root: Storage, meta: CheckpointMeta, local_dir: str, stands: Callable[[str], bool]) -> IndexHeads:
+    """The heads of a root's index as they were before the table went back in time.
+
+    ``stands``: whether the write of an instant is still in the table. Generations and epochs that cover one which is not,
+    and batches whose commit is not, are left out. What is told of a root without an index: generation 0, no batch.
+    IndexDamagedError when a file is damaged or was removed.
+    """
+    layout = _layout(root, meta, local_dir)
+    markers = (read_marker(layout, number) for number in reversed(generation_numbers(layout)))
+    whole = (marker.generation for marker in markers if marker is not None and all(map(stands, marker.covered)))
+    generation = next(whole, 0)
+    epochs = list(takewhile(lambda e: all(map(stands, e.instants)), complete_epochs(layout, generation)))
+    manifests = root.below(MANIFESTS)
+    read = (BatchManifest.read(manifests, name) for name in reversed(manifest_names(manifests)))
+    left = (manifest for manifest in read if manifest.generation <= generation and stands(manifest.instant))
+    return _heads(layout, meta, generation, len(epochs), left)
+
+
+def _layout(root: Storage, meta: CheckpointMeta, local_dir: str) -> StateLayout:
+    return StateLayout(root.below(INDEX), local_dir, ordering=meta.ordering, global_index=meta.global_index)
+
+
+def _heads(
+    layout: StateLayout, meta: CheckpointMeta, generation: int, epoch: int, manifests: Iterable[BatchManifest]
+) -> IndexHeads:
+    """``manifests``: of the batches that count, the newest first."""
     pointers: dict[int, Pointer] = {}
     newest: BatchManifest | None = None
-    manifests = root.below(MANIFESTS)
-    for name in reversed(_committed(root, committed)):
-        manifest = BatchManifest.read(manifests, name)
+    for manifest in manifests:
         newest = newest or manifest
         if manifest.generation < generation or len(pointers) == len(meta.labels):
             break
@@ -70,7 +94,7 @@ def heads_of(
         layout=layout,
         pointers=pointers,
         generation=generation,
-        epoch=len(complete_epochs(layout, generation)),
+        epoch=epoch,
         batch_id=newest.batch_id if newest is not None else None,
         instant=newest.instant if newest is not None else None,
     )

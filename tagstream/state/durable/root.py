@@ -3,7 +3,7 @@
     C/tagstream/meta.json, runs/, root        the checkpoint's own, whatever query it is at
     C/tagstream/changed_keys                  rows of changed keys, for records of later batches
     R/metadata, offsets, commits, state, ...  Spark's: R is the checkpoint location that Spark is given
-    R/tagstream/index, manifests, profiles, quarantine, schemas, takeover.json, begins.json
+    R/tagstream/index, manifests, profiles, quarantine, schemas, takeover, begins.json
 
 R of a checkpoint's first query is C itself. A query that cannot go on is retired: the next one begins in
 ``C/tagstream/roots/<n>``, which the register ``C/tagstream/root`` names. Writing that register is all that retiring is, so a
@@ -22,7 +22,7 @@ from tagstream.table.storage.storage import Storage
 
 INDEX, MANIFESTS, PROFILES = "tagstream/index", "tagstream/manifests", "tagstream/profiles"
 QUARANTINE = "tagstream/quarantine"
-TAKEOVER, BEGINS = "tagstream/takeover.json", "tagstream/begins.json"
+TAKEOVER, BEGINS = "tagstream/takeover", "tagstream/begins.json"
 SCHEMAS, LEFT = "tagstream/schemas", "tagstream/changed_keys"
 ROOT_VERSION = 1
 _REGISTER, _ROOTS = "tagstream/root", "tagstream/roots"

@@ -235,7 +235,7 @@ class JobContext:
         committed = newest_batch(self.root.files, "commits")
         if oldest <= 0 or committed is None:
             return
-        collect_garbage(self.layout, self.meta.labels, min(oldest, committed), self.manifests)
+        collect_garbage(self.layout, self.meta.labels, self.generation, min(oldest, committed), self.manifests)
         profiles = self.profiles
         batches = {name: name.split(".")[0] for name in profiles.names("")}
         profiles.delete_many(name for name, batch in batches.items() if batch.isdigit() and int(batch) < oldest)

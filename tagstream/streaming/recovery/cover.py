@@ -132,7 +132,8 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
             return
     level = logging.INFO if state.query_id is None else logging.WARNING  # a new checkpoint is nothing to worry about
     LOG.log(level, "%s: the index is loaded from the table", step.why)
-    # Not counted from the takeover file: a death before it was written leaves a generation that the table may have left.
+    # Not counted from the takeover files: a death before one was written leaves a generation that the table may have left.
     generation = next_generation(job.layout)
     load_index(job, spark, generation, first_batch, damaged=step.damaged)
+    job.lease.check()
     write_takeover(job.root.files, Takeover(generation))

@@ -15,7 +15,7 @@ from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.bootstrap.tasks import TWICE_SUFFIX
 from tagstream.state.durable.generation import read_marker
-from tagstream.state.durable.heads import IndexHeads, heads_of
+from tagstream.state.durable.heads import IndexHeads, heads_as_of
 from tagstream.state.durable.root import root_at, root_numbers
 from tagstream.state.errors import IndexDamagedError
 from tagstream.state.layout import StateLayout
@@ -23,6 +23,7 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.report import size
+from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
 _NO_FORMER = "the order of rows cannot be taken from the former index: %s"
@@ -37,9 +38,9 @@ def load_index(
 
     A stop that is asked for ends it; the next start goes on there.
     """
-    former = None if damaged else _former(job)
     options = job.options
     plan = plan_bootstrap(job.table, options.index_partition_regex)
+    former = None if damaged else _former(job, plan.timeline)
     LOG.info(
         "loading the index from table %s as of %s: %s slices, %s files, %s",
         job.table.base_path,
@@ -90,15 +91,19 @@ def load_index(
     return report
 
 
-def _former(job: JobContext) -> IndexHeads | None:
-    """The index that this checkpoint used before. None where the table tells the order, and where there was no index."""
+def _former(job: JobContext, timeline: Timeline) -> IndexHeads | None:
+    """The index that this checkpoint used before, as of the newest of its batches that are still in the table.
+
+    The order of an event that was undone must not be taken: those between it and the row would be late when they are read
+    again. None where the table tells the order, and where there was no index.
+    """
     if not knows_order_alone(job.table, job.layout.ordering):
         return None
     for number in reversed(root_numbers(job.checkpoint)):
         if number > job.root.number:
             continue  # a killed run had only begun it
         try:
-            heads = heads_of(root_at(job.checkpoint, number), job.meta, "")
+            heads = heads_as_of(root_at(job.checkpoint, number), job.meta, "", timeline.is_valid)
         except IndexDamagedError as error:
             LOG.warning(_NO_FORMER, error)
             return None

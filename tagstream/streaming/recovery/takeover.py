@@ -1,7 +1,9 @@
 """Which generation of the index a query works on, and where a new query starts.
 
-Written in the root of the query after the generation is complete; a root without one works on generation 0, the index that
-began empty.
+``R/tagstream/takeover/<generation>.json`` is written in the root of the query after the generation is complete; a root
+without one works on generation 0, the index that began empty. The greatest counts: what a driver writes that was paused and
+has been succeeded meanwhile changes nothing for its successor. Earlier versions of the program wrote one file,
+``R/tagstream/takeover.json``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from tagstream.streaming.batch.commit_record import STREAMER_KEY, all_extra_meta
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import CheckpointError, SourceError
 from tagstream.streaming.source.topic import EARLIEST, Ends, topic_offsets
+from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
@@ -40,13 +43,15 @@ class Takeover:
 
 def read_takeover(root: Storage) -> Takeover | None:
     """What the query works on; None when its index began empty."""
-    return _read(root, TAKEOVER, _VERSION, lambda doc: Takeover(**doc))
+    numbers = [int(name.removesuffix(".json")) for name in root.names(TAKEOVER) if name.removesuffix(".json").isdigit()]
+    name = f"{TAKEOVER}/{max(numbers)}.json" if numbers else f"{TAKEOVER}.json"
+    return _read(root, name, _VERSION, lambda doc: Takeover(**doc))
 
 
 def write_takeover(root: Storage, takeover: Takeover) -> None:
-    """Make it durable, in place of an earlier one."""
+    """Make it durable."""
     doc = json.dumps({"version": _VERSION, **asdict(takeover)}, indent=1).encode()
-    root.replace(TAKEOVER, doc)
+    create(root, f"{TAKEOVER}/{takeover.generation}.json", doc)
 
 
 def write_resume(checkpoint: Storage, start_offsets: Any) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.admin.command.main import main
 from tagstream.state.durable.building import begin_building, is_unfinished
+from tagstream.streaming.recovery.takeover import Takeover, write_takeover
 from tagstream.table.storage.posix import PosixStorage
 from tests.admin.killed import killed_at
 from tests.admin.running import run, run_json, state_of
@@ -173,7 +174,7 @@ def test_a_rescale_that_was_killed_leaves_nothing_in_the_way(case: StreamCase, t
         run("index", "stats", "--checkpoint-dir", to, code=1)
         run(*arguments(case, to))
         assert exported(to, tmp_path / f"after{n}.parquet").equals(whole)
-        assert {p.name for p in (to / "tagstream").iterdir()} == {"meta.json", "index", "takeover.json"}
+        assert {p.name for p in (to / "tagstream").iterdir()} == {"meta.json", "index", "takeover"}
     assert 0 < alive < len(points), "the points do not reach from the begin to the end"
 
 
@@ -183,7 +184,7 @@ def test_a_stream_on_what_a_killed_rescale_left_begins_anew(case: StreamCase, tm
     mine.checkpoint.rename(tmp_path / "old")
     begin_building(PosixStorage(str(mine.checkpoint)), "a test")
     shutil.copytree(tmp_path / "old" / "tagstream" / "index", mine.checkpoint / "tagstream" / "index")
-    (mine.checkpoint / "tagstream" / "takeover.json").write_text('{"version": 2, "generation": 1}')
+    write_takeover(PosixStorage(str(mine.checkpoint)), Takeover(1))
     ev.write_files(AFTER[:50], mine.source, 150, first=10)
     mine.run()
     assert run_json("index", "verify", "--checkpoint-dir", mine.checkpoint, "--target-base-path", mine.table)["equal"]

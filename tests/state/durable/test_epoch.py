@@ -209,7 +209,7 @@ def test_damage_is_named_and_rows_go_when_every_group_is_past(layout: StateLayou
     side.write_bytes(whole)
     result = tag_key_group(LABEL, pointer, make_batch([Event("x", "p9", 1)], layout), make_profile(1, epoch=1), layout)
     BatchManifest("q", 1, 1, {LABEL: result.delta or ""}).write(manifests)
-    collect_garbage(layout, [LABEL], 1, manifests)
+    collect_garbage(layout, [LABEL], 0, 1, manifests)
     assert not side.exists()
     assert [m.epoch for m in complete_epochs(layout, 0)] == [1]
     assert DeltaRef.from_json(result.delta or "").pointer.epoch == 1

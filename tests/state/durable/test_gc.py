@@ -48,7 +48,7 @@ def test_every_retained_pointer_can_be_restored(layout: StateLayout, tmp_path: P
         pointers.append(pointer)
         oldest = batch_id - 5
         if oldest > 0:
-            collect_garbage(layout, [LABEL], oldest, manifests)
+            collect_garbage(layout, [LABEL], 0, oldest, manifests)
             shutil.rmtree(layout.local_dir)
             for retained in pointers[oldest:]:
                 assert retained
@@ -75,14 +75,14 @@ def test_old_temporary_files_go_and_young_ones_stay(layout: StateLayout, tmp_pat
     old, young = (Path(layout.durable.where(layout.deltas_dir(LABEL)), f".tmp-{b:012d}-host-1-0") for b in (1, 9))
     for path in (old, young):
         path.touch()
-    collect_garbage(layout, [LABEL], 3, manifests)
+    collect_garbage(layout, [LABEL], 0, 3, manifests)
     assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_group_without_a_committed_change_keeps_everything(layout: StateLayout) -> None:
     tag_key_group(LABEL, None, make_batch([Event("k", "p", 1)], layout), make_profile(0), layout)
     before = files(layout)
-    assert collect_garbage(layout, [LABEL], 50, layout.durable) == 0
+    assert collect_garbage(layout, [LABEL], 0, 50, layout.durable) == 0
     assert files(layout) == before
 
 

@@ -239,6 +239,17 @@ def test_another_attempt_of_the_same_load_is_the_same_start(layout: StateLayout)
     assert again == first
 
 
+def test_garbage_collection_keeps_the_generation_that_the_query_works_on(layout: StateLayout, tmp_path: Path) -> None:
+    """A driver that was paused and succeeded has loaded a newer one in its successor's index."""
+    manifests = PosixStorage(str(tmp_path / "manifests"))
+    load(layout, [Row("a", 0, 1)], batch_id=0)
+    load(layout, [Row("c", 2, 1)], generation=2, batch_id=0)
+    for batch_id in range(4):
+        BatchManifest("q", batch_id, 1, {}).write(manifests)
+    collect_garbage(layout, [LABEL], 1, 3, manifests)
+    assert content(layout, starting_pointer(layout, 1, LABEL)).keys() == {"a"}
+
+
 def test_garbage_collection_keeps_what_a_generation_starts_from(layout: StateLayout, tmp_path: Path) -> None:
     manifests = PosixStorage(str(tmp_path / "manifests"))
     load(layout, [Row("a", 0, 1)], batch_id=0)
@@ -248,7 +259,7 @@ def test_garbage_collection_keeps_what_a_generation_starts_from(layout: StateLay
     assert result.delta is not None and DeltaRef.from_json(result.delta).pointer.snapshot is not None
     BatchManifest("q", 0, 1, {LABEL: result.delta}).write(manifests)
     load(layout, [Row("c", 2, 1)], generation=2, batch_id=1)
-    collect_garbage(layout, [LABEL], 0, manifests)
+    collect_garbage(layout, [LABEL], 2, 0, manifests)
     assert content(layout, Pointer.from_bytes(result.pointer or b"", LABEL)).keys() == {"a", "b"}
     shutil.rmtree(layout.local_dir)
     assert content(layout, starting_pointer(layout, 2, LABEL)).keys() == {"c"}
@@ -256,6 +267,6 @@ def test_garbage_collection_keeps_what_a_generation_starts_from(layout: StateLay
         LABEL, result.pointer, make_batch([Event("d", "p1", 1)], layout), make_profile(1, generation=2), layout
     )
     BatchManifest("q", 1, 1, {LABEL: after.delta or ""}).write(manifests)
-    assert collect_garbage(layout, [LABEL], 1, manifests) > 0
+    assert collect_garbage(layout, [LABEL], 2, 1, manifests) > 0
     shutil.rmtree(layout.local_dir)
     assert content(layout, Pointer.from_bytes(after.pointer or b"", LABEL)).keys() == {"c", "d"}

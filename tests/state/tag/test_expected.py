@@ -102,6 +102,6 @@ def test_manifests_that_are_garbage_are_not_missed(tmp_path: Path) -> None:
         name = write(folder, batch, (batch % 2,) if batch else (0, 2))
         at = at.after(BatchManifest.read(PosixStorage(str(folder)), name).deltas)
         if batch > RETAIN:
-            collect_garbage(layout, LABELS, batch - RETAIN, PosixStorage(str(folder)))
+            collect_garbage(layout, LABELS, 0, batch - RETAIN, PosixStorage(str(folder)))
         assert before(folder, batch + 1) == at
     assert len(list(folder.iterdir())) < 10

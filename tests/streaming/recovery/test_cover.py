@@ -13,10 +13,12 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.progress.report import BatchReport
+from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback import rollback
 from tagstream.table.services.validate import validate
+from tagstream.table.storage.posix import PosixStorage
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
@@ -213,8 +215,8 @@ def test_a_rolled_back_commit_of_another_writer(tmp_path: Path, spark: SparkSess
     table = HoodieTable.open(str(between.case.table))
     rollback(table, instant, next_instant(0, instant))
     between.go_on([], [ev.Event("undone", "p-y", 2, name="y", amount=1.0), *between.rest])
-    takeover = json.loads((between.case.checkpoint / "tagstream" / "takeover.json").read_text())
-    assert takeover["generation"] == 1
+    takeover = read_takeover(PosixStorage(str(between.case.checkpoint)))
+    assert takeover is not None and takeover.generation == 1
     assert between.case.root == between.case.checkpoint
 
 
@@ -293,8 +295,8 @@ def test_a_damaged_file_of_the_index(
         assert any(
             "The query starts again" in r.message or "loaded from the table" in r.message for r in caplog.records
         )
-        takeover = json.loads((case.checkpoint / "tagstream" / "takeover.json").read_text())
-        assert takeover["generation"] == (2 if what == "snapshots" else 1)
+        takeover = read_takeover(PosixStorage(str(case.checkpoint)))
+        assert takeover is not None and takeover.generation == (2 if what == "snapshots" else 1)
     assert case.run() == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
-from tagstream.streaming.errors import SourceError
+from tagstream.streaming.errors import CheckpointError, SourceError
+from tagstream.streaming.recovery.takeover import Takeover, read_takeover, write_takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
+from tagstream.table.storage.posix import PosixStorage
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_guards import foreign_commit
 from tests.streaming.test_kafka_stream import kafka_case, send
@@ -154,12 +155,25 @@ def test_a_death_between_the_loading_and_its_record_while_the_table_goes_on(
     shutil.rmtree(case.checkpoint)
     shutil.rmtree(case.source)
     assert case.run() == []  # the index is loaded, nothing is streamed
-    (case.checkpoint / "tagstream" / "takeover.json").unlink()
+    (case.checkpoint / "tagstream" / "takeover" / "1.json").unlink()
     foreign_commit(case, "29990101000000000")
     ev.write_files(events[200:], case.source, 100, first=2)
     assert len(case.run()) == 1
-    assert json.loads((case.checkpoint / "tagstream" / "takeover.json").read_text())["generation"] == 2
+    assert read_takeover(PosixStorage(str(case.checkpoint))) == Takeover(2)
     is_oracles(case, events)
+
+
+def test_a_driver_that_wakes_up_does_not_bring_an_older_generation_back(tmp_path: Path) -> None:
+    root = PosixStorage(str(tmp_path))
+    assert read_takeover(root) is None
+    root.replace("tagstream/takeover.json", b'{"version": 2, "generation": 3}')  # of an earlier version of the program
+    assert read_takeover(root) == Takeover(3)
+    write_takeover(root, Takeover(10))
+    write_takeover(root, Takeover(9))
+    assert read_takeover(root) == Takeover(10)
+    root.replace("tagstream/takeover/10.json", b"{")
+    with pytest.raises(CheckpointError, match=r"10\.json is damaged"):
+        read_takeover(root)
 
 
 def test_without_leave_the_index_is_not_loaded(tmp_path: Path, spark: SparkSession) -> None:
