@@ -82,9 +82,6 @@ def run_stream(world: World, plan: dict[str, Any]) -> None:
     waiting = sum(len(mine) for mine in world.sent) - sum(world.model.now.offsets.values())
     limit, retried = max(random.choice((3, 10, 1000)), waiting // 4), random.choice((0.0, 0.0, 0.3))
     ended = world.run(limit, retried, plan)
-    if "carry that out first" in ended:
-        ACTIONS["carry_out"](world)
-        ended = world.run(limit, retried, {})
     if "the table was deleted or made anew" in ended and not world.model.log:  # its only commit was rolled back
         shutil.rmtree(world.checkpoint)
         ended = world.run(limit, retried, {})
@@ -95,7 +92,9 @@ def run_stream(world: World, plan: dict[str, Any]) -> None:
             world.problems += [f"while the stream is dead: {problem}" for problem in checks.quick(world)]
             if random.random() < 0.4:
                 world.lose_local()
-        if ended.startswith("refused") and not plan:
+        if "carry that out first" in ended:
+            ACTIONS["carry_out"](world)
+        elif ended.startswith("refused") and not plan:
             world.problems.append(f"the stream does not start: {ended}")
             return
         plan = {}
@@ -103,6 +102,8 @@ def run_stream(world: World, plan: dict[str, Any]) -> None:
     world.index_is_whole = (
         ended == "done" and not world.faults
     )  # what failed at the very end is caught up by the next start
+    if ended.startswith("refused"):
+        world.problems.append(f"the stream does not start: {ended}")
     if ended == "done" and not world.all_taken():
         world.problems.append(f"the stream has ended at {world.model.now.offsets}, the topic has more")
 

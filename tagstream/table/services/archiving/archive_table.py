@@ -8,23 +8,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tagstream.table.file_group.names import file_id_of, has_group
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.write.compaction import MAX_DELTA_COMMITS
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.metadata.write.rollback import forget_undone, newest_compaction
-from tagstream.table.retention.leaving import held_by_replaced_files
 from tagstream.table.services.archiving.choose import Limits, instants_to_archive
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.last_clean import last_clean
 from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.table.services.cleaning.replaced import not_cleaned
 from tagstream.table.services.cleaning.retain import earliest_to_retain
 from tagstream.table.timeline.history.archive import archive
 from tagstream.table.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant
-from tagstream.table.timeline.savepoints import savepoints
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.markers import TEMP_FOLDER, delete_markers
 
@@ -61,7 +59,8 @@ def plan_archive(
         metadata_compacted=newest_compaction(writer.timeline()) if writer is not None else None,
     )
     chosen = instants_to_archive(timeline, options, limits)
-    held = _replaced_on_disk(table, timeline, chosen)
+    replacing = [i for i in chosen if i.action == REPLACE_COMMIT]
+    held = not_cleaned(table, timeline, replacing) if replacing else None
     return chosen if held is None else instants_to_archive(timeline, options, replace(limits, replaced_on_disk=held))
 
 
@@ -120,25 +119,6 @@ def archive_metadata(
 
 def _layout(table: HoodieTable) -> int:
     return 2 if table.config.has_completion_times else 1
-
-
-def _replaced_on_disk(table: HoodieTable, timeline: Timeline, chosen: tuple[Instant, ...]) -> str | None:
-    """The first replace commit among those chosen that has replaced a file group which is on disk still.
-
-    Only partitions of such are looked at, and only up to the first file group that is found.
-    """
-    leaving = [i for i in chosen if i.action == REPLACE_COMMIT]
-    if not leaving:
-        return None
-    kept: dict[str, set[str]] = {}
-    named = [savepoint.files for savepoint in savepoints(table.storage, timeline)]
-    for partition, names in (pair for files in named for pair in files.items()):
-        kept.setdefault(partition, set()).update(found for name in names if (found := file_id_of(name)) is not None)
-
-    def on_disk(partition: str, ids: Collection[str]) -> bool:
-        return has_group(table.storage.names(partition), ids)
-
-    return held_by_replaced_files(timeline, leaving, kept, on_disk)
 
 
 def _cleaned_to(table: HoodieTable, timeline: Timeline) -> str | None:

@@ -11,15 +11,14 @@ from collections.abc import Callable, Mapping
 
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.fs_view import FileSystemView
-from tagstream.table.file_group.names import has_group
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.retention.leaving import held_by_replaced_files
 from tagstream.table.retention.needed import names_of
 from tagstream.table.retention.seen import completed_at, newest_write, view_as_of
 from tagstream.table.retention.superseded import Later, missing, newest_files, superseded
 from tagstream.table.services.cleaning.again import pending_plans
 from tagstream.table.services.cleaning.last_clean import last_clean
+from tagstream.table.services.cleaning.replaced import not_cleaned
 from tagstream.table.timeline.avro_schemas import parsed_schema
 from tagstream.table.timeline.avro_timeline import write_parsed
 from tagstream.table.timeline.history.archive import archive
@@ -152,10 +151,9 @@ def _archive_passed(table: HoodieTable, time: str) -> None:
     newest, write = next(table.archived_writes(), None), timeline.find(time)
     if newest is None or newest.time < time or write is None or not write.is_completed:
         return
-    held = held_by_replaced_files(timeline, [write], {}, lambda p, ids: has_group(table.storage.names(p), ids))
-    if held is not None:
+    if not_cleaned(table, timeline, [write]) is not None:
         raise InstantConflictError(
-            f"write {time} of table {table.base_path} has replaced file groups that are still on disk, and newer writes "
+            f"write {time} of table {table.base_path} has replaced file groups that are not cleaned yet, and newer writes "
             "are archived: its savepoint can be deleted once `tagstream table clean` has deleted them; another savepoint "
             "may keep them"
         )

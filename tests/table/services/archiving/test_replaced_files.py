@@ -80,6 +80,47 @@ def test_a_savepoint_that_is_deleted_before_the_next_clean(how: str, planned: bo
     good(writer)
 
 
+class Died(Exception):
+    """The process that cleans is killed."""
+
+
+@pytest.mark.parametrize("step", ["clean_inflight", "clean_deleted"])
+def test_a_clean_that_was_cut_off_behind_its_deletes(step: str, tmp_path: Path) -> None:
+    """The metadata table lists the files until the clean is complete: without the replace commit they would count."""
+    writer = Writer.without_metadata(tmp_path, COPY_ON_WRITE)
+    writer.write([row(key, f"p{key % 2}", 1) for key in range(6)])
+    writer.write([row(key, f"p{key % 2}", 2) for key in range(3)])
+    tick = clock(writer)
+    saved = create_savepoint(writer.table, None, "", "", tick)
+    writer.now_ms = tick()
+    plan_and_cluster(writer)
+    learn(writer)
+    (plan,) = replacing(writer)
+    later(writer)
+    by_version = CleanOptions(CleanPolicy.KEEP_LATEST_FILE_VERSIONS, file_versions=1)
+    clean(writer.table, by_version, clock(writer))
+    writer.now_ms += 1000
+    delete_savepoint(writer.table, saved.time)
+    later(writer, 1)
+
+    def die(reached: str) -> None:
+        if reached == step:
+            raise Died
+
+    with pytest.raises(Died):
+        clean(writer.table, by_version, clock(writer), reach=die)
+    writer.now_ms += 1000
+    archive_table(writer.table, FEW, by_version, clock(writer))
+    assert replacing(writer) == [plan]
+    good(writer)
+    later(writer, 1)
+    clean(writer.table, by_version, clock(writer))
+    writer.now_ms += 1000
+    archive_table(writer.table, FEW, by_version, clock(writer))
+    assert replacing(writer) == []
+    good(writer)
+
+
 @pytest.mark.parametrize("saves", [True, False])
 def test_a_clustering_that_was_requested_long_before_it_was_completed(saves: bool, tmp_path: Path) -> None:
     writer = Writer.without_metadata(tmp_path, COPY_ON_WRITE)
