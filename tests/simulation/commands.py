@@ -192,8 +192,9 @@ def partition_comes_back(world: World) -> None:
 
 @action
 def delete_partition(world: World) -> None:
-    """All rows of a partition go."""
-    if not world.model.log or world.settings.layout == "none" or world.settings.toast:
+    """All rows of a partition go. Not while events wait that were sent before: rows that go without an event take their
+    order with them, and a late event then brings its row, as in life."""
+    if not world.model.log or world.settings.layout == "none" or world.settings.toast or not world.all_taken():
         return
     part = world.settings.place.path(world.random.randrange(world.settings.partitions))
     world.index_is_whole = False
@@ -205,7 +206,7 @@ def delete_partition(world: World) -> None:
 def insert_overwrite(world: World) -> None:
     """A person replaces the rows of a partition by those of a file: keys that only this partition has, or none had."""
     told = world.settings
-    if not world.model.log or told.partial or told.changes or told.layout == "none":
+    if not world.model.log or told.partial or told.changes or told.layout == "none" or not world.all_taken():
         return
     part = world.random.randrange(world.settings.partitions)
     path = world.settings.place.path(part)
