@@ -108,6 +108,20 @@ def test_what_was_taken_of_a_row_from_before_is_corrected(tmp_path: Path, table_
     assert case.rows() == {"k1": ("v20", "w20")}
 
 
+@pytest.mark.parametrize("split", [1, 2, 3])
+@pytest.mark.parametrize("before", ["zeros", "full"])
+def test_an_earlier_delete_in_the_new_rows_batch_is_not_taken_for_the_one_that_renamed(
+    tmp_path: Path, table_type: str, before: str, split: int
+) -> None:
+    """The old key was deleted and made again before; ``split``: so many of its events are in the batch of the new row."""
+    case = Case(tmp_path, table_type, ["lsn"], before)
+    case.run.batch([case.row("k0", 10, "OLD", "OLD")])
+    old = [case.gone("k0", 11, None), case.row("k0", 20, "v20", "w20"), case.row("k0", 25, "v25", "w25")]
+    case.run.batch([*old[:split], case.row("k1", 30, UNSENT, UNSENT, "k0")])
+    case.run.batch([*old[split:], case.gone("k0", 30, "k1")])
+    assert case.rows() == {"k1": ("v25", "w25")}
+
+
 @pytest.mark.extended("more forms of a delete", first=("zeros",))
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("before", list(BEFORE))

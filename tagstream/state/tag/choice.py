@@ -46,6 +46,7 @@ class Choice:
     images: fill.Walk | None = None
     image_known: Known | None = None
     image_open: BOOLS = field(default_factory=lambda: np.zeros(0, np.bool_))
+    image_deleted: BOOLS = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def complete(self, result: TagResult, old: INT64, places: Sequence[Place], places_of: PlacesOf) -> TagResult:
         """The result with the rows of the whole batch, and where the values are that winners lack.
@@ -76,7 +77,7 @@ class Choice:
                 image_held=self._whole(self.images.held),
                 image_places=[found[i] if i >= 0 else None for i in at.tolist()],
                 image_open=self.image_open,
-                image_deleted=self.image_known.found & ((self.image_known.records.flags & TOMBSTONE) != 0),
+                image_deleted=self.image_deleted,
                 image_orders=_orders(self.batch, self.images.rows, self.image_known),
             ),
         )
@@ -126,7 +127,7 @@ def choose(batch: TagBatch, look_up: Callable[[list[bytes]], Known]) -> Choice:
             short_keys = np.flatnonzero(short)
             return Choice(
                 batch, names, winners, known, origin, np.concatenate(refused), own, short_keys, images, image_known,
-                _open(batch, keys, asked, image_known),
+                _open(batch, keys, asked, image_known), _deleted(batch, keys, asked, image_known),
             )  # fmt: skip
         keep = np.ones(len(batch), np.bool_)
         keep[lost] = False
@@ -172,18 +173,33 @@ def _orders(batch: TagBatch, rows: INT64, known: Known) -> list[int | bytes | No
 
 
 def _open(batch: TagBatch, keys: Keys, asked: Sequence[int], known: Known) -> BOOLS:
-    """Whether neither the batch nor the state has the event that took the row away: others from before it may come yet."""
+    """Whether neither the batch nor the state surely has the event that took the row away: others from before it may come
+    yet. A delete that says no order may be an earlier one."""
     out = np.zeros(len(asked), np.bool_)
     for i, (key, image) in enumerate(zip(asked, batch.images, strict=True)):
-        end = int(keys.starts[key + 1]) if 0 <= key < len(keys) - 1 else len(keys.rows)
-        rows = keys.rows[int(keys.starts[key]) : end].tolist() if key >= 0 else []
-        gone = [row for row in rows if batch.flags[row] & FLAG_DELETE]
+        gone = _deletes(batch, keys, key)
         if batch.ordering is None or image.before is None:
             out[i] = not gone and (bool(known.live[i]) or key >= 0)
             continue
-        newer = any(batch.flags[row] & FLAG_NO_ORDERING or batch.ordering[row] >= image.before for row in gone)
+        ordered = [row for row in gone if not batch.flags[row] & FLAG_NO_ORDERING]
+        newer = any(batch.ordering[row] >= image.before for row in ordered)
         out[i] = not newer and not (known.has_ordering[i] and known.records.ordering[i] >= image.before)
     return out
+
+
+def _deleted(batch: TagBatch, keys: Keys, asked: Sequence[int], known: Known) -> BOOLS:
+    """Whether the state or the batch has a delete of each key that was asked for."""
+    here = np.array([bool(_deletes(batch, keys, key)) for key in asked], np.bool_)
+    out: BOOLS = here | (known.found & ((known.records.flags & TOMBSTONE) != 0))
+    return out
+
+
+def _deletes(batch: TagBatch, keys: Keys, key: int) -> list[int]:
+    """The rows of the batch that delete a key, which is given by its number; -1: the batch does not have it."""
+    if key < 0:
+        return []
+    end = int(keys.starts[key + 1]) if key < len(keys) - 1 else len(keys.rows)
+    return [row for row in keys.rows[int(keys.starts[key]) : end].tolist() if batch.flags[row] & FLAG_DELETE]
 
 
 def _holds(batch: TagBatch, known: Known) -> npt.NDArray[np.bool_]:
