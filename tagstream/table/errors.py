@@ -50,6 +50,10 @@ class CorruptFileError(TableError):
     """A file's bytes do not follow the format."""
 
 
+class CleanedPastError(TableError):
+    """A read as of an earlier instant whose files a clean has deleted."""
+
+
 class InvalidPartitionPathError(TableError):
     """A partition path would leave the table's folder or cannot be a folder name."""
 

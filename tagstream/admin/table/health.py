@@ -1,4 +1,4 @@
-"""``tagstream table health``: what is wrong with a table that is streamed into, and which key or command mends it."""
+"""``tagstream table health``: what is wrong with a table that is streamed into, and which key or command corrects it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tagstream.table.services.cleaning.options import CleanOptions
 from tagstream.table.services.cleaning.planning import plan_table
 from tagstream.table.services.health import HOUR_MS, Limits, figures_of, findings
 
-_FINDINGS = (Column("what", "what is wrong"), Column("mend", "what mends it"))
+_FINDINGS = (Column("what", "what is wrong"), Column("remedy", "what corrects it"))
 
 
 def run_health(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
@@ -40,7 +40,7 @@ def run_health(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
         ]
     )
     wrong = list(findings(table, timeline, found, now_ms, Limits(log_files=arguments.max_log_files)))
-    out.listing("findings", _FINDINGS, ((f.what, f.mend) for f in wrong))
+    out.listing("findings", _FINDINGS, ((f.what, f.remedy) for f in wrong))
     if not wrong:
         out.note("nothing is wrong")
     return 1 if wrong else 0

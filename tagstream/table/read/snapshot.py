@@ -12,6 +12,7 @@ from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.changed import changed_since
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta
 from tagstream.table.skipping.bucket_pruning import bucket_pruner
@@ -30,15 +31,17 @@ def read_snapshot(
     filters: Sequence[Comparison] = (),
     report: SkipReport | None = None,
     buckets: BucketHash | None = None,
+    since: str | None = None,
 ) -> pa.Table:
     """All live rows in one Arrow table. ``columns``: by default the meta columns and all user columns.
 
     ``partitions``: partition paths to read, all by default. ``as_of``: an instant time; the newest by default.
     ``filters``: comparisons that all must hold; partitions and files that cannot hold such rows are not read, and
     counted in ``report``. ``buckets``: how the table is bucketed, which no property of it tells; where the filters fix the
-    hash fields, only their buckets are read.
+    hash fields, only their buckets are read. ``since``: an instant time; only rows of writes that were completed after it
+    (changed.py).
     """
-    schema, batches = scan_snapshot(table, columns, partitions, as_of, filters, report, buckets)
+    schema, batches = scan_snapshot(table, columns, partitions, as_of, filters, report, buckets, since)
     return pa.concat_tables([schema.empty_table(), *batches])
 
 
@@ -50,6 +53,7 @@ def scan_snapshot(
     filters: Sequence[Comparison] = (),
     report: SkipReport | None = None,
     buckets: BucketHash | None = None,
+    since: str | None = None,
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """The schema and the live rows in bounded batches; the arguments are those of ``read_snapshot``."""
     timeline = table.timeline()
@@ -68,8 +72,15 @@ def scan_snapshot(
         skipping = skipping.asking_first(pruner)
     if view.as_of is None:
         return schema, iter(())
+    chosen = view.partitions() if partitions is None else partitions
+    if since is not None:
+        changed = changed_since(table, timeline, since, as_of)
+        if not changed.times:
+            return schema, iter(())
+        skipping = skipping.asking_first(changed.pruner()).with_filter(changed.filter(full))
+        chosen = [path for path in chosen if path in changed.partitions]
     reader = SliceReader(table, timeline, view.as_of, full, tuple(dict.fromkeys((*wanted, *skipping.columns))))
-    found = read_slices(reader, view, view.partitions() if partitions is None else partitions, skipping)
+    found = read_slices(reader, view, chosen, skipping)
     return schema, (batch.select(wanted) for batch in found)
 
 

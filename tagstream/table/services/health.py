@@ -1,4 +1,4 @@
-"""What is wrong with a table that is streamed into, and which key or command mends it: looked at, nothing is changed."""
+"""What is wrong with a table that is streamed into, and which key or command corrects it: looked at, nothing is changed."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, and what mends it."""
+    """One thing that is wrong. ``remedy``: the key or command that corrects it."""
 
     what: str
-    mend: str
+    remedy: str
 
 
 def figures_of(table: HoodieTable, timeline: Timeline, now_ms: int, old_bytes: int) -> Figures:
@@ -92,7 +92,7 @@ def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int
         age = now_ms - instant_ms(instant.time, utc)
         if age > limits.pending_ms and not is_alive(table.storage, instant.time, now_ms):
             yield Finding(
-                f"{instant.action} {instant.time} is {instant.state.lower()} for {_hours(age)}", _mend(instant)
+                f"{instant.action} {instant.time} is {instant.state.lower()} for {_hours(age)}", _remedy(instant)
             )
     if found.sizes.deepest_log > limits.log_files:
         yield Finding(
@@ -130,7 +130,7 @@ def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int
             )
 
 
-def _mend(instant: Instant) -> str:
+def _remedy(instant: Instant) -> str:
     known = {
         COMPACTION: f"`tagstream table compact --execute {instant.time}`, or a running job, which takes it up",
         CLEAN: "`tagstream table clean`, or a running job, which ends it",

@@ -77,6 +77,10 @@ class DataSkipping:
         """The same with one more pruner before the others."""
         return replace(self, pruners=(pruner, *self.pruners))
 
+    def with_filter(self, more: Filter) -> DataSkipping:
+        """The same with one more filter, which statistics are not asked about."""
+        return replace(self, filters=(*self.filters, more))
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns the filters look at."""

@@ -38,6 +38,8 @@ _FUNCTIONS = {Op.EQ: pc.equal, Op.NE: pc.not_equal, Op.LT: pc.less, Op.LE: pc.le
               Op.GE: pc.greater_equal}  # fmt: skip
 _TEXT = re.compile(r"\s*([^\s=!<>]+)\s*(!=|<>|<=|>=|==|=|<|>|is\s+not\s+null$|is\s+null$|in\b)\s*(.*?)\s*", re.I | re.S)
 _SPELLINGS = {"<>": Op.NE, "==": Op.EQ}
+_NOT_READ = ("or", "between", "like")
+_JOINS = re.compile(rf"'|\(|\)|(?<=[\s)'])(?:and|{'|'.join(_NOT_READ)})(?=[\s(']|$)", re.I)
 _ITEM = re.compile(r"\s*(?:'((?:[^']|'')*)'|([^,']*?))\s*(?:,|$)")
 
 
@@ -70,6 +72,34 @@ class Comparison:
         if len(items) != 1 or not rest:
             raise ConfigError(f"{text!r} must have one value behind {word}")
         return Comparison(column, op, items[0])
+
+    @staticmethod
+    def parse_all(text: str) -> list[Comparison]:
+        """Comparisons joined by ``and``: ``day >= '2026-01-01' and state in ('open', 'late')``.
+
+        An ``and`` in quotes or in a list is a part of the value. ConfigError for ``or``, ``between`` and ``like``, which
+        are not read.
+        """
+        parts, start, depth, quoted = [], 0, 0, False
+        for match in _JOINS.finditer(text):
+            sign = match.group().lower()
+            if sign == "'":
+                quoted = not quoted
+            elif quoted:
+                continue
+            elif sign in "()":
+                depth += 1 if sign == "(" else -1
+            elif sign == "and" and depth == 0:
+                parts.append(text[start : match.start()])
+                start = match.end()
+            elif sign in _NOT_READ:
+                raise ConfigError(
+                    f"the filter {text!r} has {sign}: comparisons with one of {', '.join(Op)} can be joined by and; read "
+                    "more rows, and filter the result for the rest"
+                )
+        if quoted:
+            raise ConfigError(f"the filter {text!r} has a quote that is not closed; a quote in a text is written twice")
+        return [Comparison.parse(part.strip()) for part in (*parts, text[start:])]
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def test_health(tmp_path: Path) -> None:
     assert (sound["findings"], sound["active"], sound["deepest_log"]) == ([], 4, 4)
     ill = run_json("table", "health", *at, "--max-log-files", 3, code=1)
     assert "4 log files" in ill["findings"][0]["what"]
-    assert "tagstream table compact" in ill["findings"][0]["mend"]
+    assert "tagstream table compact" in ill["findings"][0]["remedy"]
 
 
 def test_cluster(tmp_path: Path) -> None:

@@ -50,6 +50,38 @@ def test_what_is_no_comparison(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("n = 5", ["n = 5"]),
+        ("n >= 5 and n < 9 AND name is not null", ["n >= 5", "n < 9", "name is not null"]),
+        ("name = 'a and b' and n in (1, 2)", ["name = 'a and b'", "n in (1, 2)"]),
+        ("name in ('x and y', 'or (')and(n) = 3", ["name in ('x and y', 'or (')", "(n) = 3"]),
+        ("name = 'it''s and'\nand n = 3", ["name = 'it''s and'", "n = 3"]),
+        ("android = 3 and order = 4", ["android = 3", "order = 4"]),
+    ],
+)
+def test_comparisons_joined_by_and(text: str, expected: list[str]) -> None:
+    assert Comparison.parse_all(text) == [Comparison.parse(part) for part in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("n = 5 or n = 6", "has or: comparisons"),
+        ("n between 5 and 6", "has between: comparisons"),
+        ("name like 'a%'", "has like: comparisons"),
+        ("name = 'a and n = 5", "has a quote that is not closed"),
+        ("n = 5 and", "is no comparison"),
+        ("n = 5 and and n = 6", "is no comparison"),
+        ("", "is no comparison"),
+    ],
+)
+def test_what_is_no_filter(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Comparison.parse_all(text)
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("n = 7", 7),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.avro_timeline import read_record
-from tagstream.table.timeline.instant import CLEAN
+from tagstream.table.timeline.instant import CLEAN, Instant
 from tagstream.table.timeline.timeline import Timeline
 
 # Members of a clean's extra metadata: Hudi's names of the savepoints that there were; and ours of the first write that a
@@ -20,21 +20,27 @@ class LastClean:
     """``earliest``: the earliest commit that it retained; None where its policy has none. ``savepoints``: their times.
 
     ``next_write``: the first write that it has not looked at, where it was one of ours that keeps file versions.
+    ``deleted``: whether it deleted any file.
     """
 
     time: str
     earliest: str | None
     savepoints: frozenset[str]
     next_write: str | None = None
+    deleted: bool = True
 
 
 def last_clean(storage: Storage, timeline: Timeline) -> LastClean | None:
     """The newest completed clean on the active timeline; CorruptFileError when it cannot be read."""
     found = next((i for i in reversed(timeline.instants) if i.action == CLEAN and i.is_completed), None)
-    if found is None:
-        return None
-    rel = f"{timeline.folder}/{found.file_name()}"
+    return None if found is None else clean_of(storage, timeline, found)
+
+
+def clean_of(storage: Storage, timeline: Timeline, clean: Instant) -> LastClean:
+    """What a completed clean on the active timeline tells; CorruptFileError when it cannot be read."""
+    rel = f"{timeline.folder}/{clean.file_name()}"
     record = read_record(storage.read(rel), storage.where(rel))
     extra = record.get("extraMetadata") or {}
     kept = frozenset(time for time in (extra.get(SAVEPOINTED) or "").split(",") if time)
-    return LastClean(found.time, record.get("earliestCommitToRetain") or None, kept, extra.get(NEXT_WRITE))
+    earliest, deleted = record.get("earliestCommitToRetain") or None, bool(record.get("totalFilesDeleted"))
+    return LastClean(clean.time, earliest, kept, extra.get(NEXT_WRITE), deleted)
