@@ -43,8 +43,8 @@ def open_table(path: str | os.PathLike[str], options: Mapping[str, str] | None =
     """Open the Hudi table at a path or URL (``s3a://``, ``gs://``, ``abfss://``, ``hdfs://``, ...).
 
     ``options``: settings of the file system by Hadoop's names, such as ``{"fs.s3a.endpoint": "http://localhost:9000"}``;
-    they are those of this process from then on. Raises TableNotFoundError where there is no table, UnsupportedTableError for a
-    version or layout that can't be read, and ConfigError for a URL of another kind.
+    they are those of this process from then on. Raises TableNotFoundError where there is no table, UnsupportedTableError for
+    a version or layout that can't be read, and ConfigError for a URL of another kind.
 
     >>> table = open_table("/data/tables/orders")  # doctest: +SKIP
     >>> table.scan().to_arrow().num_rows  # doctest: +SKIP
