@@ -96,9 +96,9 @@ def test_only_the_package_is_installed(dist: tuple[Path, Path]) -> None:
 WRONG = """
 import tagstream
 
-query = tagstream.upsert("a table", path=1, checkpoint="c")
+query = tagstream.upsert("a table", path="t", checkpoint="c", key=1, partition_by={"day"}, trigger=10)
 rows: int = query
-tagstream.insert()
+tagstream.opne_table("t")
 """
 
 
@@ -121,7 +121,7 @@ def test_the_types_of_a_users_program_are_checked(python: Path, tmp_path: Path) 
     code, said = checked("wrong.py")
     assert code == 1
     kinds = [line.rpartition("[")[2].rstrip("]") for line in said.splitlines() if ": error:" in line]
-    assert kinds == ["arg-type", "arg-type", "assignment", "attr-defined"], said
+    assert kinds == ["arg-type"] * 4 + ["assignment", "attr-defined"], said
 
 
 def arguments(folder: Path, source: str) -> list[str | Path]:
@@ -171,13 +171,13 @@ spark = pyspark.sql.SparkSession.builder.master("local[2,4]").config("spark.ui.e
 columns = "id string, part string, ts long, name string, amount double, _hoodie_is_deleted boolean"
 options = {
     "hoodie.table.name": "t",
-    "hoodie.datasource.write.recordkey.field": "id",
-    "hoodie.datasource.write.partitionpath.field": "part",
-    "hoodie.table.ordering.fields": "ts",
     "spark.sql.shuffle.partitions": 2,
 }
 rows = spark.readStream.schema(columns).json(events)
-tagstream.upsert(rows, f"{out}/t", f"{out}/c", options, {"availableNow": True}).awaitTermination()
+columns = {"key": "id", "partition_by": "part", "order_by": "ts"}
+tagstream.upsert(
+    rows, f"{out}/t", f"{out}/c", **columns, options=options, trigger="availableNow"
+).awaitTermination()
 spark.stop()
 """
 

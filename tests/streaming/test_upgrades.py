@@ -156,7 +156,7 @@ def test_a_frame_goes_on(tmp_path: Path, spark: SparkSession) -> None:
     rows = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).json(str(case.source))
     options["index.local.dir"] = str(case.folder / "local")
     places = (str(case.table), str(case.checkpoint))
-    tagstream.upsert(rows, *places, options, {"availableNow": True}).awaitTermination()
+    tagstream.upsert(rows, *places, options=options, trigger="availableNow").awaitTermination()
     assert sorted(int(path.name) for path in (case.checkpoint / "commits").glob("[0-9]*")) == list(range(6))
     assert same_index(case) == before
     expected = ev.rows(ev.oracle(case.events()).values()).drop_columns(["_hoodie_is_deleted"])

@@ -65,7 +65,7 @@ spark = builder.config("spark.local.dir", str(folder / "spark")).getOrCreate()
 rows = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
 given = {**options, "index.local.dir": str(folder / "local")}
 tagstream.upsert(
-    rows, str(folder / "table"), str(folder / "checkpoint"), given, {"availableNow": True}
+    rows, str(folder / "table"), str(folder / "checkpoint"), options=given, trigger={"availableNow": True}
 ).awaitTermination()
 spark.stop()
 """

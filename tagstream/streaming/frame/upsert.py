@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,10 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tagstream.spark_release import arrow_schema
 from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.frame.arguments import Columns, Trigger, classic_session, default_name, entries_of, trigger_of
 from tagstream.streaming.frame.plan_check import check_plan
 from tagstream.streaming.frame.running import LogLines, Run
 from tagstream.streaming.job.job import open_table, stream
-from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.typed.typed_schema import rows_avro
@@ -24,51 +26,56 @@ from tagstream.streaming.source.transform.stateless import puts_together
 from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
 from tagstream.streaming.start.worker_copy import check_workers
-from tagstream.streaming.start.workers import PROJECT, prefer_this_copy
+from tagstream.streaming.start.workers import PROJECT, on_one_host, prefer_this_copy
 from tagstream.streaming.status.watch import Watch
-from tagstream.table.config import FROM_CONF, FROM_FLAG, Entry
-from tagstream.table.errors import ConfigError
 from tagstream.table.store_settings import VARIABLE as STORE_SETTINGS
 from tagstream.table.store_settings import keep_settings, store_settings
 
 _DELETE_FIELD = "tagstream.delete.field"
-_SET_BY_ARGUMENT = {
-    "hoodie.base.path": "path",
-    "--target-base-path": "path",
-    "--checkpoint-dir": "checkpoint",
-    "--continuous": "trigger",
-    "--min-sync-interval-seconds": "trigger",
-}
 
 
 def upsert(
     df: DataFrame,
-    path: str,
-    checkpoint: str,
+    path: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
+    *,
+    key: Columns | None = None,
+    partition_by: Columns | None = None,
+    order_by: Columns | None = None,
     options: Mapping[str, Any] | None = None,
-    trigger: Mapping[str, Any] | None = None,
+    trigger: Trigger | None = None,
 ) -> StreamingQuery:
     """Start a query that upserts the rows of a streaming DataFrame into the Hudi table at ``path``.
 
-    ``checkpoint``: the query's own folder. ``options``: the job's keys (docs/configuration.md), those of the source left
-    out. ``trigger``: as the arguments of Spark's ``DataStreamWriter.trigger``, ``{"processingTime": "10 seconds"}`` or
-    ``{"availableNow": True}``; by default a batch begins when the one before it has ended.
+    ``checkpoint``: the query's own folder. ``key``: the columns that tell one row from another; ``partition_by``: those of
+    the partition path, none for a table without partitions; ``order_by``: those that say which of two rows of a key is
+    newer. Each is a name or a list of names; an existing table has them already. ``options``: the job's keys
+    (docs/configuration.md), those of the source left out. ``trigger``: ``"10 seconds"`` or ``"availableNow"``, or as the
+    arguments of Spark's ``DataStreamWriter.trigger``; by default a batch begins when the one before it has ended.
 
-    The DataFrame's columns are the table's, but for the one that marks deletes (``tagstream.delete.field``). Raises
-    ConfigError for what is wrong with the arguments, and what else keeps a run from its first batch; nothing runs then.
+    The DataFrame's columns are the table's, but for the one that marks deletes (``tagstream.delete.field``). A table that is
+    made is called as its folder, unless ``hoodie.table.name`` says otherwise. Raises ConfigError for what is wrong with the
+    arguments, and what else keeps a run from its first batch; nothing runs then.
+
+    >>> query = upsert(  # doctest: +SKIP
+    ...     readings, "out/readings", "out/checkpoint", key="device", partition_by="room", order_by="seen"
+    ... )
+    >>> query.awaitTermination()  # doctest: +SKIP
     """
-    spark = _classic_session(df)
-    given = _trigger(trigger)
-    entries = _entries(path, checkpoint, options or {})
+    spark = classic_session(df)
+    given = trigger_of(trigger)
+    _take_stores(spark)
+    columns = {"key": key, "partition_by": partition_by, "order_by": order_by}
+    entries = entries_of(path, checkpoint, columns, options)
     mark = next((entry.value for entry in reversed(entries) if entry.key == _DELETE_FIELD), DELETED)
     told = build_options(entries, frame_schema=rows_avro(arrow_schema(df.schema), mark, "the DataFrame"))
+    told = replace(told, target_table=told.target_table or default_name(path))
     check_plan(df, told.index.type)
-    _take_stores(spark)
     clock_ms = clock_from_env(os.environ)
     needs = SparkNeeds(java=False, connector=False, master=None)
     check_stream(look(told, os.environ, clock_ms(), needs).table, told.index.type)
     check_workers(spark)
-    run = Run(lambda run: _stream(run, spark, df, told, given), f"upsert into {path}")
+    run = Run(lambda run: _stream(run, spark, df, told, given), f"upsert into {os.fspath(path)}")
     return run.start()
 
 
@@ -84,47 +91,6 @@ def _stream(run: Run, spark: SparkSession, df: DataFrame, options: Options, trig
         stream(own, options, table, LogLines(), run.stop, crash, clock_ms, watch, frame)
 
 
-def _classic_session(df: DataFrame) -> SparkSession:
-    """The DataFrame's session; ConfigError for what is no streaming DataFrame of a session in this process."""
-    module = type(df).__module__
-    if module.startswith("pyspark.sql.connect"):
-        raise ConfigError(
-            "the DataFrame is one of Spark Connect: the batches are committed by this process, beside Spark's driver, which "
-            "a client of Spark Connect does not reach. Make it with a session of this process (SparkSession.builder with "
-            "master, or spark-submit)"
-        )
-    if not isinstance(df, DataFrame):
-        raise ConfigError(f"df is a {type(df).__name__}; give a streaming DataFrame of PySpark")
-    if not df.isStreaming:
-        raise ConfigError(
-            "the DataFrame is not a streaming one, and this program writes streams: read its source with spark.readStream, "
-            'and give trigger={"availableNow": True} to take what there is and end'
-        )
-    return df.sparkSession
-
-
-def _trigger(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    told = dict(given or {"processingTime": "0 seconds"})
-    if len(told) != 1 or next(iter(told)) not in ("processingTime", "availableNow"):
-        raise ConfigError(
-            f'trigger {told}: give {{"processingTime": "10 seconds"}} or {{"availableNow": True}}; the others run no '
-            "batches that can be committed"
-        )
-    return told
-
-
-def _entries(path: str, checkpoint: str, options: Mapping[str, Any]) -> list[Entry]:
-    entries, flags = [], {flag: key.name for key in REGISTRY.keys for flag in key.flags}
-    for name, value in options.items():
-        if name in _SET_BY_ARGUMENT:
-            raise ConfigError(f"options: {name} is the argument {_SET_BY_ARGUMENT[name]} of upsert; give it there")
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        origin = name if name.startswith("--") else "options"
-        entries.append(Entry(flags.get(name, name), text, origin, FROM_FLAG if origin == name else FROM_CONF))
-    arguments = (("hoodie.base.path", str(path), "path"), ("--checkpoint-dir", str(checkpoint), "--checkpoint-dir"))
-    return [*entries, *(Entry(name, value, origin, FROM_FLAG) for name, value, origin in arguments)]
-
-
 def _take_stores(spark: SparkSession) -> None:
     """What the session says of file systems is so for the table, too; workers find this package and those settings."""
     context = spark.sparkContext
@@ -135,3 +101,5 @@ def _take_stores(spark: SparkSession) -> None:
     if str(PROJECT) not in paths:
         context.environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *paths])
     prefer_this_copy(context.environment, context.master)
+    if on_one_host(context.master) and not os.environ.get("PYSPARK_PYTHON"):
+        context.pythonExec = sys.executable  # Spark takes python3 of the PATH, which is another one in a venv

@@ -57,7 +57,7 @@ class FrameCase:
         """Start the query; with no trigger it takes what there is and ends."""
         frame = self.frame() if rows is None else rows
         return tagstream.upsert(
-            frame, str(self.table), str(self.checkpoint), self.options(), trigger or {"availableNow": True}
+            frame, self.table, self.checkpoint, options=self.options(), trigger=trigger or "availableNow"
         )
 
     def run(self, rows: DataFrame | None = None) -> None:

@@ -36,15 +36,20 @@ def main(folder: Path, batches: int) -> None:
     options = {
         "hoodie.table.name": "drill",
         "--table-type": "MERGE_ON_READ",
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "part",
-        "hoodie.table.ordering.fields": "ts",
         "tagstream.delete.field": "gone",
         "hoodie.archive.automatic": False,
         "index.local.dir": folder / "local",
         "spark.sql.shuffle.partitions": 2,
     }
-    query = tagstream.upsert(rows, str(folder / "table"), str(folder / "checkpoint"), options)
+    query = tagstream.upsert(
+        rows,
+        folder / "table",
+        folder / "checkpoint",
+        key="id",
+        partition_by="part",
+        order_by="ts",
+        options=options,
+    )
     while len(list((folder / "checkpoint" / "commits").glob("[0-9]*"))) < batches:
         query.awaitTermination(1)
     query.stop()

@@ -254,7 +254,7 @@ def test_what_cannot_be_a_stream_is_refused_by_name(tmp_path: Path, spark: Spark
     def refused(text: str, df: Any = good, trigger: Any = None, **options: Any) -> None:
         told = {**case.options(), **{name.replace("_", "."): value for name, value in options.items()}}
         with pytest.raises(ConfigError, match=text):
-            tagstream.upsert(df, path, checkpoint, told, trigger)
+            tagstream.upsert(df, path, checkpoint, options=told, trigger=trigger)
 
     refused("is not a streaming one", spark.range(3))
     refused("df is a Table", pa.table({"a": [1]}))
