@@ -85,7 +85,7 @@ def entries_of(
     columns: Mapping[str, Columns | None],
     options: Mapping[str, Any] | None,
 ) -> list[Entry]:
-    """The options as the job takes them. ``columns``: what ``key``, ``partition_by`` and ``order_by`` say, None for nothing."""
+    """The options as the job takes them. ``columns``: what ``key``, ``partition_by`` and ``order_by`` say, or None."""
     if options is not None and not isinstance(options, Mapping):
         raise ConfigError(
             f"options is a {type(options).__name__}; give a dict of keys and values (docs/configuration.md)"
@@ -102,7 +102,9 @@ def entries_of(
     for (key, argument), place in zip(_PLACES.items(), (path, checkpoint), strict=True):
         if not isinstance(place, str | os.PathLike) or not os.fspath(place):
             raise ConfigError(f"{argument} is {place!r}; give a folder as text or a Path")
-        entries.append(Entry(key, os.fspath(place), f"argument {argument}", FROM_FLAG))
+        # A key that is a flag alone must say that it comes from one.
+        origin = key if key.startswith("--") else f"argument {argument}"
+        entries.append(Entry(key, os.fspath(place), origin, FROM_FLAG))
     return entries
 
 

@@ -6,6 +6,7 @@ started in a checkout would run the checkout's code in its workers.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
@@ -25,9 +26,10 @@ _PYTHON = (
 )
 # What Spark says where its workers' Python cannot be used.
 _SIGNS = {
-    "PYTHON_VERSION_MISMATCH": "run another version of Python than the driver",
-    "Cannot run program": "find no Python",
+    "PYTHON_VERSION_MISMATCH": "which is another version of Python than the driver's",
+    "Cannot run program": "which is not there",
 }
+_LACKS = re.compile(r"No module named '([\w.]+)'")  # a daemon's own import: no task of ours has run then
 # A copy's folder, version and sources (``CopyPrint``), the worker's Python, and the packages that it lacks.
 Seen = tuple[str, str, int, str, str]
 _checked: set[tuple[str, str, str]] = set()
@@ -48,10 +50,10 @@ def check_workers(spark: SparkSession) -> None:
     try:
         found = context.parallelize(range(tasks), tasks).mapPartitions(_looked_up(_NEEDED)).collect()
     except (Py4JJavaError, PySparkException) as error:
-        why = next((reason for sign, reason in _SIGNS.items() if sign in str(error)), None)
+        why = _why(str(error))
         if why is None:
             raise
-        raise EnvironmentProblemError(f"Spark's workers {why} ({context.pythonExec}): {_PYTHON}") from None
+        raise EnvironmentProblemError(f"Spark's workers run {context.pythonExec}, {why}: {_PYTHON}") from None
     for seen in sorted(set(found)):
         _compare(this_copy(), *seen)
     _checked.add(asked)
@@ -77,6 +79,13 @@ def _looked_up(needed: tuple[str, ...]) -> Callable[[Iterable[int]], Iterator[Se
             return iter([(found.origin.rpartition("/")[0], version, 0, sys.executable, "")])
 
     return look
+
+
+def _why(error: str) -> str | None:
+    """What is wrong with the workers' Python, by what Spark says of a task that failed; None for another reason."""
+    found = next((reason for sign, reason in _SIGNS.items() if sign in error), None)
+    lacks = _LACKS.search(error)
+    return f"which has no {lacks[1]}" if found is None and lacks is not None else found
 
 
 def _compare(driver: CopyPrint, folder: str, version: str, sources: int, python: str, lacks: str) -> None:

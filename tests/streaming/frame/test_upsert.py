@@ -257,7 +257,7 @@ def test_what_cannot_be_a_stream_is_refused_by_name(tmp_path: Path, spark: Spark
             tagstream.upsert(df, path, checkpoint, options=told, trigger=trigger)
 
     refused("is not a streaming one", spark.range(3))
-    refused("df is a Table", pa.table({"a": [1]}))
+    refused("df is a pyarrow.Table", pa.table({"a": [1]}))
     remote = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
     refused("is one of Spark Connect", remote)
     refused("trigger", trigger={"once": True})
@@ -268,3 +268,26 @@ def test_what_cannot_be_a_stream_is_refused_by_name(tmp_path: Path, spark: Spark
     refused("it marks deletes and must be boolean", tagstream_delete_field="ts")
     refused("ordering field 'nope' is no column of the DataFrame", hoodie_table_ordering_fields="nope")
     assert not case.table.exists()
+
+
+def test_columns_by_argument_and_a_name_by_the_folder(tmp_path: Path, spark: SparkSession) -> None:
+    case = FrameCase(tmp_path, spark)
+    events = [ev.Event("k1", "p0", 1, name="x"), ev.Event("k2", "p1", 1, name="y"), ev.Event("k1", "p1", 2, name="z")]
+    ev.write_files(events, case.source, 3)
+    where = {"path": case.table, "checkpoint": case.checkpoint}
+    columns: dict[str, Any] = {"key": ["id"], "partition_by": "part", "order_by": "ts"}
+    options = {"index.local.dir": case.folder / "local", "spark.sql.shuffle.partitions": 2}
+    tagstream.upsert(case.frame(), **where, **columns, options=options, trigger="availableNow").awaitTermination()
+    case.is_oracles(events)
+    table = tagstream.open_table(case.table)
+    assert table.name == "table" and table.scan(filter="id = k1").to_arrow()["name"].to_pylist() == ["z"]
+    ev.write_files([ev.Event("k2", "p1", 3, name="again")], case.source, 1, first=1)
+    tagstream.upsert(
+        case.frame(), **where, options=options, trigger="availableNow"
+    ).awaitTermination()  # as the table says
+    assert table.scan(since=table.timeline()[0].time, filter="ts = 3").to_arrow()["id"].to_pylist() == ["k2"]
+    with pytest.raises(ConfigError, match="nope"):
+        tagstream.upsert(
+            case.frame(), case.folder / "t2", case.folder / "c2", key="nope", order_by="ts", options=options
+        )
+    assert not (case.folder / "t2").exists()

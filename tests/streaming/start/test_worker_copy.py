@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +60,33 @@ def test_a_changed_copy_is_refused(spark: SparkSession, environment: dict[str, s
         check_workers(spark)
     both = f"they found {other} (version 0.0.9), the driver {PACKAGE} (version {VERSION})"
     assert both in str(refused.value)
+
+
+@pytest.mark.spark
+@pytest.mark.extended("starts workers of another Python")
+def test_a_python_of_the_workers_that_lacks_packages_is_one_error(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    bare = str(tmp_path / "bare" / "bin" / "python")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", bare)
+    with pytest.raises(EnvironmentProblemError) as refused:
+        check_workers(spark)
+    said = str(refused.value)
+    # The daemon of these tests' session imports pandas itself, before any task.
+    assert re.match(rf"Spark's workers run {bare}, which has no p[a-z]+(, [a-z]+)*: set PYSPARK_PYTHON", said), said
+    assert "\n" not in said
+
+
+@pytest.mark.spark
+def test_no_python_for_the_workers_is_one_error(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "none"))
+    with pytest.raises(
+        EnvironmentProblemError, match=r"^Spark's workers find no Python \(.*/none\): set PYSPARK_PYTHON"
+    ):
+        check_workers(spark)
 
 
 @pytest.mark.spark
