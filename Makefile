@@ -4,8 +4,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tagstream-installed
-# When make began, so that the demo can print how long the set-up took.
-STARTED := $(shell date +%s.%N)
+# When make began, in whole seconds (macOS' date has no others), so that the demo can print how long the set-up took.
+STARTED := $(shell date +%s)
 
 # Tables that `make versions` runs tests on: their version, and whether they have a metadata table. 6 without is `make test`.
 KINDS ?= 9-true 9-false 8-true 8-false 6-true
@@ -52,14 +52,17 @@ run-kafka: install  ## the same through a real Kafka broker on loopback
 	@$(PY) $(FLIGHTS) --kafka
 
 test: install  ## the first tier of tests: units, behaviour suites on local files, a stream for each story; 12 minutes at most
-	$(PY) -m pytest $(SIDE_BY_SIDE) --tier first --durations 10 $(ARGS)
+	@$(PY) -m tests.support.tools
+	$(PY) -m pytest $(SIDE_BY_SIDE) --tier first --without-missing-tools --durations 10 $(ARGS)
 
 test-rest: install  ## the second tier: more kinds of tables, servers, longer histories, other programs; and Spark 3.5
-	$(PY) -m pytest $(SIDE_BY_SIDE) --tier second --durations 10 $(ARGS)
+	@$(PY) -m tests.support.tools
+	$(PY) -m pytest $(SIDE_BY_SIDE) --tier second --without-missing-tools --durations 10 $(ARGS)
 	$(OLDER_SPARK)
 
 test-all: install  ## both tiers: every test but drills and interop; and Spark 3.5
-	$(PY) -m pytest $(SIDE_BY_SIDE) --durations 10 $(ARGS)
+	@$(PY) -m tests.support.tools
+	$(PY) -m pytest $(SIDE_BY_SIDE) --without-missing-tools --durations 10 $(ARGS)
 	$(OLDER_SPARK)
 
 defects: install  ## put defects into the code, one at a time, and see which tier of the tests finds each: an hour
