@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -63,7 +64,10 @@ class Monitor:
 
 
 def source_lag(source: Any) -> int | None:
-    """Records between the batch's end and the source's newest offsets; None for files, which do not tell."""
+    """Records between the batch's end and the source's newest offsets; None for files, which do not tell.
+
+    ``source``: one of the sources of PySpark's progress. Its offsets are dicts up to PySpark 4.0, and JSON text later.
+    """
     end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
     if end is None or latest is None:
         return None
@@ -71,6 +75,11 @@ def source_lag(source: Any) -> int | None:
 
 
 def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
     if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
         return None
     try:
