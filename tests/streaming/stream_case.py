@@ -21,7 +21,7 @@ from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
 from tagstream.streaming.source.transform.stage import with_transformed_schema
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 from tests.support.table_version import metadata_properties

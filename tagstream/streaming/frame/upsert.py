@@ -25,7 +25,7 @@ from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
 from tagstream.streaming.start.worker_copy import check_workers
 from tagstream.streaming.start.workers import PROJECT, prefer_this_copy
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 from tagstream.table.config import FROM_CONF, FROM_FLAG, Entry
 from tagstream.table.errors import ConfigError
 from tagstream.table.store_settings import VARIABLE as STORE_SETTINGS

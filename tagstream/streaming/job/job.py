@@ -61,7 +61,7 @@ from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import Ready, SparkNeeds, check_query, check_stream, look, look_before_spark
 from tagstream.streaming.start.schema_match import stream_schema
 from tagstream.streaming.start.table_match import open_or_create
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.file_group.bloom import BloomParams

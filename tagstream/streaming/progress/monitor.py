@@ -13,7 +13,7 @@ from tagstream.streaming.progress.report import BatchReport
 
 
 class Watcher(Protocol):
-    """Who else is told (``streaming.status``)."""
+    """Who else is told (``streaming.watch``)."""
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tagstream.streaming.source.topic import Ends
-from tagstream.streaming.status.lag_look import waiting
+from tagstream.streaming.watch.lag_look import waiting
 
 
 def test_from_what_was_committed_to_the_end_of_the_topic() -> None:
