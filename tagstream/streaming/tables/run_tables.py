@@ -32,8 +32,8 @@ from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.topic import topic_offsets
 from tagstream.streaming.source.transform.stage import with_transformed_schema
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
-from tagstream.streaming.watch.watch import Watch
 from tagstream.streaming.tables.table_list import NamedTable
+from tagstream.streaming.watch.watch import Watch
 
 LOG = logging.getLogger("tagstream")
 RETRY_S = 60.0

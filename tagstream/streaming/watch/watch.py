@@ -23,14 +23,14 @@ from tagstream.state.durable.meta import META_FILE
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.report import BatchReport
-from tagstream.streaming.watch.background import Background
 from tagstream.streaming.status.health import Thresholds
-from tagstream.streaming.watch.index_look import IndexLook
-from tagstream.streaming.watch.lag_look import LagLook
 from tagstream.streaming.status.run_status import RunStatus
 from tagstream.streaming.status.server import Pages, StatusServer
 from tagstream.streaming.status.snapshot import About
 from tagstream.streaming.status.stops import Stops, read_stops, write_stops
+from tagstream.streaming.watch.background import Background
+from tagstream.streaming.watch.index_look import IndexLook
+from tagstream.streaming.watch.lag_look import LagLook
 from tagstream.streaming.watch.table_look import TableLook
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
