@@ -96,8 +96,8 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery",
     "streaming/dead_letter": "table/* streaming streaming/options streaming/batch streaming/write",
     "streaming/status": "table/* bootstrap streaming streaming/page streaming/progress streaming/batch",
-    "streaming/watch": "table/* state/* bootstrap streaming streaming/options streaming/progress streaming/source "
-    "streaming/batch streaming/write streaming/status",
+    "streaming/watch": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
+    "streaming/source streaming/batch streaming/write streaming/status",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
     "streaming/source/decode streaming/source/decode/formats streaming/source/decode/schemas "
     "streaming/source/decode/typed streaming/batch streaming/recovery streaming/dead_letter",

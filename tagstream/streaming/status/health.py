@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tagstream.streaming.page.values import span
 from tagstream.streaming.status.snapshot import Doing, Health, Stop
+from tagstream.streaming.status.stops import KILLED
 
 OK, STARTING, STUCK, BEHIND = "ok", "starting", "stuck", "behind"
 RESTARTING, BAD_RECORDS, ENDED = "restarting", "bad_records", "ended"
@@ -27,7 +28,10 @@ WAITING, LOADING, STOPPED = "waiting for records", "loading the index", "ended"
 
 @dataclass(frozen=True)
 class Signs:
-    """What health is judged by. ``restarts_in_row``: of the query in this run, without a commit in between."""
+    """What health is judged by. ``restarts_in_row``: of the query in this run, without a commit in between.
+
+    ``stops_in_row``: runs before this one without a commit, of which ``killed_in_row`` were killed.
+    """
 
     now_ms: int
     doing: Doing
@@ -37,6 +41,7 @@ class Signs:
     restarts_in_row: int
     last_restart: str
     stops_in_row: int
+    killed_in_row: int
     last_stop: Stop | None
     stopped_by: str | None = None
 
@@ -63,7 +68,7 @@ def _state(s: Signs, limits: Thresholds) -> tuple[str, str]:
     if s.restarts_in_row >= RESTARTING_AFTER:
         return RESTARTING, f"the query began anew {s.restarts_in_row} times without a commit: {s.last_restart}"
     if s.stops_in_row >= RESTARTING_AFTER:
-        return RESTARTING, f"{s.stops_in_row} runs ended by an error without a commit: {last.text if last else ''}"
+        return RESTARTING, _again_and_again(s)
     if s.doing.step == STOPPED:
         return ENDED, "the job has ended"
     stuck = _stuck(s, limits.stuck_after_s)
@@ -77,8 +82,17 @@ def _state(s: Signs, limits: Thresholds) -> tuple[str, str]:
     if s.doing.batch_id is None:
         return OK, s.doing.step
     if not s.committed:
-        return OK, f"first batch of this run, {s.doing.step}"
+        before = f"; the run before was {last.text}" if s.killed_in_row and last and last.error == KILLED else ""
+        return OK, f"first batch of this run, {s.doing.step}{before}"
     return OK, f"batch {s.doing.batch_id}, {s.doing.step}"
+
+
+def _again_and_again(s: Signs) -> str:
+    text = s.last_stop.text if s.last_stop else ""
+    if s.killed_in_row == s.stops_in_row:
+        return f"{s.killed_in_row} runs were {text}"
+    killed = f", {s.killed_in_row} of them killed" if s.killed_in_row else ""
+    return f"{s.stops_in_row} runs ended without a commit{killed}, the last one by: {text}"
 
 
 def _stuck(s: Signs, after_s: float) -> str | None:

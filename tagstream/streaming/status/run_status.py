@@ -19,10 +19,10 @@ from tagstream.streaming.status.snapshot import (
     Doing,
     GroupSize,
     Snapshot,
-    Stop,
     TableFiles,
     Warned,
 )
+from tagstream.streaming.status.stops import Stops
 from tagstream.streaming.status.trend import Trend
 
 DURATION_BOUNDS = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800)
@@ -98,7 +98,8 @@ class RunStatus:
             self._s = replace(self._s, batches=self._s.batches + 1, seconds=self._s.seconds + report.seconds)
             if report.instant is not None:
                 self._restarts_in_row = 0
-                self._s = replace(self._s, last_commit_ms=now, last_commit_exact=True, stops_in_row=0)
+                self._s = replace(self._s, last_commit_ms=now, last_commit_exact=True)
+                self._s = replace(self._s, stops_in_row=0, killed_in_row=0)
 
     def lag(self, records: int | None) -> None:
         """Records the source holds that no batch has taken; None: unknown."""
@@ -151,10 +152,17 @@ class RunStatus:
 
     # Found out beside the job
 
-    def stops(self, counts: Mapping[str, int], in_row: int, last: Stop | None) -> None:
+    def stops(self, noted: Stops) -> None:
         """How runs of this checkpoint have ended."""
         with self._lock:
-            self._s = replace(self._s, stops=dict(counts), stops_in_row=in_row, last_stop=last)
+            self._s = replace(
+                self._s,
+                stops=dict(noted.counts),
+                stops_in_row=noted.in_row,
+                killed_in_row=noted.killed_in_row,
+                last_stop=noted.last,
+                last_end=noted.end,
+            )
 
     def commits(self, found: Iterable[CommitLine], last_ms: int | None, *, exact: bool) -> None:
         """The newest writes on the timeline, and when this stream's last commit was (``exact`` False: or before that)."""
@@ -199,6 +207,7 @@ class RunStatus:
                 restarts_in_row=self._restarts_in_row,
                 last_restart=self._last_restart,
                 stops_in_row=self._s.stops_in_row,
+                killed_in_row=self._s.killed_in_row,
                 last_stop=self._s.last_stop,
                 stopped_by=self._stopped_by,
             )
@@ -227,4 +236,4 @@ def _rate(batches: tuple[BatchLine, ...]) -> float | None:
 
 
 def _signs_at_start(now: int) -> Signs:
-    return Signs(now, Doing("starting", now), 0, False, None, 0, "", 0, None)
+    return Signs(now, Doing("starting", now), 0, False, None, 0, "", 0, 0, None)

@@ -113,7 +113,7 @@ class Warned:
 
 @dataclass(frozen=True)
 class Stop:
-    """How a run of this checkpoint ended that ended by an error."""
+    """How a run of this checkpoint ended: the class of its error, or Killed; empty where it ended in order."""
 
     at_ms: int
     error: str
@@ -130,7 +130,7 @@ class Snapshot:
     commit of the stream is known, it was then or before. ``groups_whole``: every key group is among ``groups``.
     ``services``: how many of each this run has completed; ``services_failing``: those whose last try failed, with the error.
     ``restarts``: by error class, of this run; ``stops``: of all runs of the checkpoint; ``stops_in_row``: since the last
-    commit.
+    commit, ``killed_in_row`` of them without a word; ``last_end``: how the run before this one ended.
     """
 
     at_ms: int
@@ -163,7 +163,9 @@ class Snapshot:
     services: Mapping[str, int] = field(default_factory=dict)
     services_failing: Mapping[str, str] = field(default_factory=dict)
     stops_in_row: int = 0
+    killed_in_row: int = 0
     last_stop: Stop | None = None
+    last_end: Stop | None = None
 
     @property
     def last_commit_age_s(self) -> float | None:

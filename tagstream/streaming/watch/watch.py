@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import platform
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import PurePath
 from types import TracebackType
@@ -21,19 +23,22 @@ from pyspark.sql import SparkSession
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.state.durable.meta import META_FILE
 from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.epoch import newest_batch
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.page.values import moment
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.status.health import Thresholds
 from tagstream.streaming.status.run_status import RunStatus
 from tagstream.streaming.status.server import Pages, StatusServer
 from tagstream.streaming.status.snapshot import About
-from tagstream.streaming.status.stops import Stops, read_stops, write_stops
+from tagstream.streaming.status.stops import Begun, Stops, read_stops, write_stops
 from tagstream.streaming.watch.background import Background
 from tagstream.streaming.watch.index_look import IndexLook
 from tagstream.streaming.watch.lag_look import LagLook
 from tagstream.streaming.watch.table_look import TableLook
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
+from tagstream.table.timeline.lease import LeaseOwner
 
 LOG = logging.getLogger("tagstream")
 
@@ -53,6 +58,7 @@ class Watch:
         self._lag_told_ms = 0
         self._index: tuple[str, int] | None = None
         self._looks_added = self._table_known = False
+        self._may_write = True
         if options.status_port is not None:
             pages = Pages(self.status.snapshot, time.monotonic)
             self._server = StatusServer(options.status_port, options.status_host, pages)
@@ -98,7 +104,7 @@ class Watch:
         job.service = self.status.service
         self.status.know(stream=job.meta.stream_id, checkpoint=job.checkpoint.root)
         self.status.began(job.run)
-        self._note(read_stops(job.checkpoint))
+        self._begin(job)
 
     def ready(self, spark: SparkSession) -> None:
         """Index and table are together and the query begins."""
@@ -118,7 +124,12 @@ class Watch:
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
         self.status.batch(report)
-        if report.instant is not None and not report.replayed and self._stops.in_row and self._job is not None:
+        if (
+            report.instant is not None
+            and not report.replayed
+            and not self._stops.knows_commit
+            and self._job is not None
+        ):
             self._note(self._stops.after_commit())
             write_stops(self._job.checkpoint, self._stops)
         if self._background is not None:
@@ -138,6 +149,7 @@ class Watch:
         """The run ends by an error. ``may_write``: it is still the one writer, and notes it in the checkpoint."""
         self._note(self._stops.one_more(error, text, self._clock_ms()))
         self.status.stopped(error)
+        self._may_write = may_write
         if self._job is not None and may_write:
             with suppress(OSError):  # a full disk has stopped it, perhaps
                 write_stops(self._job.checkpoint, self._stops)
@@ -147,10 +159,31 @@ class Watch:
         if self._background is not None:
             self._background.close()
         self.status.ended()
+        if self._job is not None and self._may_write and self._stops.begun is not None:
+            kind = sys.exc_info()[0]
+            stop = self._job.stop
+            why = f"asked to end by {stop.signal_name}" if stop.requested else "all that the source had was taken"
+            self._note(self._stops.in_order(f"ended by {kind.__name__}" if kind else why, self._clock_ms()))
+            with suppress(OSError):
+                write_stops(self._job.checkpoint, self._stops)
+
+    def _begin(self, job: JobContext) -> None:
+        """Note that this run has begun; a note of another one tells that it was killed."""
+        stops = read_stops(job.checkpoint)
+        if stops.begun is not None:
+            planned, done = (newest_batch(job.root.files, log) for log in ("offsets", "commits"))
+            stops = stops.killed(planned if planned != done else None, job.lease.seen_ms)
+            assert stops.last is not None
+            which = "the run before was" if stops.killed_in_row == 1 else f"{stops.killed_in_row} runs were"
+            LOG.warning("%s %s; last seen %s", which, stops.last.text, moment(stops.last.at_ms))
+        me = LeaseOwner.this_process()
+        self._note(replace(stops, begun=Begun(job.run_owner, self._clock_ms(), me.host, me.pid)))
+        with suppress(OSError):
+            write_stops(job.checkpoint, self._stops)
 
     def _note(self, stops: Stops) -> None:
         self._stops = stops
-        self.status.stops(stops.counts, stops.in_row, stops.last)
+        self.status.stops(stops)
 
 
 class _WarningLog(logging.Handler):

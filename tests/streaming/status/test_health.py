@@ -11,6 +11,7 @@ from tagstream.streaming.status import health
 from tagstream.streaming.status.health import Thresholds, answer
 from tagstream.streaming.status.run_status import RunStatus
 from tagstream.streaming.status.snapshot import Stop
+from tagstream.streaming.status.stops import Begun, Stops
 from tests.streaming.status.case import Clock, report, run_status
 
 BAD = Stop(1, "BadRecordsError", "3 bad records in batch 7")
@@ -126,14 +127,45 @@ def test_a_query_that_begins_anew_again_and_again(status: RunStatus) -> None:
 
 def test_runs_that_end_by_an_error_again_and_again(status: RunStatus) -> None:
     last = Stop(1, "StateError", "no room")
-    status.stops({"StateError": 2}, 2, last)
+    status.stops(Stops({"StateError": 2}, 2, last))
     assert state(status) == "starting"
-    status.stops({"StateError": 3}, 3, last)
-    assert status.snapshot().health.why == "3 runs ended by an error without a commit: no room"
+    status.stops(Stops({"StateError": 3}, 3, last))
+    assert status.snapshot().health.why == "3 runs ended without a commit, the last one by: no room"
+
+
+def killed(times: int, before: Stops | None = None) -> Stops:
+    """What is noted after so many runs that were killed in batch 17."""
+    found = before or Stops()
+    for number in range(times):
+        found = replace(found, begun=Begun(f"run {number}", 10 * number, "worker-3", 100 + number)).killed(17, None)
+    return found
+
+
+def test_a_loop_of_kills_is_no_first_batch_that_is_well(status: RunStatus) -> None:
+    status.query_started()
+    status.step("reading, tagging and writing", 17)
+    status.stops(killed(2))
+    found = status.snapshot().health
+    assert (found.state, found.fine) == ("ok", True)
+    assert "first batch of this run" in found.why and "the run before was killed in batch 17" in found.why
+    status.stops(killed(3))
+    found = status.snapshot().health
+    assert (found.state, found.fine) == ("restarting", False)
+    assert found.why.startswith(
+        "3 runs were killed in batch 17; out of memory? Look for it in the kernel's log (dmesg)"
+    )
+    assert "give the job more memory" in found.why and found.why.endswith("(process 102 on worker-3)")
+    status.batch(report(17))
+    assert status.snapshot().health == health.Health("ok", "waiting for records", True)
+
+
+def test_kills_and_errors_in_a_row_are_told_apart(status: RunStatus) -> None:
+    status.stops(killed(2).one_more("StateError", "no room", 5))
+    assert status.snapshot().health.why == "3 runs ended without a commit, 2 of them killed, the last one by: no room"
 
 
 def test_stopped_by_bad_records_until_a_commit(status: RunStatus) -> None:
-    status.stops({"BadRecordsError": 1}, 1, BAD)
+    status.stops(Stops({"BadRecordsError": 1}, 1, BAD))
     found = status.snapshot().health
     assert (found.state, answer(found)[0]) == ("bad_records", 503)
     assert "3 bad records in batch 7; this run has not come past that yet" in found.why
@@ -146,7 +178,7 @@ def test_stopped_by_bad_records_until_a_commit(status: RunStatus) -> None:
 
 def test_this_run_has_just_been_stopped(status: RunStatus) -> None:
     status.query_started()
-    status.stops({"BadRecordsError": 1}, 1, BAD)
+    status.stops(Stops({"BadRecordsError": 1}, 1, BAD))
     status.stopped("BadRecordsError")
     status.ended()
     assert status.snapshot().health.why == "3 bad records in batch 7"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -18,6 +19,9 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.errors import BadRecordsError
 from tagstream.streaming.progress.report import KINDS
+from tagstream.streaming.status.stops import Begun, read_stops, write_stops
+from tagstream.table.storage.posix import PosixStorage
+from tests.drills.stream_job import StreamJob, chunks_of
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
@@ -72,6 +76,17 @@ class Site:
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
         wait_for(lambda: condition(self.document()), WAIT_S, what)
         return self.document()
+
+    def wait_for_health(self, condition: Callable[[int, str], bool]) -> None:
+        """Wait for a state, of a process that does not listen yet, too."""
+
+        def holds() -> bool:
+            try:
+                return condition(*self.health())
+            except OSError:
+                return False
+
+        wait_for(holds, 3 * WAIT_S, "the state")
 
     def compare(self, browser: Browser, name: str) -> None:
         """Page and JSON say the same; nothing is wrong with the page in any width or colour."""
@@ -198,6 +213,55 @@ def test_bad_records_stop_it_and_the_next_run_knows(
             assert site.metrics()["tagstream_bad_record_stops_total"] == 2
 
     case.run(*arguments(site), at=well)
+
+
+def test_runs_note_their_beginning_and_their_end(
+    tmp_path: Path, spark: SparkSession, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE")
+    ev.write_files(list(ev.generate(200, ev.Mix(keys=60), seed=5)), case.source, 100)
+    checkpoint = PosixStorage(str(case.checkpoint))
+    seen: list[tuple[int, str]] = []
+
+    def look(step: str, batch: int) -> None:
+        if step == "inflight":
+            begun = read_stops(checkpoint).begun
+            assert begun is not None and begun.pid == os.getpid() and begun.committed == (batch == 1)
+            seen.append(site.health())
+
+    case.run(*arguments(site), at=look)
+    noted = read_stops(checkpoint)
+    assert (noted.begun, noted.counts) == (None, {})
+    assert noted.end is not None and noted.end.text == "all that the source had was taken"
+    assert [code for code, _ in seen] == [200, 200] and "killed" not in seen[0][1]
+
+    # As two runs that were killed have left it, and the run after them that was killed, too.
+    begun = Begun("another", 5, "worker-3", 77)
+    two = replace(replace(noted, begun=begun).killed(2, None), begun=begun).killed(2, None)
+    write_stops(checkpoint, replace(two, begun=begun))
+    ev.write_files(list(ev.generate(50, ev.Mix(keys=60), seed=9)), case.source, 50, first=2)
+    case.run(*arguments(site), at=look)
+    code, text = seen[-1]
+    assert code == 503 and text.startswith("restarting: 3 runs were killed between two batches; out of memory?")
+    assert any("3 runs were killed between two batches" in line for line in caplog.messages), "the log says so, too"
+    assert read_stops(checkpoint).in_row == 0, "a commit has ended the row"
+
+
+@pytest.mark.kill
+@pytest.mark.extended("killed processes; the simulation kills in the first tier")
+def test_a_loop_of_real_kills_is_told(tmp_path: Path, site: Site) -> None:
+    job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(200, ev.Mix(keys=80), seed=5)), 100))
+    job.write_input()
+    for _ in range(3):
+        job.crash("inflight", 1)
+    with job.start(*arguments(site), crash="inflight@1:pause") as process:
+        site.wait_for_health(
+            lambda code, text: text.startswith("restarting: 3 runs were killed in batch 1; out of memory?")
+        )
+        assert site.metrics()['tagstream_errors_total{error="Killed"}'] == 3
+        assert "3 runs were killed in batch 1; out of memory?" in process.output()
+    assert "the run before was killed" not in job.finish().splitlines()[-1]
+    assert job.check() == 2
 
 
 @pytest.mark.extended("more states of a live page")

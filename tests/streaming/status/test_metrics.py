@@ -13,6 +13,7 @@ from tagstream.streaming.status.health import STATES
 from tagstream.streaming.status.metrics import METRICS, RunCollector
 from tagstream.streaming.status.run_status import RunStatus
 from tagstream.streaming.status.snapshot import GroupSize, PartitionLine, Stop, TableFiles
+from tagstream.streaming.status.stops import Stops
 from tagstream.table.services.file_sizes import FileSizes
 from tests.streaming.status.case import ABOUT, HOSTILE, Clock, report, run_status
 from tests.support.paths import ROOT
@@ -51,7 +52,7 @@ def full_status(clock: Clock) -> RunStatus:
     status.groups([GroupSize(0, 5, 1, 100), GroupSize(8, 9, 0, 200)], whole=True)
     total = FileSizes(4, 3, 4, 1_000, 2, 500, 1)
     status.files(TableFiles(clock.now_ms, 1, 2, total, (PartitionLine("2027-01-15", total, 1.0),)))
-    status.stops({"BadRecordsError": 2, "StateError": 1}, 0, Stop(1, "StateError", "no room"))
+    status.stops(Stops({"BadRecordsError": 2, "StateError": 1}, 0, Stop(1, "StateError", "no room")))
     status.warned("WARNING", "careful")
     return status
 
