@@ -25,6 +25,13 @@ class Watcher(Protocol):
         """How far the loading of the index is."""
 
 
+class RunWatcher(Watcher, Protocol):
+    """A watcher that looks at Spark, too."""
+
+    def query(self, run_id: str) -> None:
+        """Spark's query has begun: jobs of its batches have ``run_id`` as their group."""
+
+
 class Display(Watcher, Protocol):
     """What shows a run to people (``streaming.progress.progress``, or the lines of a log)."""
 
@@ -35,11 +42,12 @@ class Display(Watcher, Protocol):
 class Monitor:
     """``progress`` is the terminal or the log, ``watcher`` the status page and the metrics."""
 
-    def __init__(self, progress: Display, watcher: Watcher) -> None:
+    def __init__(self, progress: Display, watcher: RunWatcher) -> None:
         self._progress = progress
         self._watcher = watcher
         self._lag: int | None = None
         self._seen: Any = None
+        self._query: StreamingQuery | None = None
 
     def on_report(self, report: BatchReport) -> None:
         """A batch is done (called in the sink's thread)."""
@@ -54,6 +62,9 @@ class Monitor:
 
     def tick(self, query: StreamingQuery) -> None:
         """Look at Spark's newest progress for the lag (records the source has and no batch has taken)."""
+        if query is not self._query:
+            self._query = query
+            self._watcher.query(str(query.runId))
         progress = query.lastProgress
         if progress is None or progress["timestamp"] == self._seen:
             return

@@ -6,7 +6,9 @@ Without ``--status-port`` nothing is served and no look is taken; how a run ende
 from __future__ import annotations
 
 import logging
+import os
 import platform
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -35,10 +37,13 @@ from tagstream.streaming.status.stops import Begun, Stops, read_stops, write_sto
 from tagstream.streaming.watch.background import Background
 from tagstream.streaming.watch.index_look import IndexLook
 from tagstream.streaming.watch.lag_look import LagLook
+from tagstream.streaming.watch.place import log_place
+from tagstream.streaming.watch.quarantine_look import QuarantineLook
+from tagstream.streaming.watch.service_look import services_due
 from tagstream.streaming.watch.table_look import TableLook
+from tagstream.streaming.watch.task_look import TaskLook
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
-from tagstream.table.timeline.lease import LeaseOwner
 
 LOG = logging.getLogger("tagstream")
 
@@ -55,7 +60,7 @@ class Watch:
         self._server: StatusServer | None = None
         self._job: JobContext | None = None
         self._stops = Stops()
-        self._lag_told_ms = 0
+        self._query: str | None = None
         self._index: tuple[str, int] | None = None
         self._looks_added = self._table_known = False
         self._may_write = True
@@ -95,7 +100,10 @@ class Watch:
             made = (open_storage(options.checkpoint_dir), folder, name)
             stream = lambda: self._job.meta.stream_id if self._job is not None else options.stream_id  # noqa: E731
             limit = options.parquet_small_file_limit
-            self._background.add(TableLook(self.status, table, stream, limit, made, self._clock_ms))
+            due = lambda now, timeline: services_due(  # noqa: E731
+                now, timeline, options.services, self._clock_ms(), continuous=options.continuous
+            )
+            self._background.add(TableLook(self.status, table, stream, limit, made, self._clock_ms, due))
 
     def attach(self, job: JobContext) -> None:
         """The run holds the lease and has its context."""
@@ -119,7 +127,9 @@ class Watch:
         if self._background is not None and not self._looks_added:
             self._looks_added = True
             self._background.add(IndexLook(self.status, job))
-            self._background.add(LagLook(self.status, job, spark, lambda: self._lag_told_ms))
+            self._background.add(LagLook(self.status, job, spark))
+            self._background.add(TaskLook(self.status, spark, lambda: self._query, self._clock_ms))
+            self._background.add(QuarantineLook(self.status, job.checkpoint, self.status.bad_records))
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
@@ -138,8 +148,11 @@ class Watch:
     def lag(self, records: int | None) -> None:
         """Spark has told the lag; None: it does not know."""
         if records is not None:
-            self._lag_told_ms = self._clock_ms()
             self.status.lag(records)
+
+    def query(self, run_id: str) -> None:
+        """Spark's query has begun."""
+        self._query = run_id
 
     def loading(self, at: BootstrapProgress) -> None:
         """How far the loading of the index is."""
@@ -176,8 +189,8 @@ class Watch:
             assert stops.last is not None
             which = "the run before was" if stops.killed_in_row == 1 else f"{stops.killed_in_row} runs were"
             LOG.warning("%s %s; last seen %s", which, stops.last.text, moment(stops.last.at_ms))
-        me = LeaseOwner.this_process()
-        self._note(replace(stops, begun=Begun(job.run_owner, self._clock_ms(), me.host, me.pid)))
+        me = self.status.about
+        self._note(replace(stops, begun=Begun(job.run_owner, self._clock_ms(), me.host, me.pid or 0)))
         with suppress(OSError):
             write_stops(job.checkpoint, self._stops)
 
@@ -203,6 +216,7 @@ def _about(options: Options) -> About:
         ours = version("tagstream")
     except PackageNotFoundError:  # a checkout that is not installed
         ours = "from sources"
+    host, pid = socket.gethostname(), os.getpid()
     return About(
         table=options.target_table or PurePath(options.target_base_path).name,
         stream=options.stream_id,
@@ -214,4 +228,7 @@ def _about(options: Options) -> About:
         version=ours,
         spark=pyspark.__version__,
         python=platform.python_version(),
+        host=host,
+        pid=pid,
+        log=log_place(os.environ, host, pid),
     )

@@ -22,7 +22,7 @@ from tagstream.streaming.progress.report import KINDS
 from tagstream.streaming.status.stops import Begun, read_stops, write_stops
 from tagstream.table.storage.posix import PosixStorage
 from tests.drills.stream_job import StreamJob, chunks_of
-from tests.streaming.stream_case import StreamCase
+from tests.streaming.stream_case import StreamCase, now_ms
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
 from tests.support.browser import DESKTOP, PHONE, Browser
@@ -140,7 +140,13 @@ def test_a_running_stream_in_the_browser(tmp_path: Path, spark: SparkSession, br
         doc = site.wait_for(lambda d: len(batches(d)) == 10, "the commits")
         assert [c["batch_id"] for c in batches(doc)] == list(range(9, -1, -1))
         assert {c["stream"] for c in batches(doc)} == {doc["about"]["stream"]}
-        assert len(doc["commits"]) > 10  # compactions are among them
+        assert len(doc["commits"]) > 10  # compactions are among them, and none of them is another writer's
+        assert {c["service"] for c in doc["commits"] if c["batch_id"] is None} == {"compaction"}
+        assert "another writer" not in site.text("")
+        lines = {line["name"]: line for line in doc["service_lines"]}
+        assert lines["compaction"]["completed"] > 0 and lines["compaction"]["last_ms"] > 0
+        assert "delta commit" in lines["compaction"]["due"] or "next commit" in lines["compaction"]["due"]
+        assert (doc["about"]["pid"], doc["about"]["log"] != "") == (os.getpid(), True)
         site.compare(browser, "running")
         told = run_tool("promtool", "check", "metrics", stdin=site.text("metrics").encode())
         assert told.strip() == ""
@@ -192,6 +198,7 @@ def test_bad_records_stop_it_and_the_next_run_knows(
             code, text = site.health()
             assert (code, batch) == (503, 1)
             assert text.startswith("bad_records: 3 bad records in batch 1")
+            assert f"`tagstream quarantine list --checkpoint-dir {case.checkpoint}` shows them" in text
             assert "this run has not come past that yet" in text
             found = site.metrics()
             assert found["tagstream_bad_record_stops_total"] == len(seen) + 1
@@ -256,7 +263,7 @@ def test_a_loop_of_real_kills_is_told(tmp_path: Path, site: Site) -> None:
         job.crash("inflight", 1)
     with job.start(*arguments(site), crash="inflight@1:pause") as process:
         site.wait_for_health(
-            lambda code, text: text.startswith("restarting: 3 runs were killed in batch 1; out of memory?")
+            lambda _, text: text.startswith("restarting: 3 runs were killed in batch 1; out of memory?")
         )
         assert site.metrics()['tagstream_errors_total{error="Killed"}'] == 3
         assert "3 runs were killed in batch 1; out of memory?" in process.output()
@@ -276,6 +283,11 @@ def test_quarantined_records_are_shown(tmp_path: Path, spark: SparkSession, brow
         if (step, batch) == ("inflight", 2):
             doc = site.document()
             assert (doc["counts"]["quarantined"], doc["counts"]["records"]) == (2, 602)
+            doc = site.wait_for(
+                lambda d: d["quarantine"] is not None and d["quarantine"]["records"] == 2, "the quarantine"
+            )
+            assert doc["quarantine"]["whole"] and doc["quarantine"]["newest"][0][0] == 1
+            assert f"tagstream quarantine list --checkpoint-dir {case.checkpoint}" in site.text("")
             assert sum(doc["counts"][kind] for kind in KINDS) == 602
             site.compare(browser, "quarantined")
 
@@ -309,13 +321,18 @@ def test_the_lag_of_a_topic_is_right_in_the_first_batch_and_after_a_restart(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, site: Site
 ) -> None:
     kafka_broker.create_topic("lag", partitions=2)
+    began = now_ms()
     events = list(ev.generate(1_500, ev.Mix(keys=120), seed=21))
     send(kafka_broker, "lag", events[:1_000], 2)
     case = kafka_case(tmp_path, spark, kafka_broker, "lag")
 
     def first(step: str, batch: int) -> None:
         if (step, batch) == ("inflight", 0):
-            site.wait_for(lambda d: d["lag"] == 1_000, "all of the topic")
+            doc = site.wait_for(lambda d: d["lag"] == 1_000 and d["tasks"] is None, "all of the topic")
+            assert sum(part["records"] for part in doc["waiting"]) == 1_000
+            assert [part["partition"] for part in doc["waiting"]] == [0, 1]
+            assert began - 60_000 < doc["oldest_ms"] <= doc["at_ms"], "its records came when the test began"
+            assert doc["derived"]["data_age_s"] == (doc["at_ms"] - doc["oldest_ms"]) / 1000
             assert site.metrics()["tagstream_lag_records"] == 1_000
 
     case.run(*arguments(site), at=first)
