@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from tagstream.spark_release import arrow_schema
 from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.frame.plan_check import check_plan
-from tagstream.streaming.frame.running import LogLines, Run
+from tagstream.streaming.frame.running import LogLines, Run, show_lines
 from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.options import Options, build_options
@@ -31,6 +32,7 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.store_settings import VARIABLE as STORE_SETTINGS
 from tagstream.table.store_settings import keep_settings, store_settings
 
+LOG = logging.getLogger("tagstream")
 _DELETE_FIELD = "tagstream.delete.field"
 _SET_BY_ARGUMENT = {
     "hoodie.base.path": "path",
@@ -57,6 +59,7 @@ def upsert(
     The DataFrame's columns are the table's, but for the one that marks deletes (``tagstream.delete.field``). Raises
     ConfigError for what is wrong with the arguments, and what else keeps a run from its first batch; nothing runs then.
     """
+    show_lines()
     spark = _classic_session(df)
     given = _trigger(trigger)
     entries = _entries(path, checkpoint, options or {})
@@ -66,6 +69,7 @@ def upsert(
     _take_stores(spark)
     clock_ms = clock_from_env(os.environ)
     needs = SparkNeeds(java=False, connector=False, master=None)
+    LOG.info("upsert into %s: looking at the table, and at Spark's workers", path)
     check_stream(look(told, os.environ, clock_ms(), needs).table, told.index.type)
     check_workers(spark)
     run = Run(lambda run: _stream(run, spark, df, told, given), f"upsert into {path}")
@@ -77,11 +81,14 @@ def _stream(run: Run, spark: SparkSession, df: DataFrame, options: Options, trig
     crash = CrashPlan.from_env(os.environ, os.getpgrp())
     own = spark.newSession()  # the settings that the state needs are not for the user's other work
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH))
-    table = open_table(options, clock_ms())
-    with Watch(options, clock_ms) as watch:
+    lines = LogLines()
+    with Watch(options, clock_ms, lines.step) as watch:
+        watch.step("opening the table")
+        table = open_table(options, clock_ms())
         watch.table_opened(table)
         frame = Frame(df, trigger, run.started, puts_together(df) is not None)
-        stream(own, options, table, LogLines(), run.stop, crash, clock_ms, watch, frame)
+        stream(own, options, table, lines, run.stop, crash, clock_ms, watch, frame)
+    LOG.info("upsert into %s has ended: %s batches in this run", options.target_base_path, f"{lines.batches:,}")
 
 
 def _classic_session(df: DataFrame) -> SparkSession:

@@ -49,9 +49,15 @@ LOG = logging.getLogger("tagstream")
 
 
 class Watch:
-    """A context manager for the length of a run; it listens to the ``tagstream`` logger for warnings."""
+    """A context manager for the length of a run; it listens to the ``tagstream`` logger for warnings.
 
-    def __init__(self, options: Options, clock_ms: Callable[[], int]) -> None:
+    ``on_step``: told what the run is at before its first batch.
+    """
+
+    def __init__(
+        self, options: Options, clock_ms: Callable[[], int], on_step: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._on_step = on_step
         self._options, self._clock_ms = options, clock_ms
         limits = Thresholds(options.status_stuck_after, options.status_behind_after)
         self.status = RunStatus(_about(options), clock_ms, limits)
@@ -86,6 +92,11 @@ class Watch:
             self._server.close()
 
     # Told by the job
+
+    def step(self, text: str) -> None:
+        """What the run is at before its first batch."""
+        self.status.step(text)
+        self._on_step(text)
 
     def table_opened(self, table: HoodieTable) -> None:
         """There is a table: what it says is known from now on. A second call changes nothing."""
@@ -124,6 +135,7 @@ class Watch:
             self._index = index
             self.status.new_index(len(job.meta.labels))
         self.status.query_started()
+        self._on_step("the query begins: waiting for records")
         if self._background is not None and not self._looks_added:
             self._looks_added = True
             self._background.add(IndexLook(self.status, job))

@@ -33,6 +33,10 @@ def test_the_example_of_the_documentation(tmp_path: Path) -> None:
         command = [sys.executable, str(program), str(tmp_path / "out")]
         with Process(command, tmp_path / f"run-{run}.log", cwd=tmp_path, env=env) as process:
             assert process.wait(240) == 0, process.output()[-4000:]
+            told = process.output()
+        for line in ("opening the table", "batch 0 begins" if run == 0 else "begins", "records in", "has ended: "):
+            assert re.search(f"INFO tagstream: .*{line}", told), f"{line}: a log that is silent\n{told}"
+        assert "FOREACH_BATCH_USER_FUNCTION_ERROR" not in told and "Traceback" not in told, told
         done = commit_records(tmp_path / "out" / "readings")
         (seconds,) = done[-1]["end_offsets"]["sources"]
         count = ROWS_A_SECOND * int(seconds)
