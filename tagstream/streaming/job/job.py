@@ -290,6 +290,7 @@ def make_context(
         ordering=decode.ordering_kind,
         global_index=options.global_index,
         ttl_ms=int(options.index_state_ttl_days * DAY_MS),
+        tombstone_ttl_ms=int(options.index_tombstone_ttl_days * DAY_MS),
         local_root=local_root,
     )
     return JobContext(
