@@ -156,7 +156,7 @@ def test_the_steps_of_the_image_are_shell_and_fit_the_project(dockerfile: Docker
 def test_a_folder_that_takes_nothing_is_named_and_nothing_is_started(dockerfile: Dockerfile) -> None:
     env = {"PATH": os.environ["PATH"], "HOME": "/proc/nowhere", "SPARK_LOCAL_DIRS": "/tmp"}
     done = subprocess.run(["sh", RUN / "entry.sh", "help"], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "/proc/nowhere can't be written to: mount a volume there" in done.stderr
 
 

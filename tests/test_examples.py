@@ -61,8 +61,11 @@ def test_a_dataframe_twice_and_read_with_duckdb(tmp_path: Path) -> None:
     program = tmp_path / "example.py"
     program.write_text(text.replace(WAIT, UNTIL_ROWS))  # where a machine is slow, 20 seconds may be too short
     before = 0
-    for _ in range(2):
-        run(program, tmp_path / "out", cwd=tmp_path)
+    for number in range(2):
+        told = run(program, tmp_path / "out", cwd=tmp_path)
+        for line in ("opening the table", "begins" if number else "batch 0 begins", "records in", "has ended: "):
+            assert re.search(f"INFO tagstream: .*{line}", told), f"{line}: a log that is silent\n{told}"
+        assert "FOREACH_BATCH_USER_FUNCTION_ERROR" not in told and "Traceback" not in told, told
         done = commit_records(tmp_path / "out" / "readings")
         (seconds,) = done[-1]["end_offsets"]["sources"]
         count = ROWS_A_SECOND * int(seconds)

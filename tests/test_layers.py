@@ -95,17 +95,18 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/source/decode "
     "streaming/progress streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery",
     "streaming/dead_letter": "table/* streaming streaming/options streaming/batch streaming/write",
-    "streaming/status": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
-    "streaming/source streaming/batch",
+    "streaming/status": "table/* bootstrap streaming streaming/page streaming/progress streaming/batch",
+    "streaming/watch": "table/* state/* bootstrap streaming streaming/options streaming/page streaming/progress "
+    "streaming/source streaming/batch streaming/write streaming/status",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
     "streaming/source/decode streaming/source/decode/formats streaming/source/decode/schemas "
     "streaming/source/decode/typed streaming/batch streaming/recovery streaming/dead_letter",
     "streaming/job": "table/* state/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
     "streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery streaming/services "
-    "streaming/commit streaming/dead_letter streaming/status streaming/start",
+    "streaming/commit streaming/dead_letter streaming/watch streaming/start",
     "streaming/frame": "table/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
-    "streaming/start streaming/status streaming/job",
-    "streaming/tables": "table/* streaming streaming/options/* streaming/source/* streaming/start streaming/status "
+    "streaming/start streaming/watch streaming/job",
+    "streaming/tables": "table/* streaming streaming/options/* streaming/source/* streaming/start streaming/watch "
     "streaming/job streaming/frame",
     "admin": "table",
     "admin/advise": "table/* state/* streaming/* admin",

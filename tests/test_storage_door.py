@@ -67,6 +67,7 @@ LOCAL: dict[str, tuple[str, str]] = {
         "the source's folder, which Spark reads",
     ),
     "streaming/source/record_settings.py": ("Path.read_text", "the schema file"),
+    "streaming/watch/place.py": ("os.readlink", "where standard error goes"),
     "admin/source_files.py": ("Path.is_dir Path.is_file Path.stat os.walk", "the source's files"),
     "admin/table/overwrite_input.py": ("ParquetFile", "the source's files"),
     "admin/command/main.py": ("os.open", "/dev/null"),

@@ -37,7 +37,7 @@ from tagstream.streaming.job.session import (
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 
 _LISTENER_S = 60.0
 

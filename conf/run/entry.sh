@@ -5,7 +5,7 @@ set -eu
 for folder in "$HOME" $(echo "$SPARK_LOCAL_DIRS" | tr , ' '); do
     if ! [ -w "$folder" ]; then
         echo "tagstream: error: $folder can't be written to: mount a volume there that uid $(id -u) may write to" >&2
-        exit 2
+        exit 3
     fi
 done
 

@@ -24,7 +24,8 @@ class StateLayout:
     lies between `local_root` (the folder above by default) and it is this project's, too, and made for this user alone.
     `ordering`: how ordering values are kept ("int64" order-preserving, "bytes" for strings, "tuple" for several fields:
     bytes, `state.ordering`; "none" = position only).
-    `ttl_ms` 0 keeps keys forever. `snapshot_every`: deltas in a pointer before a snapshot replaces them.
+    `ttl_ms`: how long a key is kept without a record, `tombstone_ttl_ms`: a deleted one after its delete; 0: forever.
+    `snapshot_every`: deltas in a pointer before a snapshot replaces them.
     `lock_wait_s`: how long a locked local store is waited for before a fresh folder is used instead.
     """
 
@@ -33,9 +34,15 @@ class StateLayout:
     ordering: OrderingKind = "int64"
     global_index: bool = True
     ttl_ms: int = 0
+    tombstone_ttl_ms: int = 0
     snapshot_every: int = 20
     lock_wait_s: float = 10.0
     local_root: str = ""
+
+    @property
+    def forgets(self) -> bool:
+        """Whether keys leave the index by their age."""
+        return self.ttl_ms > 0 or self.tombstone_ttl_ms > 0
 
     def deltas_dir(self, label: int) -> str:
         """Folder of a key group's deltas, in `durable`."""

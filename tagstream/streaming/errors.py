@@ -41,5 +41,17 @@ class EnvironmentProblemError(StreamError):
     """The machine lacks what the job needs: Java, a folder it may write to, a Spark master that answers."""
 
 
+class LastingError(StreamError):
+    """A fault that no restart cures: a person must change the machine, a right, or a place. Exit code 3."""
+
+
+class UnfitMachineError(EnvironmentProblemError, LastingError):
+    """No Java or a wrong one, versions that do not go together, a folder that may not be written."""
+
+
+class SourcePlaceError(SourceError, LastingError):
+    """The source's place is not one that can be read: a file in the place of a folder, no right to read it."""
+
+
 class StopRequested(StreamError):
     """The job was asked to end and a new batch has just begun; nothing of it was written."""

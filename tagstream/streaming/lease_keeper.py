@@ -15,12 +15,16 @@ LEASE_TTL_MS = 60_000
 
 
 class LeaseKeeper:
-    """Holds the lease from :meth:`acquire` to :meth:`release`; renewed three times per time to live."""
+    """Holds the lease from :meth:`acquire` to :meth:`release`; renewed three times per time to live.
+
+    ``seen_ms``: the last sign of life of a holder that never gave it back; None: the one before did.
+    """
 
     def __init__(self, storage: Storage, clock_ms: Callable[[], int], ttl_ms: int = LEASE_TTL_MS) -> None:
         self._storage = storage
         self._clock_ms = clock_ms
         self._ttl_ms = ttl_ms
+        self.seen_ms: int | None = None
         self._lease: Lease | None = None
         self._lost: LeaseLostError | None = None
         self._end = threading.Event()
@@ -30,7 +34,11 @@ class LeaseKeeper:
     def acquire(self, label: str) -> None:
         """Take the lease and begin to renew it; LeaseLostError names the holder when another process writes."""
         owner = LeaseOwner.this_process(label)
-        self._lease = leases.acquire(self._storage, owner, self._clock_ms(), self._ttl_ms)
+        now_ms = self._clock_ms()
+        held = leases.check_free(self._storage, owner, now_ms)
+        self._lease = leases.take(self._storage, owner, now_ms, self._ttl_ms, held)
+        if held is not None and not held.released:
+            self.seen_ms = held.expires_ms - held.ttl_ms
         self._thread.start()
 
     def check(self) -> None:

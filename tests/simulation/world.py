@@ -21,7 +21,7 @@ from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 from tagstream.table.errors import TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage

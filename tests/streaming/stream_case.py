@@ -21,7 +21,7 @@ from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
 from tagstream.streaming.source.transform.stage import with_transformed_schema
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 from tests.support.table_version import metadata_properties
@@ -37,9 +37,11 @@ def now_ms() -> int:
 class Reports(list[BatchReport]):
     """Stands where the progress display is, and keeps what it is told."""
 
-    def __init__(self, on_batch: Callable[[BatchReport], None]) -> None:
+    def __init__(
+        self, on_batch: Callable[[BatchReport], None], on_lag: Callable[[int | None], None] = lambda _: None
+    ) -> None:
         super().__init__()
-        self._on_batch = on_batch
+        self._on_batch, self._on_lag = on_batch, on_lag
 
     def batch(self, report: BatchReport) -> None:
         self.append(report)
@@ -49,7 +51,7 @@ class Reports(list[BatchReport]):
         """Shown by the real one."""
 
     def lag(self, lag: int | None) -> None:
-        """Shown by the real one."""
+        self._on_lag(lag)
 
     def loading(self, at: BootstrapProgress) -> None:
         """Shown by the real one."""
@@ -131,16 +133,18 @@ class StreamCase:
         *more: str,
         on_batch: Callable[[BatchReport], None] = lambda _: None,
         at: Callable[[str, int], None] | None = None,
+        on_lag: Callable[[int | None], None] = lambda _: None,
     ) -> list[BatchReport]:
         """Take what the source has; the reports of the batches.
 
-        ``on_batch`` is called after each, ``at`` in the driver at each step of each (name of the step, batch).
+        ``on_batch`` is called after each, ``on_lag`` when Spark has told the lag,
+        ``at`` in the driver at each step of each (name of the step, batch).
         """
         options = load_options(self.arguments(*more))
         check_source(options)
         if options.transformers:
             options = with_transformed_schema(self.spark, options)
-        reports = Reports(on_batch)
+        reports = Reports(on_batch, on_lag)
         table = open_table(options, now_ms())
         crash = CrashPlan() if at is None else Steps(at)
         with Watch(options, now_ms) as watch:

@@ -14,7 +14,7 @@ from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 from tagstream.table.errors import ConfigError
 from tests.streaming.options.test_brought import DEMO, DOCS, DOCS_FLAGS, PRODUCTION
 from tests.streaming.stream_case import Reports, now_ms

@@ -29,11 +29,14 @@ from tagstream.state.tag.choice import Choice, choose
 from tagstream.state.tag.copies import find_copies
 from tagstream.state.tag.decide import Decision, Known, Winners, check_batch, decide
 from tagstream.state.tag.emptied import with_deletes
+from tagstream.state.tag.outlived import outlived
 from tagstream.state.tag.standing import standing_of
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
-from tagstream.state.ttl import expired, minutes_of
+from tagstream.state.ttl import minutes_of
 from tagstream.table.write.assign import assign
 from tagstream.table.write.write_profile import WriteProfile
+
+_TOMBSTONE_SHARE = 16
 
 
 def tag_key_group(
@@ -96,9 +99,9 @@ def _process(
 
 def _look_up(store: RocksStore, wanted: list[bytes], profile: WriteProfile, layout: StateLayout) -> Known:
     found, records = codec.decode_some(store.get(wanted), layout.ordering)
-    if not layout.ttl_ms:
+    if not layout.forgets:
         return Known(found, found, records)
-    return Known(found, found & ~expired(records.minutes, profile.batch_time_ms, layout.ttl_ms), records)
+    return Known(found, found & ~outlived(records, profile.batch_time_ms, layout), records)
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ def _change(
     if layout.ttl_ms:
         changed = ~d.late
     pick = np.flatnonzero(changed)
-    dropped, dropped_live, dropped_dead = _sweep(store, at, wanted, pick, profile, layout)
+    dropped, dropped_live, dropped_dead = _sweep(store, at, wanted, pick, profile, layout, located.meta)
     if len(pick) == 0 and not dropped and located.meta.copies == store_copies:
         return None
     instant = np.where(d.update, was.instant, codec.instant_number(profile.instant))
@@ -197,19 +200,28 @@ def _change(
 
 
 def _sweep(
-    store: RocksStore, at: Pointer, wanted: list[bytes], pick: INT64, profile: WriteProfile, layout: StateLayout
+    store: RocksStore,
+    at: Pointer,
+    wanted: list[bytes],
+    pick: INT64,
+    profile: WriteProfile,
+    layout: StateLayout,
+    meta: StoreMeta,
 ) -> tuple[list[bytes], int, int]:
     """Outlived keys to forget that the batch does not bring again: (keys, how many live, how many tombstones).
 
-    Only when a snapshot is due, since it reads the whole store; piece by piece, for it may be large.
+    Only when a snapshot is due, since it reads the whole store; piece by piece, for it may be large. For tombstones alone
+    not before they are a sixteenth of the keys: so a key that is dropped pays for some that are read.
     """
-    if not layout.ttl_ms or len(at.deltas) < layout.snapshot_every:
+    if not layout.forgets or len(at.deltas) < layout.snapshot_every:
+        return [], 0, 0
+    if not layout.ttl_ms and meta.tombstones * _TOMBSTONE_SHARE < meta.live:
         return [], 0, 0
     rewritten = {wanted[i] for i in pick.tolist()}
     dropped: list[bytes] = []
     tombstones = 0
     for keys, records in records_of(store, layout):
-        dead = np.flatnonzero(expired(records.minutes, profile.batch_time_ms, layout.ttl_ms)).tolist()
+        dead = np.flatnonzero(outlived(records, profile.batch_time_ms, layout)).tolist()
         dead = [i for i in dead if keys[i] not in rewritten]  # a row loop: over outlived keys only
         dropped += [keys[i] for i in dead]
         tombstones += int(np.count_nonzero(records.flags[dead] & TOMBSTONE))

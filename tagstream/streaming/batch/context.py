@@ -55,7 +55,8 @@ class JobContext:
     ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
     commits of this query that Spark may run again. ``instant``: the write that this process began last. ``index``: the
     pull-type index that tags in the sink, None for the state index. ``starting_offsets``: Spark's, for a new query.
-    ``loading`` is told how far the loading of the index is, ``step`` what the batch is at. ``profile``: the one pinned
+    ``loading`` is told how far the loading of the index is, ``step`` what the batch is at, ``own_failure`` that an error of
+    this project's is about to end the query. ``profile``: the one pinned
     last. ``timeline``: the look that the batch is decided on. ``rollbacks_seen``: completed rollbacks that were held
     against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or committed
     last. ``last_work``: rows by file group (``tag.lanes.work_of``) of the batch before. ``partition_depth``: of the
@@ -92,6 +93,7 @@ class JobContext:
     loading: Callable[[BootstrapProgress], None] = field(default_factory=LoadLog)
     step: Callable[[str, int | None], None] = lambda _step, _batch_id: None
     service: Callable[[str, int, str | None], None] = lambda _name, _completed, _error: None
+    own_failure: Callable[[], None] = lambda: None
     index: HoodieIndex | None = None
     last_records: int = 0
     last_file_groups: int = 0

@@ -57,6 +57,7 @@ from tagstream.streaming.write.left_images import forget_left
 from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
 from tagstream.streaming.write.write import RESULT_SCHEMA, make_write_function
 from tagstream.streaming.write.written import unpack_rows
+from tagstream.table.errors import TagstreamError
 from tagstream.table.services.sweep import sweep_copies
 from tagstream.table.write import commit as protocol
 
@@ -110,6 +111,8 @@ class BatchSink:
                 self._batch(rows, batch_id)
         except Exception as e:
             self.failure = e
+            if isinstance(e, TagstreamError):
+                self._job.own_failure()
             raise
         finally:
             self._last_batch = batch_id

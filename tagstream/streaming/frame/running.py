@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import TextIO
 
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.progress.bootstrap_progress import LoadLog
-from tagstream.streaming.progress.report import BatchReport, line
+from tagstream.streaming.progress.report import FIRST, BatchReport, line
 from tagstream.streaming.shutdown import StopFlag
 
 LOG = logging.getLogger("tagstream")
@@ -22,12 +23,22 @@ class LogLines:
 
     def __init__(self) -> None:
         self._loading = LoadLog()
+        self._begun = False
+        self.batches = 0
+
+    def step(self, text: str) -> None:
+        """What the run is at before its first batch."""
+        LOG.info("%s", text)
 
     def begin(self, batch_id: int) -> None:
         """A batch has begun."""
+        if not self._begun:
+            self._begun = True
+            LOG.info(FIRST, batch_id)
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
+        self.batches += 1
         LOG.info("%s", line(report))
 
     def lag(self, records: int | None) -> None:
@@ -36,6 +47,29 @@ class LogLines:
     def loading(self, at: BootstrapProgress) -> None:
         """How far the loading of the index is."""
         self._loading(at)
+
+
+class _OwnLines(logging.StreamHandler[TextIO]):
+    """Lines of the ``tagstream`` logger on standard error, as long as the program has set up no logging itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Leave the line to the program's own handlers where there are some."""
+        if not logging.getLogger().handlers:
+            super().emit(record)
+
+
+def show_lines() -> None:
+    """A program that has not set up Python's logging sees what its streams do, all the same.
+
+    Its own handlers, on ``tagstream`` or on the root logger, and a level that it has set, stay as they are.
+    """
+    if LOG.hasHandlers():
+        return
+    handler = _OwnLines()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    LOG.addHandler(handler)
+    if LOG.level == logging.NOTSET:
+        LOG.setLevel(logging.INFO)
 
 
 class Run:

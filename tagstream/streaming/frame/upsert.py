@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.frame.arguments import Columns, Trigger, classic_session, default_name, entries_of, trigger_of
 from tagstream.streaming.frame.plan_check import check_plan
-from tagstream.streaming.frame.running import LogLines, Run
+from tagstream.streaming.frame.running import LogLines, Run, show_lines
 from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.source.decode.plain_json import DELETED
@@ -27,10 +28,11 @@ from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
 from tagstream.streaming.start.worker_copy import check_workers
 from tagstream.streaming.start.workers import PROJECT, on_one_host, prefer_this_copy
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 from tagstream.table.store_settings import VARIABLE as STORE_SETTINGS
 from tagstream.table.store_settings import keep_settings, store_settings
 
+LOG = logging.getLogger("tagstream")
 _DELETE_FIELD = "tagstream.delete.field"
 
 
@@ -62,6 +64,7 @@ def upsert(
     ... )
     >>> query.awaitTermination()  # doctest: +SKIP
     """
+    show_lines()
     spark = classic_session(df)
     given = trigger_of(trigger)
     _take_stores(spark)
@@ -73,6 +76,7 @@ def upsert(
     check_plan(df, told.index.type)
     clock_ms = clock_from_env(os.environ)
     needs = SparkNeeds(java=False, connector=False, master=None)
+    LOG.info("upsert into %s: looking at the table, and at Spark's workers", path)
     check_stream(look(told, os.environ, clock_ms(), needs).table, told.index.type)
     check_workers(spark)
     run = Run(lambda run: _stream(run, spark, df, told, given), f"upsert into {os.fspath(path)}")
@@ -84,11 +88,14 @@ def _stream(run: Run, spark: SparkSession, df: DataFrame, options: Options, trig
     crash = CrashPlan.from_env(os.environ, os.getpgrp())
     own = spark.newSession()  # the settings that the state needs are not for the user's other work
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH))
-    table = open_table(options, clock_ms())
-    with Watch(options, clock_ms) as watch:
+    lines = LogLines()
+    with Watch(options, clock_ms, lines.step) as watch:
+        watch.step("opening the table")
+        table = open_table(options, clock_ms())
         watch.table_opened(table)
         frame = Frame(df, trigger, run.started, puts_together(df) is not None)
-        stream(own, options, table, LogLines(), run.stop, crash, clock_ms, watch, frame)
+        stream(own, options, table, lines, run.stop, crash, clock_ms, watch, frame)
+    LOG.info("upsert into %s has ended: %s batches in this run", options.target_base_path, f"{lines.batches:,}")
 
 
 def _take_stores(spark: SparkSession) -> None:

@@ -11,14 +11,19 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tagstream.streaming.batch.epoch import newest_batch
+from tagstream.streaming.errors import LastingError
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.options import Options
-from tagstream.table.errors import TagstreamError
+from tagstream.table.errors import ConfigError, TagstreamError
 from tagstream.table.storage.storage import Storage
 
 # The last line of a Python worker's traceback, as Spark passes it on: "tagstream.state.errors.StateError: text".
 _OWN = re.compile(r"^tagstream\.[\w.]*errors\.(\w+): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+
+
+# No right to a file of this machine, or a path that is none.
+_STAYS = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR))
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,16 @@ def explain(error: BaseException, options: Options) -> Explained:
     what = "Spark failed" if isinstance(error, PySparkException | Py4JError) else type(error).__name__
     shown = "\n".join(kafka_keys.shown("", line) for line in text.strip().splitlines())
     return Explained(f"{what}: {last} (the full text is above{batch})", shown)
+
+
+def exit_code(error: BaseException) -> int:
+    """What a supervisor is told: 1 a failure that a restart may be over, 2 wrong use, 3 a fault that stays until a person
+    has changed something. A store that refuses is not among these: its tokens change, and a restart gets new ones.
+    """
+    if isinstance(error, ConfigError):
+        return 2
+    stays = isinstance(error, OSError) and not isinstance(error, TagstreamError) and error.errno in _STAYS
+    return 3 if stays or isinstance(error, LastingError) else 1
 
 
 def note_batch(error: BaseException, root: Storage) -> None:

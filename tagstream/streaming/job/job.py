@@ -26,8 +26,9 @@ from tagstream.streaming.errors import SchemaChangedError, StopRequested
 from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.job.failure import explain, note_batch, own_errors
 from tagstream.streaming.job.query import end_query, run_to_end, start_query
+from tagstream.streaming.job.quiet import FailureLog
 from tagstream.streaming.job.restart import Restart, restart_after
-from tagstream.streaming.job.runs import claim_run
+from tagstream.streaming.job.runs import claim_run, run_owner
 from tagstream.streaming.job.schema_changes import forget_notes, look_at_schema, take_notes
 from tagstream.streaming.job.session import (
     end_session,
@@ -61,7 +62,7 @@ from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.preflight import Ready, SparkNeeds, check_query, check_stream, look, look_before_spark
 from tagstream.streaming.start.schema_match import stream_schema
 from tagstream.streaming.start.table_match import open_or_create
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.file_group.bloom import BloomParams
@@ -69,7 +70,6 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.listing import listed_by_metadata
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.timeline.lease import LeaseOwner
 from tagstream.table.write.write_context import WriterOptions
 
 _BASE_INSERTS = "tagstream.inserts.to.base.files"
@@ -79,7 +79,7 @@ DAY_MS = 86_400_000
 
 def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
     """Stream until the source is taken (or a signal, with ``--continuous``); raises what made the job fail."""
-    with Progress.open(options) as progress, Watch(options, clock_ms) as watch:
+    with Progress.open(options) as progress, Watch(options, clock_ms, progress.step) as watch:
         for warning in options.warnings:
             LOG.warning(warning)
         LOG.info("options:\n  %s", "\n  ".join(options.describe(given_only=not options.log_all_options)))
@@ -101,6 +101,7 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
         try:
             if options.kafka_topic is not None and options.source_class == "kafka":
                 topic_offsets(spark, options.kafka_topic, options.kafka_options)  # it is there, and may be read
+            watch.step("opening the table")
             table = open_table(options, clock_ms())  # nothing was made before
             if ready.new:
                 watch.table_opened(table)
@@ -111,6 +112,7 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
 
 
 def _looked_at(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeeds, watch: Watch) -> Ready:
+    watch.step("looking at source, table and checkpoint")
     ready = look(options, env, now_ms, needs)
     check_stream(ready.table, options.index.type)
     for warning in ready.warnings:
@@ -124,7 +126,7 @@ def _session(
     options: Options, name: str, needs: SparkNeeds, env: MutableMapping[str, str], watch: Watch
 ) -> SparkSession:
     jars = needed_jars(needs, env)
-    watch.status.step("starting Spark")
+    watch.step("starting Spark, which takes some seconds")
     if options.records.registry_user_info:  # its workers inherit it, so that it is in no plan
         env[USER_INFO_ENV] = options.records.registry_user_info
     return start_session(
@@ -157,12 +159,15 @@ def stream(
     """
     lease = LeaseKeeper(table.storage, clock_ms)
     monitor = Monitor(progress, watch)
+    failures = FailureLog(spark)
     try:
-        watch.status.step("taking the table's writer lease")
+        watch.step("taking the table's writer lease")
         lease.acquire(f"stream {options.stream_id}")
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
         watch.attach(job)
         job.loading = monitor.loading
+        if frame is not None:
+            job.own_failure = failures.keep_back
         fix_state_settings(spark, job.meta.shuffle_partitions)
         choose_checkpoint_files(spark, job.checkpoint.root)
         _clear_leftovers(job)
@@ -173,7 +178,7 @@ def stream(
             if restart is not None:
                 _leave_to_others(job, restart)
             doubt = restart.why if restart is not None and restart.doubt else None
-            watch.status.step("comparing index and table")
+            watch.step("comparing index and table")
             if job.table.timeline().pending:  # what is rolled back now would have to be told there, too
                 job.table = drop_unkept(job.table, options.metadata, clock_ms())
             if doubt is not None:
@@ -223,10 +228,11 @@ def stream(
             finally:
                 services.close()
                 end_query(query)
+                failures.restore()
                 sink.tell_quarantined()
                 if files is not None:
                     files.close()
-            job.run_owner = _run_owner(clock_ms())
+            job.run_owner = run_owner(clock_ms())
             job.run = claim_run(job.checkpoint, job.run_owner)
             job.table = job.table.reload()
     except StopRequested as e:
@@ -271,8 +277,8 @@ def make_context(
     meta = _open_meta(options, checkpoint, spark, table, decode)
     options = _as_first_spelled(options, meta.stream_id)
     root = current_root(checkpoint)
-    run_owner = _run_owner(clock_ms())
-    run = claim_run(checkpoint, run_owner)
+    owner = run_owner(clock_ms())
+    run = claim_run(checkpoint, owner)
     index = make_index(options.index, table.config.record_key_fields)
     inserts = "true" if options.op == INSERT_OVERWRITE else inserts_to_base_files(options, table)
     base_only = inserts == "true" or (index is not None and not index.can_index_log_files)
@@ -284,6 +290,7 @@ def make_context(
         ordering=decode.ordering_kind,
         global_index=options.global_index,
         ttl_ms=int(options.index_state_ttl_days * DAY_MS),
+        tombstone_ttl_ms=int(options.index_tombstone_ttl_days * DAY_MS),
         local_root=local_root,
     )
     return JobContext(
@@ -293,7 +300,7 @@ def make_context(
         root=root,
         meta=meta,
         run=run,
-        run_owner=run_owner,
+        run_owner=owner,
         layout=layout,
         decode=decode,
         avro_json=avro_json,
@@ -347,12 +354,6 @@ def _as_first_spelled(options: Options, stream_id: str) -> Options:
     if named or not first.is_absolute() or first == PurePosixPath(options.stream_id):
         return options
     return replace(options, dfs_root=str(first))
-
-
-def _run_owner(now_ms: int) -> str:
-    """Tells this start of a checkpoint from every other."""
-    me = LeaseOwner.this_process()
-    return f"{me.host} {me.boot_id} {me.pid} {me.process_start} {now_ms}"
 
 
 def _open_meta(

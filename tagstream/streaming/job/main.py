@@ -1,4 +1,4 @@
-"""The command: options, checks, one run of the stream, exit code (0 done, 1 failed, 2 wrong use)."""
+"""The command: options, checks, one run of the stream, exit code (0 done, 1 failed, 2 wrong use, 3 will fail again)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyspark
 from tagstream.streaming.clock import clock_from_env
 from tagstream.streaming.job.bootstrap_explain import explain_start
 from tagstream.streaming.job.bootstrap_only import run_bootstrap
-from tagstream.streaming.job.failure import explain
+from tagstream.streaming.job.failure import exit_code, explain
 from tagstream.streaming.job.job import run_job
 from tagstream.streaming.job.session import take_store_settings
 from tagstream.streaming.options.cli import PROGRAM, load_options
@@ -36,17 +36,15 @@ def main(argv: Sequence[str], program: str = PROGRAM) -> int:
             return 0 if explain_start(options, sys.stdout, os.environ, now_ms) else 1
         run = run_bootstrap if options.bootstrap_only else run_job
         run(options, env=os.environ, clock_ms=clock_from_env(os.environ))
-    except ConfigError as e:
-        return fail(str(e), 2)
     except TagstreamError as e:
-        return fail(str(e), 1)
+        return fail(str(e), exit_code(e))
     except Exception as e:
         if os.environ.get("TAGSTREAM_TRACE"):
             raise
         told = explain(e, options)
         if told.detail:
             print(told.detail, file=sys.stderr)
-        return fail(told.line, 1)
+        return fail(told.line, exit_code(e))
     return 0
 
 

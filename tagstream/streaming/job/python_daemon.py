@@ -7,10 +7,13 @@ and their memory is shared.
 
 from __future__ import annotations
 
+import builtins
 import gc
 import importlib
+import sys
+from typing import Any
 
-from pyspark.daemon import manager
+from pyspark import daemon
 
 from tagstream.streaming.copy_print import this_copy
 
@@ -32,7 +35,19 @@ def main() -> None:
     # A worker collects garbage after each of its tasks: 50 ms with so many modules, and each page looked at is copied.
     gc.collect()
     gc.freeze()
-    manager()
+    hush()
+    daemon.manager()
+
+
+def hush() -> None:
+    """Keep the daemon's trace of a worker to itself whose JVM had hung up: that has all it wanted of the worker, or tells
+    of the task itself, and a run in which all was well showed two of them."""
+    setattr(daemon, "print", _say)  # noqa: B010 (a name that the module does not have)
+
+
+def _say(*texts: Any, **more: Any) -> None:
+    if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
+        builtins.print(*texts, **more)
 
 
 if __name__ == "__main__":

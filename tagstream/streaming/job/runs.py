@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.lease import LeaseOwner
 
 _RUNS = "tagstream/runs"
 
@@ -20,3 +21,9 @@ def claim_run(checkpoint: Storage, owner: str) -> int:
 
 def _numbers(runs: Storage) -> list[int]:
     return [int(name) for name in runs.names("") if name.isdigit()]
+
+
+def run_owner(now_ms: int) -> str:
+    """Tells this start of a checkpoint from every other."""
+    me = LeaseOwner.this_process()
+    return f"{me.host} {me.boot_id} {me.pid} {me.process_start} {now_ms}"

@@ -31,7 +31,13 @@ _OWNERS = (
 )
 # What decides which index it is, and whether it can be.
 INDEX_CHOICE = ("hoodie.index.type", "hoodie.index.class", "hoodie.datasource.write.operation")
-_STATE_ONLY = ("index.bootstrap.corrupt.files", "index.state.ttl", "index.partition.regex", "index.local.dir")
+_STATE_ONLY = (
+    "index.bootstrap.corrupt.files",
+    "index.state.ttl",
+    "index.tombstone.ttl",
+    "index.partition.regex",
+    "index.local.dir",
+)
 
 
 def index_options(r: Resolved) -> IndexOptions:
@@ -138,6 +144,12 @@ def index_warnings(r: Resolved) -> list[str]:
         warnings.append(
             f"{r.said('index.state.ttl')}: a key without a record for {days:g} days is forgotten; if it comes again it "
             "is written as a new row beside the old one, and a late event can overwrite a newer row"
+        )
+    days = r.real("index.tombstone.ttl")
+    if days > 0:
+        warnings.append(
+            f"{r.said('index.tombstone.ttl')}: a key that was deleted more than {days:g} days ago is forgotten; an event of "
+            "it that is older than its delete and comes after that inserts the row again"
         )
     if r.text("index.partition.regex") != ".*":
         warnings.append(

@@ -112,6 +112,7 @@ class Options:
     index_bootstrap_corrupt: Literal["fail", "skip"]
     index_global_enabled: bool
     index_state_ttl_days: float
+    index_tombstone_ttl_days: float
     index_partition_regex: str
     index_key_groups: int | None
     index_local_dir: str | None
@@ -276,6 +277,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         index_bootstrap_corrupt=cast("Literal['fail', 'skip']", r.text("index.bootstrap.corrupt.files")),
         index_global_enabled=r.flag("index.global.enabled"),
         index_state_ttl_days=r.real("index.state.ttl"),
+        index_tombstone_ttl_days=r.real("index.tombstone.ttl"),
         index_partition_regex=r.text("index.partition.regex"),
         index_key_groups=r.opt_number("index.key.groups"),
         index_local_dir=r.opt_text("index.local.dir"),

@@ -12,7 +12,7 @@ from rich.text import Text
 from tagstream.bootstrap.report import BootstrapProgress
 
 LOG = logging.getLogger("tagstream")
-_STAGES = {"scan": "reading files", "load": "loading key groups"}
+_STAGES = {"scan": "step 1 of 2, reading files", "load": "step 2 of 2, loading key groups"}
 
 
 class LoadLog:
@@ -26,7 +26,7 @@ class LoadLog:
         if step == self._said:
             return
         self._said = step
-        LOG.info("loading the index: %s", " · ".join([f"{_STAGES[at.stage]} {at.share:.0%}", *_facts(at)]))
+        LOG.info("loading the index, %s", " · ".join([f"{_STAGES[at.stage]} {at.share:.0%}", *_facts(at)]))
 
 
 def bar(title: str, at: BootstrapProgress) -> RenderableType:
@@ -48,7 +48,7 @@ def _facts(at: BootstrapProgress) -> list[str]:
         f"{at.files:,}/{at.total_files:,} files",
         f"{at.keys:,} keys",
         f"{at.rate:,.0f} keys/s",
-        "time left ?" if left is None else f"{_duration(left)} left",
+        "time left ?" if left is None else f"{_duration(left)} left{', step 2 included' if at.stage == 'scan' else ''}",
     ]
 
 

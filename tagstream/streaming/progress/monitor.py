@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from tagstream.streaming.progress.report import BatchReport
 
 
 class Watcher(Protocol):
-    """Who else is told (``streaming.status``)."""
+    """Who else is told (``streaming.watch``)."""
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
@@ -22,6 +23,13 @@ class Watcher(Protocol):
 
     def loading(self, at: BootstrapProgress) -> None:
         """How far the loading of the index is."""
+
+
+class RunWatcher(Watcher, Protocol):
+    """A watcher that looks at Spark, too."""
+
+    def query(self, run_id: str) -> None:
+        """Spark's query has begun: jobs of its batches have ``run_id`` as their group."""
 
 
 class Display(Watcher, Protocol):
@@ -34,11 +42,12 @@ class Display(Watcher, Protocol):
 class Monitor:
     """``progress`` is the terminal or the log, ``watcher`` the status page and the metrics."""
 
-    def __init__(self, progress: Display, watcher: Watcher) -> None:
+    def __init__(self, progress: Display, watcher: RunWatcher) -> None:
         self._progress = progress
         self._watcher = watcher
         self._lag: int | None = None
         self._seen: Any = None
+        self._query: StreamingQuery | None = None
 
     def on_report(self, report: BatchReport) -> None:
         """A batch is done (called in the sink's thread)."""
@@ -53,6 +62,9 @@ class Monitor:
 
     def tick(self, query: StreamingQuery) -> None:
         """Look at Spark's newest progress for the lag (records the source has and no batch has taken)."""
+        if query is not self._query:
+            self._query = query
+            self._watcher.query(str(query.runId))
         progress = query.lastProgress
         if progress is None or progress["timestamp"] == self._seen:
             return
@@ -63,7 +75,10 @@ class Monitor:
 
 
 def source_lag(source: Any) -> int | None:
-    """Records between the batch's end and the source's newest offsets; None for files, which do not tell."""
+    """Records between the batch's end and the source's newest offsets; None for files, which do not tell.
+
+    ``source``: one of the sources of PySpark's progress. Its offsets are dicts up to PySpark 4.0, and JSON text later.
+    """
     end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
     if end is None or latest is None:
         return None
@@ -71,6 +86,11 @@ def source_lag(source: Any) -> int | None:
 
 
 def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
     if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
         return None
     try:

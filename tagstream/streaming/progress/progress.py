@@ -20,7 +20,7 @@ from rich.text import Text
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.bootstrap_progress import LoadLog, bar
-from tagstream.streaming.progress.report import BatchReport, RunTotals, line, size, summary
+from tagstream.streaming.progress.report import FIRST, BatchReport, RunTotals, line, size, summary
 
 LOG = logging.getLogger("tagstream")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -39,7 +39,7 @@ class Progress:
         self._started = clock()
         self._committed: float | None = None
         self._batch: tuple[int, float] | None = None
-        self._begun = False
+        self._begun = self._any_batch = False
         self._lag: int | None = None
         self._load: BootstrapProgress | None = None
         self._load_log = LoadLog()
@@ -80,9 +80,16 @@ class Progress:
         LOG.setLevel(self._level)
         self._handler.close()
 
+    def step(self, text: str) -> None:
+        """What the run is at before its first batch: a line of a log, which would be silent for a minute and more."""
+        if self._console is None:
+            LOG.info("%s", text)
+
     def begin(self, batch_id: int) -> None:
         """A batch has begun."""
-        self._begun = True
+        if self._console is None and not self._any_batch:
+            LOG.info(FIRST, batch_id)
+        self._begun = self._any_batch = True
         self._batch = batch_id, self._clock()
 
     def batch(self, report: BatchReport) -> None:

@@ -10,6 +10,7 @@ KINDS = (
     "inserts", "updates", "deletes", "moves", "late", "superseded", "unknown_deletes", "quarantined",
     "skipped",
 )  # fmt: skip
+FIRST = "batch %d begins, the first of this run"  # a line of a log, which is silent until the batch is done
 COUNTS = ("records", *KINDS, "files", "bytes")
 
 

@@ -25,7 +25,7 @@ from tagstream.streaming.recovery.coverage import (
     begins_after,
     finished_instants,
 )
-from tagstream.streaming.recovery.foreign import Swallowed, find_swallowed, newest_own_commit
+from tagstream.streaming.recovery.foreign import Swallowed, find_swallowed, is_planned_service, newest_own_commit
 from tagstream.streaming.recovery.rollbacks import rollback_targets
 from tagstream.streaming.recovery.takeover import Takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -93,10 +93,13 @@ def next_step(
         return CoverStep("load", f"table {path} has rows that the index does not know")
     several = len(found.uncovered) > 1
     which = f"{found.uncovered[0]}{f' to {found.uncovered[-1]}' if several else ''}"
+    made = "of another writer, or of a newer copy of this checkpoint"
+    if all(is_planned_service(table, timeline, time) for time in found.uncovered):
+        made = "planned by this program: a compaction or clustering that was completed after the last batch"
     return CoverStep(
         "catch up",
-        f"table {path} has {len(found.uncovered)} commit{'s' if several else ''} that the index does not know ({which}; of "
-        "another writer, or of a newer copy of this checkpoint)",
+        f"table {path} has {len(found.uncovered)} commit{'s' if several else ''} that the index does not know ({which}; "
+        f"{made})",
         found,
     )
 

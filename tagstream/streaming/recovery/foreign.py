@@ -15,6 +15,7 @@ from tagstream.state.stream_name import same_stream
 from tagstream.streaming.batch.commit_record import CommitRecord, all_extra_metadata, parse
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.compaction.claim import is_planned_here
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.plans import PlannedSlice, requested_name
@@ -23,6 +24,7 @@ from tagstream.table.timeline.write_status import NO_PREVIOUS
 
 _COMPACTIONS = frozenset({"COMPACT", "LOG_COMPACT"})
 _CLUSTER = "CLUSTER"
+_PLANNED_AS = ("compaction", "clustering", "replacecommit")
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,19 @@ def work_of(metadata: CommitMetadata) -> ForeignWork:
 def is_service(metadata: CommitMetadata) -> bool:
     """A compaction, which changes no key's file group."""
     return metadata.compacted or metadata.operation in _COMPACTIONS
+
+
+def is_planned_service(table: HoodieTable, timeline: Timeline, time: str) -> bool:
+    """Whether a completed write is a compaction or a clustering by a plan of this project, which stays beside it."""
+    instant = next((i for i in timeline.completed_writes if i.time == time), None)
+    if instant is None:
+        return False
+    metadata = timeline.metadata(table.storage, instant)
+    if not is_service(metadata) and metadata.operation != _CLUSTER:
+        return False
+    names = set(table.storage.names(timeline.folder))
+    plans = (requested_name(Instant(time, action, instant.state)) for action in _PLANNED_AS)
+    return any(name in names and is_planned_here(table, name) for name in plans)
 
 
 def find_swallowed(
@@ -126,7 +141,7 @@ def _planned(table: HoodieTable, timeline: Timeline, by: Instant, metadata: Comm
     if not is_service(metadata) and metadata.operation != _CLUSTER:
         return ()
     names = set(table.storage.names(timeline.folder))
-    for action in ("compaction", "clustering", "replacecommit"):
+    for action in _PLANNED_AS:
         planned = Instant(by.time, action, by.state)
         if requested_name(planned) in names:
             return timeline.plan(table.storage, planned).rewrites

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from tagstream.streaming.errors import SourceError
+from tagstream.streaming.errors import SourceError, SourcePlaceError
 from tagstream.streaming.options.options import Options
 
 CONNECT_S = 5.0
@@ -25,9 +25,9 @@ def check_source(options: Options) -> None:
     if not os.path.exists(root):
         raise SourceError(f"source folder {root} does not exist; correct {_ROOT}")
     if not os.path.isdir(root):
-        raise SourceError(f"source folder {root} is a file; name the folder that holds it with {_ROOT}")
+        raise SourcePlaceError(f"source folder {root} is a file; name the folder that holds it with {_ROOT}")
     if not os.access(root, os.R_OK | os.X_OK):
-        raise SourceError(f"source folder {root} can't be read by user {os.geteuid()}; let it, or correct {_ROOT}")
+        raise SourcePlaceError(f"source folder {root} can't be read by user {os.geteuid()}; let it, or correct {_ROOT}")
 
 
 def _check_brokers(servers: str) -> None:

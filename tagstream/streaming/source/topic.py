@@ -5,7 +5,7 @@ Spark itself reads a topic with whatever partitions it has; only a query that be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,11 +49,59 @@ def topic_offsets(spark: SparkSession, topic: str, kafka_options: Mapping[str, s
         return {number: Ends(first[number], last[number]) for number in sorted(numbers)}
 
 
+def oldest_from(
+    spark: SparkSession, topic: str, kafka_options: Mapping[str, str], begin: Mapping[int, int], now_ms: int
+) -> dict[int, int]:
+    """When the oldest record from each of these offsets on came, in epoch milliseconds, as its timestamp says.
+
+    ``begin``: by partition, each with a record at its offset or later. The broker finds offsets by time, so the time is
+    searched for: some 12 requests for all partitions together, exact to a twentieth of the age, or a second. A partition
+    whose records have no timestamps is left out.
+    """
+    if not begin:
+        return {}
+    with _client(spark, kafka_options) as (jvm, client):
+
+        def is_enough(ages: Mapping[int, int]) -> dict[int, bool]:
+            """Whether what came before ``now_ms - age`` is taken, so that the oldest record left is not older than that."""
+            specs = jvm.org.apache.kafka.clients.admin.OffsetSpec
+            at = {number: specs.forTimestamp(max(0, now_ms - age)) for number, age in ages.items()}
+            found = _offsets_at(jvm, client, topic, at)
+            return {number: 0 <= found[number] <= begin[number] or now_ms <= ages[number] for number in ages}
+
+        ages = search_ages(begin, is_enough)
+        return {number: now_ms - age for number, age in ages.items() if age < now_ms}
+
+
+def search_ages(numbers: Iterable[int], is_enough: Callable[[Mapping[int, int]], Mapping[int, bool]]) -> dict[int, int]:
+    """For each number the least age (ms) that is enough, to a twentieth or a second: doubled until it is, then halved."""
+    low, high = dict.fromkeys(numbers, 0), dict.fromkeys(numbers, 1_000)
+    open_ = set(high)
+    while open_:
+        told = is_enough({number: high[number] for number in open_})
+        for number in [n for n in open_ if not told[n]]:
+            low[number], high[number] = high[number], 4 * high[number]
+        open_ = {n for n in open_ if not told[n]}
+    while True:
+        wide = [n for n in high if high[n] - low[n] > max(1_000, high[n] // 20)]
+        if not wide:
+            return high
+        told = is_enough({n: (low[n] + high[n]) // 2 for n in wide})
+        for n in wide:
+            middle = (low[n] + high[n]) // 2
+            low[n], high[n] = (low[n], middle) if told[n] else (middle, high[n])
+
+
 def _offsets(jvm: Any, client: Any, topic: str, partitions: list[int], at: Any) -> dict[int, int]:
+    return _offsets_at(jvm, client, topic, dict.fromkeys(partitions, at))
+
+
+def _offsets_at(jvm: Any, client: Any, topic: str, at: Mapping[int, Any]) -> dict[int, int]:
+    """By partition what an ``OffsetSpec`` each asks for; -1 for no such record."""
     asked = jvm.java.util.HashMap()
-    places = {number: jvm.org.apache.kafka.common.TopicPartition(topic, number) for number in partitions}
-    for place in places.values():
-        asked.put(place, at)
+    places = {number: jvm.org.apache.kafka.common.TopicPartition(topic, number) for number in at}
+    for number, place in places.items():
+        asked.put(place, at[number])
     told = client.listOffsets(asked)
     return {number: told.partitionResult(place).get().offset() for number, place in places.items()}
 

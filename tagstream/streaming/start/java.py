@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tagstream.spark_release import oldest_java
-from tagstream.streaming.errors import EnvironmentProblemError
+from tagstream.streaming.errors import UnfitMachineError
 
 OLDEST = oldest_java()
 _SECONDS = 60
@@ -18,23 +18,21 @@ _ADVICE = "install Java 17 (openjdk-17-jre-headless), and put it on the PATH or 
 
 
 def check_java(env: Mapping[str, str]) -> None:
-    """EnvironmentProblemError unless JAVA_HOME, or where that is not set the PATH, has a Java that Spark can use."""
+    """UnfitMachineError unless JAVA_HOME, or where that is not set the PATH, has a Java that Spark can use."""
     home = env.get("JAVA_HOME")
     if home:
         program = shutil.which("java", path=str(Path(home, "bin")))
         if program is None:
-            raise EnvironmentProblemError(
-                f"Spark needs Java {OLDEST}, and JAVA_HOME={home} holds no bin/java; {_ADVICE}"
-            )
+            raise UnfitMachineError(f"Spark needs Java {OLDEST}, and JAVA_HOME={home} holds no bin/java; {_ADVICE}")
     else:
         program = shutil.which("java", path=env.get("PATH"))
         if program is None:
-            raise EnvironmentProblemError(
+            raise UnfitMachineError(
                 f"Spark needs Java {OLDEST}: JAVA_HOME is not set and there is no java on the PATH; {_ADVICE}"
             )
     version, said = _ask(program, env)
     if version is None or version < OLDEST:
-        raise EnvironmentProblemError(f"Spark needs Java {OLDEST} or newer, and {program} is {said}; {_ADVICE}")
+        raise UnfitMachineError(f"Spark needs Java {OLDEST} or newer, and {program} is {said}; {_ADVICE}")
 
 
 def _ask(program: str, env: Mapping[str, str]) -> tuple[int | None, str]:

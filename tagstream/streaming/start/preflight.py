@@ -17,7 +17,7 @@ from tagstream.state.durable.building import is_unfinished
 from tagstream.state.durable.meta import META_FILE, STATE_INDEX, TABLE_INDEX, check_fixed, read_meta
 from tagstream.streaming.batch.epoch import query_id
 from tagstream.streaming.dead_letter.table import check_place
-from tagstream.streaming.errors import CheckpointError, EnvironmentProblemError
+from tagstream.streaming.errors import CheckpointError, UnfitMachineError
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.source.connector import check_connector
@@ -101,7 +101,7 @@ def look_before_spark(options: Options, env: Mapping[str, str], needs: SparkNeed
     """What Spark needs to start, and the source."""
     unfit = running_problem()
     if unfit is not None:
-        raise EnvironmentProblemError(unfit)
+        raise UnfitMachineError(unfit)
     if needs.java:
         check_java(env)
     check_master(needs.master)
@@ -189,7 +189,7 @@ def _check_writable(flag: str, storage: Storage) -> None:
     problem = why_not_writable(storage)
     if problem is not None:
         text = f"{flag} {storage.root} can't be written: {problem}; give another folder, or change that"
-        raise EnvironmentProblemError(text)
+        raise UnfitMachineError(text)
 
 
 def _schema_warnings(schema: pa.Schema) -> tuple[str, ...]:

@@ -6,20 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tagstream.streaming.page.values import span
-from tagstream.streaming.status.snapshot import Doing, Health, Stop
+from tagstream.streaming.status.snapshot import Doing, Health, Stop, Tasks
+from tagstream.streaming.status.stops import KILLED
 
 OK, STARTING, STUCK, BEHIND = "ok", "starting", "stuck", "behind"
-RESTARTING, BAD_RECORDS, ENDED = "restarting", "bad_records", "ended"
-STATES = (OK, STARTING, STUCK, BEHIND, RESTARTING, BAD_RECORDS, ENDED)
+RESTARTING, BAD_RECORDS, LEAVING_OUT, ENDED = "restarting", "bad_records", "leaving_out", "ended"
+STATES = (OK, STARTING, STUCK, BEHIND, RESTARTING, BAD_RECORDS, LEAVING_OUT, ENDED)
 # With these an orchestrator is told that all is well: to start the job anew would not help.
-FINE = frozenset((OK, STARTING, BEHIND, ENDED))
+FINE = frozenset((OK, STARTING, BEHIND, LEAVING_OUT, ENDED))
 TITLES = {
     OK: "ok", STARTING: "starting", STUCK: "stuck", BEHIND: "behind", RESTARTING: "restarting",
-    BAD_RECORDS: "stopped by bad records", ENDED: "ended",
+    BAD_RECORDS: "stopped by bad records", LEAVING_OUT: "leaving bad records out", ENDED: "ended",
 }  # fmt: skip
 STUCK_AFTER_S = 900.0
 BEHIND_AFTER_S = 600.0
 RESTARTING_AFTER = 3
+BAD_SHARE = 0.01  # of the records of the last batches: so many bad ones are more than a slip
 BAD_RECORDS_ERROR = "BadRecordsError"
 # Steps in which it is right to stay for long: nothing is there to do, or progress shows.
 WAITING, LOADING, STOPPED = "waiting for records", "loading the index", "ended"
@@ -27,7 +29,11 @@ WAITING, LOADING, STOPPED = "waiting for records", "loading the index", "ended"
 
 @dataclass(frozen=True)
 class Signs:
-    """What health is judged by. ``restarts_in_row``: of the query in this run, without a commit in between."""
+    """What health is judged by. ``restarts_in_row``: of the query in this run, without a commit in between.
+
+    ``stops_in_row``: runs before this one without a commit, of which ``killed_in_row`` were killed. ``bad_share``: bad
+    records of the last batches, and all of them. ``failing``: table services.
+    """
 
     now_ms: int
     doing: Doing
@@ -37,8 +43,13 @@ class Signs:
     restarts_in_row: int
     last_restart: str
     stops_in_row: int
+    killed_in_row: int
     last_stop: Stop | None
     stopped_by: str | None = None
+    tasks: Tasks | None = None
+    bad_share: tuple[int, int] = (0, 0)
+    checkpoint: str = ""
+    failing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,8 @@ class Thresholds:
 def judge(signs: Signs, limits: Thresholds) -> Health:
     """The worst that holds."""
     state, why = _state(signs, limits)
+    if signs.failing:
+        why += f"; {' and '.join(signs.failing)} {'fail and are' if len(signs.failing) > 1 else 'fails and is'} tried again"
     return Health(state, why, state in FINE)
 
 
@@ -59,11 +72,11 @@ def _state(s: Signs, limits: Thresholds) -> tuple[str, str]:
     last = s.last_stop
     if s.stopped_by == BAD_RECORDS_ERROR or (s.stops_in_row and last is not None and last.error == BAD_RECORDS_ERROR):
         again = "" if s.stopped_by else "; this run has not come past that yet"
-        return BAD_RECORDS, f"{last.text if last else 'see the log'}{again}"
+        return BAD_RECORDS, f"{last.text if last else 'see the log'}{again}; {show_bad(s.checkpoint)}"
     if s.restarts_in_row >= RESTARTING_AFTER:
         return RESTARTING, f"the query began anew {s.restarts_in_row} times without a commit: {s.last_restart}"
     if s.stops_in_row >= RESTARTING_AFTER:
-        return RESTARTING, f"{s.stops_in_row} runs ended by an error without a commit: {last.text if last else ''}"
+        return RESTARTING, _again_and_again(s)
     if s.doing.step == STOPPED:
         return ENDED, "the job has ended"
     stuck = _stuck(s, limits.stuck_after_s)
@@ -71,14 +84,27 @@ def _state(s: Signs, limits: Thresholds) -> tuple[str, str]:
         return STUCK, stuck
     if s.catch_up_s is not None and s.catch_up_s > limits.behind_after_s:
         return BEHIND, f"what waits takes about {span(s.catch_up_s)} at the rate of the last batches"
+    bad, records = s.bad_share
+    if bad and bad >= BAD_SHARE * records:
+        share = f"{bad:,} of the {records:,} records ({bad / records:.1%}) of the last batches were left out as bad"
+        return LEAVING_OUT, f"{share}; {show_bad(s.checkpoint)}"
     if not s.query_started:
         detail = f" ({s.doing.detail})" if s.doing.detail else ""
         return STARTING, f"{s.doing.step}{detail}, before the first batch"
     if s.doing.batch_id is None:
         return OK, s.doing.step
     if not s.committed:
-        return OK, f"first batch of this run, {s.doing.step}"
+        before = f"; the run before was {last.text}" if s.killed_in_row and last and last.error == KILLED else ""
+        return OK, f"first batch of this run, {s.doing.step}{before}"
     return OK, f"batch {s.doing.batch_id}, {s.doing.step}"
+
+
+def _again_and_again(s: Signs) -> str:
+    text = s.last_stop.text if s.last_stop else ""
+    if s.killed_in_row == s.stops_in_row:
+        return f"{s.killed_in_row} runs were {text}"
+    killed = f", {s.killed_in_row} of them killed" if s.killed_in_row else ""
+    return f"{s.stops_in_row} runs ended without a commit{killed}, the last one by: {text}"
 
 
 def _stuck(s: Signs, after_s: float) -> str | None:
@@ -86,11 +112,26 @@ def _stuck(s: Signs, after_s: float) -> str | None:
     if doing.batch_since_ms is not None:
         running = (s.now_ms - doing.batch_since_ms) / 1000
         which = f"batch {doing.batch_id}" if s.committed else f"its first batch ({doing.batch_id})"
-        return f"in {which} for {span(running)}, now at: {doing.step}" if running > after_s else None
+        return f"in {which} for {span(running)}, now at: {doing.step}{_tasks(s)}" if running > after_s else None
     here = (s.now_ms - doing.since_ms) / 1000
     if s.query_started or doing.step == LOADING or here <= after_s:
         return None
     return f"at its start for {span(here)}: {doing.step}"
+
+
+def _tasks(s: Signs) -> str:
+    """How far Spark's tasks are: whether none is done any more, or the batch is only long."""
+    tasks = s.tasks
+    if tasks is None:
+        return ""
+    failed = f", {tasks.failed} failed and were tried again" if tasks.failed else ""
+    last = f", the last one {span((s.now_ms - tasks.moved_ms) / 1000)} ago" if tasks.done else ""
+    return f"; {tasks.done} of {tasks.total} tasks done{last}, {tasks.running} at work{failed}"
+
+
+def show_bad(checkpoint: str) -> str:
+    """Which command shows the bad records."""
+    return f"`tagstream quarantine list --checkpoint-dir {checkpoint}` shows them"
 
 
 def answer(health: Health) -> tuple[int, str]:

@@ -11,6 +11,12 @@ from tagstream.table.services.file_sizes import FileSizes
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
 
+_SERVICES = {
+    "COMPACT": "compaction",
+    "LOG_COMPACT": "compaction",
+    "CLUSTER": "clustering",
+}  # by Hudi's names of operations
+
 
 def commit_line(instant: Instant, metadata: CommitMetadata) -> CommitLine:
     """A completed write in one row."""
@@ -26,6 +32,7 @@ def commit_line(instant: Instant, metadata: CommitMetadata) -> CommitLine:
         sum(s.num_deletes for s in stats),
         len(stats),
         sum(s.total_write_bytes for s in stats),
+        _SERVICES.get(metadata.operation, "compaction" if metadata.compacted else ""),
     )
 
 

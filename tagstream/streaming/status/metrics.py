@@ -20,9 +20,9 @@ from prometheus_client.registry import Collector
 from tagstream.streaming.progress.report import KINDS
 from tagstream.streaming.status import health
 from tagstream.streaming.status.run_status import DURATION_BOUNDS
-from tagstream.streaming.status.snapshot import Snapshot
+from tagstream.streaming.status.services import SERVICES
+from tagstream.streaming.status.snapshot import Snapshot, Waiting
 
-SERVICES = ("compaction", "clustering", "cleaning", "archiving")
 # Labels of one metric beside table and stream, and its value.
 Samples = Iterable[tuple[tuple[str, ...], float | None]]
 PHASES = ("check", "prepare", "tasks", "commit", "services")
@@ -47,6 +47,11 @@ def _one(value: Callable[[Snapshot], float | None]) -> Callable[[Snapshot], Samp
 def _info(s: Snapshot) -> Samples:
     about = s.about
     return (((about.version, about.spark, about.python, about.table_type, about.index, about.source), 1.0),)
+
+
+def most_waiting(s: Snapshot, count: int) -> list[Waiting]:
+    """The partitions in which the most records wait."""
+    return sorted(s.waiting, key=lambda part: (-part.records, part.partition))[:count]
 
 
 def _of_files(name: str) -> Callable[[Snapshot], Samples]:
@@ -101,6 +106,16 @@ METRICS: tuple[Definition, ...] = (
         _one(lambda s: s.lag),
     ),
     Definition(
+        "tagstream_lag_partition_records", "gauge", "records",
+        "The same by partition of the topic, as the broker said last; of the 100 with the most",
+        lambda s: (((str(part.partition),), part.records) for part in most_waiting(s, 100)), ("partition",),
+    ),
+    Definition(
+        "tagstream_data_age_seconds", "gauge", "seconds",
+        "Age of the oldest record that waits in the topic, by its timestamp; 0 when none waits",
+        _one(lambda s: s.data_age_s),
+    ),
+    Definition(
         "tagstream_catch_up_seconds", "gauge", "seconds", "What waits, at the rate of the last five batches",
         _one(lambda s: s.catch_up_s),
     ),
@@ -151,6 +166,15 @@ METRICS: tuple[Definition, ...] = (
     Definition(
         "tagstream_service_failing", "gauge", "0 or 1", "1 while the last try of the service has failed; it is tried again",
         lambda s: (((name,), float(name in s.services_failing)) for name in SERVICES), ("service",),
+    ),
+    Definition(
+        "tagstream_service_last_success_timestamp_seconds", "gauge", "seconds since 1970",
+        "When the service has completed an action last, of this run or as the timeline tells",
+        lambda s: (((x.name,), None if x.last_ms is None else x.last_ms / 1000) for x in s.service_lines), ("service",),
+    ),
+    Definition(
+        "tagstream_quarantine_records", "gauge", "records", "Bad records that the checkpoint keeps, of all its batches",
+        _one(lambda s: None if s.quarantine is None or not s.quarantine.whole else s.quarantine.records),
     ),
     Definition("tagstream_index_keys", "gauge", "keys", "Live keys in the index", _index(lambda s: s.index_keys)),
     Definition(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tagstream.streaming.page.look import policy, render
 from tagstream.streaming.progress.report import KINDS
 from tagstream.streaming.status import health
-from tagstream.streaming.status.metrics import PHASES
+from tagstream.streaming.status.metrics import PHASES, most_waiting
 from tagstream.streaming.status.snapshot import Snapshot
 
 _ROOM = "tagstream.streaming.status"
@@ -13,6 +13,7 @@ _SCRIPT = "renew.js"
 POLICY = policy(_ROOM, _SCRIPT)
 _TONE = {
     health.OK: "good", health.STARTING: "good", health.ENDED: "good", health.BEHIND: "warn",
+    health.LEAVING_OUT: "warn",
     health.STUCK: "bad", health.RESTARTING: "bad", health.BAD_RECORDS: "bad",
 }  # fmt: skip
 _PHASE_TEXT = {
@@ -25,7 +26,7 @@ _KIND_TEXT = {
     "skipped": "of no row",
     "quarantined": "quarantined",
 }  # fmt: skip
-GROUPS_SHOWN, COMMITS_SHOWN = 24, 12
+GROUPS_SHOWN, COMMITS_SHOWN, PARTITIONS_SHOWN = 12, 12, 12
 
 
 def status_page(s: Snapshot) -> bytes:
@@ -33,13 +34,15 @@ def status_page(s: Snapshot) -> bytes:
     records = max(1, s.counts.get("records", 0))
     last = s.recent[-1] if s.recent else None
     largest = sorted(s.groups, key=lambda g: (-g.keys, g.label))
+    waiting = most_waiting(s, PARTITIONS_SHOWN)
+    most_records = max((part.records for part in waiting), default=0)
     most = max((g.keys for g in s.groups), default=0)
     return render(
         _ROOM,
         "status.html.j2",
         {
             "s": s,
-            "tone": _TONE[s.health.state],
+            "tone": "warn" if s.services_failing and _TONE[s.health.state] == "good" else _TONE[s.health.state],
             "title": health.TITLES[s.health.state],
             "last": last,
             "kinds": [
@@ -51,7 +54,10 @@ def status_page(s: Snapshot) -> bytes:
             "phase_columns": [[b.phases.get(phase, 0.0) for phase in PHASES] for b in s.recent],
             "rates": [(n, b.records / b.seconds if b.seconds else 0.0) for n, b in enumerate(s.recent)],
             "groups": [(g, g.keys / most if most else 0.0) for g in largest[:GROUPS_SHOWN]],
-            "groups_more": max(0, len(largest) - GROUPS_SHOWN),
+            "groups_more": len(largest) > GROUPS_SHOWN,
+            "waiting": [(part, part.records / most_records if most_records else 0.0) for part in waiting],
+            "partitions": s.files.largest[:PARTITIONS_SHOWN] if s.files else (),
+            "show_bad": health.show_bad(s.about.checkpoint),
             "commits": s.commits[:COMMITS_SHOWN],
         },
         script=_SCRIPT,

@@ -12,17 +12,21 @@ from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.progress.report import COUNTS, BatchReport
 from tagstream.streaming.status import health
 from tagstream.streaming.status.health import Signs, Thresholds
+from tagstream.streaming.status.services import Services
 from tagstream.streaming.status.snapshot import (
     About,
     BatchLine,
     CommitLine,
     Doing,
     GroupSize,
+    Quarantine,
     Snapshot,
-    Stop,
     TableFiles,
+    Tasks,
+    Waiting,
     Warned,
 )
+from tagstream.streaming.status.stops import Stops
 from tagstream.streaming.status.trend import Trend
 
 DURATION_BOUNDS = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800)
@@ -46,17 +50,27 @@ class RunStatus:
         self._groups: dict[int, GroupSize] = {}
         self._key_groups: int | None = None
         self._lag = Trend()
+        self._services = Services()
         self._restarts: Counter[str] = Counter()
         self._restarts_in_row, self._last_restart = 0, ""
         self._query_started = False
         self._stopped_by: str | None = None
 
+    @property
+    def about(self) -> About:
+        """What is known of the run itself."""
+        return self._s.about
+
+    def bad_records(self) -> int:
+        """Bad records of this run so far."""
+        return self._counts["quarantined"]
+
     # Told by the job
 
-    def know(self, **about: str) -> None:
+    def know(self, **about: str | int) -> None:
         """What is found out about the run after its start: fields of ``About``."""
         with self._lock:
-            self._s = replace(self._s, about=replace(self._s.about, **about))
+            self._s = replace(self._s, about=replace(self._s.about, **about))  # type: ignore[arg-type]
 
     def began(self, run: int) -> None:
         """The number of this start of the checkpoint."""
@@ -93,12 +107,22 @@ class RunStatus:
                 self._counts[name] += getattr(report, name)
             self._phases.update(report.phases)
             self._durations[bisect_left(DURATION_BOUNDS, report.seconds)] += 1
-            line = BatchLine(report.batch_id, report.instant, now, report.records, report.seconds, dict(report.phases))
-            self._recent.append(line)
+            self._recent.append(
+                BatchLine(
+                    report.batch_id,
+                    report.instant,
+                    now,
+                    report.records,
+                    report.seconds,
+                    dict(report.phases),
+                    report.quarantined,
+                )
+            )
             self._s = replace(self._s, batches=self._s.batches + 1, seconds=self._s.seconds + report.seconds)
             if report.instant is not None:
                 self._restarts_in_row = 0
-                self._s = replace(self._s, last_commit_ms=now, last_commit_exact=True, stops_in_row=0)
+                self._s = replace(self._s, last_commit_ms=now, last_commit_exact=True)
+                self._s = replace(self._s, stops_in_row=0, killed_in_row=0)
 
     def lag(self, records: int | None) -> None:
         """Records the source holds that no batch has taken; None: unknown."""
@@ -136,10 +160,7 @@ class RunStatus:
     def service(self, name: str, completed: int, error: str | None) -> None:
         """A table service has had its turn: how many actions it completed, and what its error was."""
         with self._lock:
-            services = {**self._s.services, name: self._s.services.get(name, 0) + completed}
-            failing = {other: text for other, text in self._s.services_failing.items() if other != name}
-            failing |= {name: error} if error is not None else {}
-            self._s = replace(self._s, services=services, services_failing=failing)
+            self._services.turn(name, completed, error, self._clock_ms())
 
     def stopped(self, error: str) -> None:
         """The run is at its end by an error of this class."""
@@ -151,10 +172,17 @@ class RunStatus:
 
     # Found out beside the job
 
-    def stops(self, counts: Mapping[str, int], in_row: int, last: Stop | None) -> None:
+    def stops(self, noted: Stops) -> None:
         """How runs of this checkpoint have ended."""
         with self._lock:
-            self._s = replace(self._s, stops=dict(counts), stops_in_row=in_row, last_stop=last)
+            self._s = replace(
+                self._s,
+                stops=dict(noted.counts),
+                stops_in_row=noted.in_row,
+                killed_in_row=noted.killed_in_row,
+                last_stop=noted.last,
+                last_end=noted.end,
+            )
 
     def commits(self, found: Iterable[CommitLine], last_ms: int | None, *, exact: bool) -> None:
         """The newest writes on the timeline, and when this stream's last commit was (``exact`` False: or before that)."""
@@ -167,6 +195,29 @@ class RunStatus:
         """The table's files as looked at."""
         with self._lock:
             self._s = replace(self._s, files=found)
+
+    def waits(self, found: Iterable[Waiting]) -> None:
+        """What the broker says of each partition: what waits there, and since when."""
+        told = tuple(found)
+        oldest = [part.oldest_ms for part in told if part.records and part.oldest_ms is not None]
+        with self._lock:
+            self._s = replace(self._s, waiting=told, oldest_ms=min(oldest, default=None))
+        self.lag(sum(part.records for part in told))
+
+    def tasks(self, found: Tasks | None) -> None:
+        """The tasks of the batch at hand; None: none is at work."""
+        with self._lock:
+            self._s = replace(self._s, tasks=found)
+
+    def quarantine(self, found: Quarantine) -> None:
+        """Bad records that the checkpoint keeps."""
+        with self._lock:
+            self._s = replace(self._s, quarantine=found)
+
+    def services_due(self, due: Mapping[str, str], last_ms: Mapping[str, int]) -> None:
+        """When each table service is due next, in words, and when the table has seen it last."""
+        with self._lock:
+            self._services.look(due, last_ms)
 
     def new_index(self, key_groups: int) -> None:
         """The query works with an index that nothing is known of yet."""
@@ -187,6 +238,9 @@ class RunStatus:
         now = self._clock_ms()
         with self._lock:
             recent = tuple(self._recent)
+            lines = self._services.lines()
+            running = self._s.doing.batch_since_ms is not None
+            tasks = self._s.tasks if running else None
             rate = _rate(recent[-_RATE_OF:])
             lag = self._s.lag
             catch_up = None if lag is None else 0.0 if lag == 0 else lag / rate if rate else None
@@ -199,8 +253,13 @@ class RunStatus:
                 restarts_in_row=self._restarts_in_row,
                 last_restart=self._last_restart,
                 stops_in_row=self._s.stops_in_row,
+                killed_in_row=self._s.killed_in_row,
                 last_stop=self._s.last_stop,
                 stopped_by=self._stopped_by,
+                tasks=tasks,
+                bad_share=_bad_share(recent[-_RATE_OF:]),
+                checkpoint=self._s.about.checkpoint,
+                failing=tuple(line.name for line in lines if line.failing),
             )
             return replace(
                 self._s,
@@ -217,6 +276,10 @@ class RunStatus:
                 groups_whole=self._s.groups_whole or len(self._groups) == self._key_groups,
                 warnings=tuple(self._warnings),
                 restarts=dict(self._restarts),
+                tasks=tasks,
+                services={line.name: line.completed for line in lines},
+                services_failing={line.name: line.failing for line in lines if line.failing},
+                service_lines=lines,
             )
 
 
@@ -226,5 +289,10 @@ def _rate(batches: tuple[BatchLine, ...]) -> float | None:
     return sum(batch.records for batch in batches) / seconds if seconds > 0 else None
 
 
+def _bad_share(batches: tuple[BatchLine, ...]) -> tuple[int, int]:
+    """Bad records of some batches together, and all of them."""
+    return sum(batch.quarantined for batch in batches), sum(batch.records for batch in batches)
+
+
 def _signs_at_start(now: int) -> Signs:
-    return Signs(now, Doing("starting", now), 0, False, None, 0, "", 0, None)
+    return Signs(now, Doing("starting", now), 0, False, None, 0, "", 0, 0, None)

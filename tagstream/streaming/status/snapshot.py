@@ -11,7 +11,7 @@ from tagstream.table.services.file_sizes import FileSizes
 
 @dataclass(frozen=True)
 class About:
-    """What does not change in a run. ``source``: kafka or files."""
+    """What does not change in a run. ``source``: kafka or files; ``log``: where its log lines are, for people."""
 
     table: str
     stream: str
@@ -23,6 +23,9 @@ class About:
     version: str = ""
     spark: str = ""
     python: str = ""
+    host: str = ""
+    pid: int | None = None
+    log: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,13 @@ class BatchLine:
     records: int
     seconds: float
     phases: Mapping[str, float]
+    quarantined: int = 0
 
 
 @dataclass(frozen=True)
 class CommitLine:
-    """A completed write of the table; ``stream`` and ``batch_id`` None: another writer's."""
+    """A completed write of the table; ``stream`` and ``batch_id`` None: another writer's, or the table service ``service``
+    (compaction, clustering), whoever carried it out."""
 
     instant: str
     action: str
@@ -70,6 +75,50 @@ class CommitLine:
     deletes: int
     files: int
     bytes: int
+    service: str = ""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What waits in one partition of the topic: records, and when the oldest of them came (None: not known)."""
+
+    partition: int
+    records: int
+    oldest_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The tasks of the batch at hand: of ``total``, how many are done and at work; ``moved_ms``: when one was done last."""
+
+    total: int
+    done: int
+    running: int
+    failed: int
+    moved_ms: int
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """Bad records that the checkpoint keeps, of all its batches. ``whole`` False: at least so many; ``newest``: reasons with
+    the batch that had each last, newest first."""
+
+    records: int
+    whole: bool
+    newest: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class ServiceLine:
+    """A table service: how many this run has completed, when the last one was (of any run, None: not known), when the next
+    is due, in words, the error of the last try (empty: it was well), and whether this run has tried."""
+
+    name: str
+    completed: int
+    last_ms: int | None = None
+    due: str = ""
+    failing: str = ""
+    tried: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +162,7 @@ class Warned:
 
 @dataclass(frozen=True)
 class Stop:
-    """How a run of this checkpoint ended that ended by an error."""
+    """How a run of this checkpoint ended: the class of its error, or Killed; empty where it ended in order."""
 
     at_ms: int
     error: str
@@ -128,9 +177,11 @@ class Snapshot:
     batches; ``counts``, ``phases``, ``batches``, ``replayed``, ``seconds``: sums over this run; ``durations``: how many
     batches fell under each of ``run_status.DURATION_BOUNDS`` and not under the one before. ``last_commit_exact`` False: no
     commit of the stream is known, it was then or before. ``groups_whole``: every key group is among ``groups``.
-    ``services``: how many of each this run has completed; ``services_failing``: those whose last try failed, with the error.
+    ``services``: how many of each this run has completed; ``services_failing``: those whose last try failed, with the error;
+    ``service_lines``: each one in a row. ``oldest_ms``: when the oldest record came that waits, ``waiting``: by partition,
+    both as the broker said last.
     ``restarts``: by error class, of this run; ``stops``: of all runs of the checkpoint; ``stops_in_row``: since the last
-    commit.
+    commit, ``killed_in_row`` of them without a word; ``last_end``: how the run before this one ended.
     """
 
     at_ms: int
@@ -141,6 +192,10 @@ class Snapshot:
     run: int | None = None
     lag: int | None = None
     lag_trend: tuple[tuple[int, int], ...] = ()
+    oldest_ms: int | None = None
+    waiting: tuple[Waiting, ...] = ()
+    tasks: Tasks | None = None
+    quarantine: Quarantine | None = None
     catch_up_s: float | None = None
     rate: float | None = None
     batches: int = 0
@@ -162,13 +217,23 @@ class Snapshot:
     stops: Mapping[str, int] = field(default_factory=dict)
     services: Mapping[str, int] = field(default_factory=dict)
     services_failing: Mapping[str, str] = field(default_factory=dict)
+    service_lines: tuple[ServiceLine, ...] = ()
     stops_in_row: int = 0
+    killed_in_row: int = 0
     last_stop: Stop | None = None
+    last_end: Stop | None = None
 
     @property
     def last_commit_age_s(self) -> float | None:
         """Seconds since the last commit of this stream."""
         return None if self.last_commit_ms is None else max(0.0, (self.at_ms - self.last_commit_ms) / 1000)
+
+    @property
+    def data_age_s(self) -> float | None:
+        """Seconds by which the table is older than its source: the age of the oldest record that waits, 0 if none does."""
+        if self.lag == 0:
+            return 0.0
+        return None if self.oldest_ms is None else max(0.0, (self.at_ms - self.oldest_ms) / 1000)
 
     @property
     def batch_running_s(self) -> float:
@@ -202,6 +267,7 @@ class Snapshot:
         del doc["durations"]
         doc["derived"] = {
             "last_commit_age_s": self.last_commit_age_s,
+            "data_age_s": self.data_age_s,
             "batch_running_s": self.batch_running_s,
             "doing_s": self.doing_s,
             "index_keys": self.index_keys,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from tagstream.streaming.clock import clock_from_env
+from tagstream.streaming.job.failure import exit_code
 from tagstream.streaming.job.main import fail
 from tagstream.streaming.job.main import main as one_table
 from tagstream.streaming.job.session import take_store_settings
@@ -16,7 +17,7 @@ from tagstream.table.errors import ConfigError
 
 
 def main(argv: Sequence[str], program: str = PROGRAM) -> int:
-    """Run the job that the command line describes; exit code 0 done, 1 failed, 2 wrong use."""
+    """Run the job that the command line describes; exit code 0 done, 1 failed, 2 wrong use, 3 failed and will again."""
     if not names_several(argv) or {"--help", "-h"} & set(argv):
         return one_table(argv, program)
     try:
@@ -24,10 +25,8 @@ def main(argv: Sequence[str], program: str = PROGRAM) -> int:
         for table in tables:
             take_store_settings(table.options, os.environ)
         run_tables(tables, os.environ, clock_from_env(os.environ))
-    except ConfigError as e:
-        return fail(str(e), 2)
     except Exception as e:
-        if os.environ.get("TAGSTREAM_TRACE"):
+        if os.environ.get("TAGSTREAM_TRACE") and not isinstance(e, ConfigError):
             raise
-        return fail(str(e) or type(e).__name__, 1)
+        return fail(str(e) or type(e).__name__, exit_code(e))
     return 0

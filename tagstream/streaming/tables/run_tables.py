@@ -32,8 +32,8 @@ from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.topic import topic_offsets
 from tagstream.streaming.source.transform.stage import with_transformed_schema
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
-from tagstream.streaming.status.watch import Watch
 from tagstream.streaming.tables.table_list import NamedTable
+from tagstream.streaming.watch.watch import Watch
 
 LOG = logging.getLogger("tagstream")
 RETRY_S = 60.0
@@ -141,7 +141,8 @@ def _stream(
     clock_ms: Callable[[], int],
 ) -> None:
     own, options = own_session(spark), table.options
-    with Watch(options, clock_ms) as watch:
+    lines = LogLines()
+    with Watch(options, clock_ms, lines.step) as watch:
         for warning in options.warnings:
             LOG.warning(warning)
         if options.transformers:
@@ -153,7 +154,7 @@ def _stream(
         made = open_table(options, clock_ms())
         watch.table_opened(made)
         crash = CrashPlan.from_env(env, os.getpgrp())
-        stream(own, options, made, LogLines(), run.stop, crash, clock_ms, watch)
+        stream(own, options, made, lines, run.stop, crash, clock_ms, watch)
 
 
 def own_session(spark: SparkSession) -> SparkSession:

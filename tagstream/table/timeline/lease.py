@@ -67,7 +67,11 @@ class Lease:
 
 def acquire(storage: Storage, owner: LeaseOwner, now_ms: int, ttl_ms: int) -> Lease:
     """Take the lease; LeaseLostError naming the holder while it is another live process's."""
-    held = check_free(storage, owner, now_ms)
+    return take(storage, owner, now_ms, ttl_ms, check_free(storage, owner, now_ms))
+
+
+def take(storage: Storage, owner: LeaseOwner, now_ms: int, ttl_ms: int, held: Lease | None) -> Lease:
+    """Take a lease that was found free (``held``: as it was found); LeaseLostError when another process was first."""
     try:
         return _write(storage, Lease(0, owner, now_ms + ttl_ms, ttl_ms), held)
     except StaleVersionError:

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from tagstream.streaming.job.failure import explain, note_batch
+from tagstream.streaming.errors import SourceError, SourcePlaceError, UnfitMachineError
+from tagstream.streaming.job.failure import exit_code, explain, note_batch
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.options.options import Options
+from tagstream.table.errors import ConfigError, StoreError, UnsupportedTableError
 from tagstream.table.storage.posix import PosixStorage
 
 
@@ -86,3 +88,25 @@ def test_an_error_of_our_own_code_is_not_called_sparks(options: Options) -> None
 def test_a_driver_that_was_overtaken_in_sparks_own_log_is_told_so(options: Options) -> None:
     text = "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."
     assert "checkpoint /data/c was taken over by another process" in explain(PySparkRuntimeError(text), options).line
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("no such key"), 2),
+        (SourceError("no Kafka broker answers"), 1),
+        (UnsupportedTableError("no record key"), 1),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 1),
+        (FileNotFoundError(errno.ENOENT, "a mount that is late"), 1),
+        (StoreError(errno.EACCES, "403 Forbidden"), 1),
+        (RuntimeError("?"), 1),
+        (UnfitMachineError("no Java"), 3),
+        (SourcePlaceError("a file"), 3),
+        *(
+            (OSError(number, os.strerror(number)), 3)
+            for number in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+        ),
+    ],
+)
+def test_a_supervisor_is_told_whether_a_restart_can_help(error: Exception, code: int) -> None:
+    assert exit_code(error) == code

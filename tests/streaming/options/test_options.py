@@ -131,6 +131,15 @@ def test_unknown_hoodie_keys_warn_with_the_nearest_and_harmless_ones_pass() -> N
     assert o.shuffle_partitions is None
 
 
+def test_what_a_tombstones_end_risks_is_said() -> None:
+    told = load(*conf("index.tombstone.ttl=7"))
+    assert told.index_tombstone_ttl_days == 7.0
+    (warning,) = [w for w in told.warnings if "index.tombstone.ttl" in w]
+    assert "deleted more than 7 days ago is forgotten" in warning and "inserts the row again" in warning
+    other = load(*conf("index.tombstone.ttl=7", "hoodie.index.type=BLOOM"))
+    assert any("index.tombstone.ttl" in w and "only the state index has it" in w for w in other.warnings)
+
+
 def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
     told = "\n".join(load(*conf("index.state.ttl=1.5", "index.partition.regex=2024.*")).warnings)
     assert "1.5 days" in told

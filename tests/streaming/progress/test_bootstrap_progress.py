@@ -30,8 +30,10 @@ def test_a_log_gets_a_line_for_each_tenth() -> None:
             progress.loading(at)
     told = [line.split("tagstream: ")[1] for line in out.getvalue().splitlines()]
     assert told == [
-        "loading the index: reading files 30% · 12/40 files · 300,000 keys · 100,000 keys/s · 17 s left",
-        "loading the index: loading key groups 100% · 8/8 groups · 40/40 files · 1,000,000 keys · 500,000 keys/s · 0 s left",
+        "loading the index, step 1 of 2, reading files 30% · 12/40 files · 300,000 keys · 100,000 keys/s · 17 s left, "
+        "step 2 included",
+        "loading the index, step 2 of 2, loading key groups 100% · 8/8 groups · 40/40 files · 1,000,000 keys · "
+        "500,000 keys/s · 0 s left",
     ]
 
 
@@ -45,7 +47,7 @@ def test_a_terminal_gets_a_bar_and_then_the_batches() -> None:
         progress.lag(None)
         progress._live.refresh()
     told = " ".join(out.getvalue().split())
-    assert "orders: loading the index, reading files" in told
-    assert "12/40 files · 300,000 keys · 1,000 keys/s · 28 min 20 s left" in told
+    assert "orders: loading the index, step 1 of 2, reading files" in told
+    assert "12/40 files · 300,000 keys · 1,000 keys/s · 28 min 20 s left, step 2 included" in told
     assert "30%" in told and "━" in told
     assert "orders: waiting for records" in told  # once it is loaded the line of the batches is back

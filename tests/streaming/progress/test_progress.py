@@ -116,3 +116,20 @@ def test_what_was_done_is_said_when_the_run_fails_too() -> None:
     with pytest.raises(RuntimeError), Progress(out, "orders", lambda: 0.0):
         raise RuntimeError
     assert out.getvalue() == ""
+
+
+def test_a_log_is_not_silent_until_the_first_batch_is_done() -> None:
+    out = io.StringIO()
+    with Progress(out, "orders", lambda: 0.0) as progress:
+        progress.step("starting Spark")
+        progress.begin(7)
+        progress.batch(REPORT)
+        progress.begin(8)
+    told = [line.split("tagstream: ")[1] for line in out.getvalue().splitlines()]
+    assert told[:2] == ["starting Spark", "batch 7 begins, the first of this run"]
+    assert len(told) == 4, "the batch, and the end of the run: later batches are told when they are done"
+    out = io.StringIO()
+    with Progress(out, "orders", lambda: 0.0, live=True) as progress:
+        progress.step("starting Spark")
+        progress.begin(7)
+    assert "starting Spark" not in out.getvalue() and "begins" not in out.getvalue()

@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.recovery.foreign import find_swallowed
+from tagstream.streaming.recovery.foreign import find_swallowed, is_planned_service
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.compaction.execute import compact
+from tagstream.table.services.compaction.options import CompactionOptions
+from tagstream.table.services.compaction.plan import schedule_compaction
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.table_version import using, write_properties
+from tests.table.services.compaction.test_claim import made_by_another
+from tests.table.writer import Writer, row
 
 pytestmark = pytest.mark.spark
 
@@ -47,3 +52,24 @@ def test_a_compaction_took_nothing_of_what_was_written_over_its_slices(
     ]
     assert over
     assert find_swallowed(table, timeline, tuple(services), str(case.source)) == ()
+
+
+def test_a_compaction_by_a_plan_of_this_project_is_known_for_one(tmp_path: Path) -> None:
+    writer = Writer.create(tmp_path, "MERGE_ON_READ")
+    for number in range(3):
+        writer.write([row(1, "p", number)])
+    clock = lambda: writer.now_ms  # noqa: E731
+    instants = []
+    for by_another in (False, True):
+        instant = schedule_compaction(writer.table, CompactionOptions(), clock, force=True)
+        assert instant is not None
+        if by_another:
+            made_by_another(writer, instant)
+        compact(writer.table, instant, clock)
+        instants.append(instant)
+        writer.write([row(1, "p", 9)])
+    timeline = writer.table.timeline()
+    assert [is_planned_service(writer.table, timeline, time) for time in instants] == [True, False]
+    assert not any(
+        is_planned_service(writer.table, timeline, i.time) for i in timeline.completed_writes if i.time not in instants
+    )

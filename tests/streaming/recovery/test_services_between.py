@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from tagstream.table.services.archiving.archive_table import archive_table
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.clean import clean
 from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.table.services.compaction.execute import compact
+from tagstream.table.services.compaction.options import CompactionOptions
+from tagstream.table.services.compaction.plan import schedule_compaction
 from tagstream.table.services.replacing.delete_partition import delete_partitions
 from tagstream.table.services.restore.restore import restore
 from tagstream.table.services.restore.rollback_completed import rollback_completed
@@ -122,3 +126,25 @@ def test_restored_to_a_savepoint_and_written_by_another_since(tmp_path: Path, sp
     ev.write_files(events[200:], case.source, 100, first=2)
     case.run()
     is_oracles(case, [*theirs, *events])
+
+
+@pytest.mark.extended("more kinds of tables")
+def test_a_compaction_that_a_killed_run_has_completed_is_no_other_writers(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = {"hoodie.compact.inline": "false", "hoodie.datasource.compaction.async.enable": "false"}
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", {**conf, "tagstream.inserts.to.base.files": "first"})
+    events = list(ev.generate(300, MIX, seed=107))
+    ev.write_files(events[:200], case.source, 100)
+    case.run()
+    table = HoodieTable.open(str(case.table))
+    instant = schedule_compaction(table, CompactionOptions(), now_ms, force=True)
+    assert instant is not None
+    compact(table, instant, now_ms)
+    ev.write_files(events[200:], case.source, 100, first=2)
+    with caplog.at_level(logging.INFO, "tagstream"):
+        case.run()
+    told = [line for line in caplog.messages if "the index does not know" in line]
+    assert told and f"({instant}; planned by this program: a compaction or clustering" in told[0]
+    assert not any("another writer" in line for line in caplog.messages)
+    is_oracles(case, events)

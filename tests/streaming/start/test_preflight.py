@@ -76,7 +76,7 @@ def refused(folder: Path, argv: list[str], capsys: pytest.CaptureFixture[str], c
     ("conf", "code", "words"),
     [
         ({ROOT_KEY: "{folder}/nowhere"}, 1, "source folder {folder}/nowhere does not exist; correct"),
-        ({ROOT_KEY: "{folder}/event.avsc"}, 1, "source folder {folder}/event.avsc is a file; name the folder"),
+        ({ROOT_KEY: "{folder}/event.avsc"}, 3, "source folder {folder}/event.avsc is a file; name the folder"),
         ({"hoodie.table.ordering.fields": None}, 2, "files have no order among each other: give hoodie.table.ordering"),
         ({"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.enable": "false"}, 2, "lies in the metadata table"),
         ({PARTITIONS: "part,name", "hoodie.write.table.version": "9", NEW_ENCODING: "false"},
@@ -92,7 +92,7 @@ def refused(folder: Path, argv: list[str], capsys: pytest.CaptureFixture[str], c
          "with index.global.enabled=false a key can have a row in each partition"),
         ({"hoodie.metadata.record.index.enable": "true", "hoodie.index.type": "SIMPLE"}, 2,
          "with hoodie.index.type=SIMPLE a key can have a row in each partition"),
-        ({"hoodie.base.path": "{folder}/event.avsc/t"}, 1, "{folder}/event.avsc/t can't be written: {folder}/ev"),
+        ({"hoodie.base.path": "{folder}/event.avsc/t"}, 3, "{folder}/event.avsc/t can't be written: {folder}/ev"),
         ({"hoodie.base.path": "{folder}/in/table"}, 2, "lie in one another; the job would read its own files as records"),
         ({"hoodie.table.name": "a/b"}, 2, "a table's name has no slash"),
         ({"hoodie.datasource.write.recordkey.field": "nokey"}, 2, "record key field 'nokey' is no column"),
@@ -112,7 +112,7 @@ def test_what_the_options_say(
 
 def test_a_checkpoint_below_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = [*arguments(tmp_path), "--checkpoint-dir", str(tmp_path / "event.avsc" / "c")]
-    line = refused(tmp_path, argv, capsys, 1)
+    line = refused(tmp_path, argv, capsys, 3)
     assert f"--checkpoint-dir {tmp_path}/event.avsc/c can't be written: {tmp_path}/event.avsc is a file" in line
 
 
@@ -122,7 +122,7 @@ def test_no_java(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv(name, str(tmp_path))
-    line = refused(tmp_path, arguments(tmp_path), capsys, 1)
+    line = refused(tmp_path, arguments(tmp_path), capsys, 3)
     assert "Spark needs Java 17" in line
     assert words in line
 

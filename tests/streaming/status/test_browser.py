@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
@@ -12,9 +13,12 @@ import pytest
 from tagstream.streaming.status.run_status import RunStatus
 from tagstream.streaming.status.server import Pages, StatusServer
 from tests.streaming.status.case import Clock, report
+from tests.streaming.status.scenes import SCENES
 from tests.streaming.status.test_metrics import full_status
 from tests.streaming.status.test_page import hostile_status
 from tests.support.browser import DESKTOP, PHONE, Browser
+
+PICTURES = os.environ.get("TAGSTREAM_PICTURES")  # a folder: pictures of the pages go there, for people
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +126,32 @@ def test_hostile_names_run_nothing(browser: Browser, hostile: str) -> None:
     assert "<script>alert" in page.evaluate("document.body.innerText")
 
 
-def test_pictures_can_be_taken(browser: Browser, running: tuple[RunStatus, Clock, str], tmp_path: Path) -> None:
-    """For people who look at them: `out/` of the test's folder."""
-    page = browser.page(running[2], PHONE, dark=True)
-    page.screenshot(tmp_path / "page.png")
-    assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_states_in_which_people_look(browser: Browser, scene: str, width: int, tmp_path: Path) -> None:
+    """Nothing stands out of the page, no number breaks; with TAGSTREAM_PICTURES a picture of each goes there."""
+    clock = Clock()
+    server = serve(SCENES[scene](clock), clock)
+    try:
+        page = browser.page(f"http://127.0.0.1:{server.port}/", width)
+        picture = Path(PICTURES or tmp_path, f"status-{scene}-{width}.png")
+        page.screenshot(picture)
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert (page.overflow(), page.low_contrast(), page.problems()) == ([], [], [])
+        assert page.evaluate(_BROKEN) == [], "numbers in two lines, or wider than their card"
+        rows = page.evaluate(
+            "[...document.querySelectorAll('.rows tbody')].map(b => [...b.rows].filter(r => r.offsetHeight).length)"
+        )
+        assert all(count <= (5 if width == PHONE else 24) for count in rows)
+        heads = page.evaluate("[...document.querySelectorAll('h2')].map(h => h.textContent)")
+        assert heads.index("Warnings") == 0, "before everything that only tells how large things are"
+    finally:
+        server.close()
+
+
+# A number that stands in two lines has two rectangles; one that is wider than its card is cut or stands out of it.
+_BROKEN = """[...document.querySelectorAll('.card:not(.words) b, .bars b')].filter(b => {
+  const range = document.createRange(); range.selectNodeContents(b);
+  const rects = range.getClientRects(), card = (b.closest('.card') || b.closest('dd')).getBoundingClientRect();
+  return rects.length > 1 || [...rects].some(r => r.right > card.right);
+}).map(b => b.textContent)"""

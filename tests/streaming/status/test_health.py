@@ -10,7 +10,8 @@ from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.status import health
 from tagstream.streaming.status.health import Thresholds, answer
 from tagstream.streaming.status.run_status import RunStatus
-from tagstream.streaming.status.snapshot import Stop
+from tagstream.streaming.status.snapshot import Stop, Tasks
+from tagstream.streaming.status.stops import Begun, Stops
 from tests.streaming.status.case import Clock, report, run_status
 
 BAD = Stop(1, "BadRecordsError", "3 bad records in batch 7")
@@ -126,14 +127,45 @@ def test_a_query_that_begins_anew_again_and_again(status: RunStatus) -> None:
 
 def test_runs_that_end_by_an_error_again_and_again(status: RunStatus) -> None:
     last = Stop(1, "StateError", "no room")
-    status.stops({"StateError": 2}, 2, last)
+    status.stops(Stops({"StateError": 2}, 2, last))
     assert state(status) == "starting"
-    status.stops({"StateError": 3}, 3, last)
-    assert status.snapshot().health.why == "3 runs ended by an error without a commit: no room"
+    status.stops(Stops({"StateError": 3}, 3, last))
+    assert status.snapshot().health.why == "3 runs ended without a commit, the last one by: no room"
+
+
+def killed(times: int, before: Stops | None = None) -> Stops:
+    """What is noted after so many runs that were killed in batch 17."""
+    found = before or Stops()
+    for number in range(times):
+        found = replace(found, begun=Begun(f"run {number}", 10 * number, "worker-3", 100 + number)).killed(17, None)
+    return found
+
+
+def test_a_loop_of_kills_is_no_first_batch_that_is_well(status: RunStatus) -> None:
+    status.query_started()
+    status.step("reading, tagging and writing", 17)
+    status.stops(killed(2))
+    found = status.snapshot().health
+    assert (found.state, found.fine) == ("ok", True)
+    assert "first batch of this run" in found.why and "the run before was killed in batch 17" in found.why
+    status.stops(killed(3))
+    found = status.snapshot().health
+    assert (found.state, found.fine) == ("restarting", False)
+    assert found.why.startswith(
+        "3 runs were killed in batch 17; out of memory? Look for it in the kernel's log (dmesg)"
+    )
+    assert "give the job more memory" in found.why and found.why.endswith("(process 102 on worker-3)")
+    status.batch(report(17))
+    assert status.snapshot().health == health.Health("ok", "waiting for records", True)
+
+
+def test_kills_and_errors_in_a_row_are_told_apart(status: RunStatus) -> None:
+    status.stops(killed(2).one_more("StateError", "no room", 5))
+    assert status.snapshot().health.why == "3 runs ended without a commit, 2 of them killed, the last one by: no room"
 
 
 def test_stopped_by_bad_records_until_a_commit(status: RunStatus) -> None:
-    status.stops({"BadRecordsError": 1}, 1, BAD)
+    status.stops(Stops({"BadRecordsError": 1}, 1, BAD))
     found = status.snapshot().health
     assert (found.state, answer(found)[0]) == ("bad_records", 503)
     assert "3 bad records in batch 7; this run has not come past that yet" in found.why
@@ -146,10 +178,52 @@ def test_stopped_by_bad_records_until_a_commit(status: RunStatus) -> None:
 
 def test_this_run_has_just_been_stopped(status: RunStatus) -> None:
     status.query_started()
-    status.stops({"BadRecordsError": 1}, 1, BAD)
+    status.stops(Stops({"BadRecordsError": 1}, 1, BAD))
     status.stopped("BadRecordsError")
     status.ended()
-    assert status.snapshot().health.why == "3 bad records in batch 7"
+    why = status.snapshot().health.why
+    assert why == "3 bad records in batch 7; `tagstream quarantine list --checkpoint-dir /t/ck` shows them"
+
+
+def test_records_that_are_left_out_are_no_green(status: RunStatus) -> None:
+    status.query_started()
+    status.batch(report(0, records=1_000, quarantined=9))
+    assert state(status) == "ok", "less than one of a hundred"
+    status.batch(report(1, records=1_000, quarantined=110))
+    found = status.snapshot().health
+    assert (found.state, found.fine) == ("leaving_out", True)
+    assert found.why == (
+        "119 of the 2,000 records (5.9%) of the last batches were left out as bad; "
+        "`tagstream quarantine list --checkpoint-dir /t/ck` shows them"
+    )
+    for batch in range(2, 7):
+        status.batch(report(batch, records=1_000))
+    assert state(status) == "ok", "the last five were well"
+
+
+def test_a_service_that_fails_is_told(status: RunStatus) -> None:
+    status.query_started()
+    status.service("compaction", 0, "no room")
+    assert answer(status.snapshot().health) == (200, "ok: waiting for records; compaction fails and is tried again\n")
+    status.service("cleaning", 0, "no room")
+    assert "compaction and cleaning fail and are tried again" in status.snapshot().health.why
+    status.service("compaction", 1, None)
+    status.service("cleaning", 0, None)
+    assert status.snapshot().health.why == "waiting for records"
+
+
+def test_a_batch_that_is_long_tells_its_tasks(status: RunStatus, clock: Clock) -> None:
+    status.query_started()
+    status.step("reading, tagging and writing", 4)
+    clock.after(100)
+    status.tasks(Tasks(total=8, done=3, running=2, failed=1, moved_ms=clock.now_ms))
+    clock.after(801)
+    assert status.snapshot().health.why == (
+        "in its first batch (4) for 15 min 1 s, now at: reading, tagging and writing; 3 of 8 tasks done, the last one "
+        "13 min 21 s ago, 2 at work, 1 failed and were tried again"
+    )
+    status.batch(report(4))
+    assert status.snapshot().tasks is None, "they were of that batch"
 
 
 def test_an_end_in_order(status: RunStatus) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -18,7 +19,10 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.errors import BadRecordsError
 from tagstream.streaming.progress.report import KINDS
-from tests.streaming.stream_case import StreamCase
+from tagstream.streaming.status.stops import Begun, read_stops, write_stops
+from tagstream.table.storage.posix import PosixStorage
+from tests.drills.stream_job import StreamJob, chunks_of
+from tests.streaming.stream_case import StreamCase, now_ms
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
 from tests.support.browser import DESKTOP, PHONE, Browser
@@ -73,6 +77,17 @@ class Site:
         wait_for(lambda: condition(self.document()), WAIT_S, what)
         return self.document()
 
+    def wait_for_health(self, condition: Callable[[int, str], bool]) -> None:
+        """Wait for a state, of a process that does not listen yet, too."""
+
+        def holds() -> bool:
+            try:
+                return condition(*self.health())
+            except OSError:
+                return False
+
+        wait_for(holds, 3 * WAIT_S, "the state")
+
     def compare(self, browser: Browser, name: str) -> None:
         """Page and JSON say the same; nothing is wrong with the page in any width or colour."""
         for width in (DESKTOP, PHONE):
@@ -125,7 +140,13 @@ def test_a_running_stream_in_the_browser(tmp_path: Path, spark: SparkSession, br
         doc = site.wait_for(lambda d: len(batches(d)) == 10, "the commits")
         assert [c["batch_id"] for c in batches(doc)] == list(range(9, -1, -1))
         assert {c["stream"] for c in batches(doc)} == {doc["about"]["stream"]}
-        assert len(doc["commits"]) > 10  # compactions are among them
+        assert len(doc["commits"]) > 10  # compactions are among them, and none of them is another writer's
+        assert {c["service"] for c in doc["commits"] if c["batch_id"] is None} == {"compaction"}
+        assert "another writer" not in site.text("")
+        lines = {line["name"]: line for line in doc["service_lines"]}
+        assert lines["compaction"]["completed"] > 0 and lines["compaction"]["last_ms"] > 0
+        assert "delta commit" in lines["compaction"]["due"] or "next commit" in lines["compaction"]["due"]
+        assert (doc["about"]["pid"], doc["about"]["log"] != "") == (os.getpid(), True)
         site.compare(browser, "running")
         told = run_tool("promtool", "check", "metrics", stdin=site.text("metrics").encode())
         assert told.strip() == ""
@@ -177,6 +198,7 @@ def test_bad_records_stop_it_and_the_next_run_knows(
             code, text = site.health()
             assert (code, batch) == (503, 1)
             assert text.startswith("bad_records: 3 bad records in batch 1")
+            assert f"`tagstream quarantine list --checkpoint-dir {case.checkpoint}` shows them" in text
             assert "this run has not come past that yet" in text
             found = site.metrics()
             assert found["tagstream_bad_record_stops_total"] == len(seen) + 1
@@ -200,6 +222,55 @@ def test_bad_records_stop_it_and_the_next_run_knows(
     case.run(*arguments(site), at=well)
 
 
+def test_runs_note_their_beginning_and_their_end(
+    tmp_path: Path, spark: SparkSession, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE")
+    ev.write_files(list(ev.generate(200, ev.Mix(keys=60), seed=5)), case.source, 100)
+    checkpoint = PosixStorage(str(case.checkpoint))
+    seen: list[tuple[int, str]] = []
+
+    def look(step: str, batch: int) -> None:
+        if step == "inflight":
+            begun = read_stops(checkpoint).begun
+            assert begun is not None and begun.pid == os.getpid() and begun.committed == (batch == 1)
+            seen.append(site.health())
+
+    case.run(*arguments(site), at=look)
+    noted = read_stops(checkpoint)
+    assert (noted.begun, noted.counts) == (None, {})
+    assert noted.end is not None and noted.end.text == "all that the source had was taken"
+    assert [code for code, _ in seen] == [200, 200] and "killed" not in seen[0][1]
+
+    # As two runs that were killed have left it, and the run after them that was killed, too.
+    begun = Begun("another", 5, "worker-3", 77)
+    two = replace(replace(noted, begun=begun).killed(2, None), begun=begun).killed(2, None)
+    write_stops(checkpoint, replace(two, begun=begun))
+    ev.write_files(list(ev.generate(50, ev.Mix(keys=60), seed=9)), case.source, 50, first=2)
+    case.run(*arguments(site), at=look)
+    code, text = seen[-1]
+    assert code == 503 and text.startswith("restarting: 3 runs were killed between two batches; out of memory?")
+    assert any("3 runs were killed between two batches" in line for line in caplog.messages), "the log says so, too"
+    assert read_stops(checkpoint).in_row == 0, "a commit has ended the row"
+
+
+@pytest.mark.kill
+@pytest.mark.extended("killed processes; the simulation kills in the first tier")
+def test_a_loop_of_real_kills_is_told(tmp_path: Path, site: Site) -> None:
+    job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(200, ev.Mix(keys=80), seed=5)), 100))
+    job.write_input()
+    for _ in range(3):
+        job.crash("inflight", 1)
+    with job.start(*arguments(site), crash="inflight@1:pause") as process:
+        site.wait_for_health(
+            lambda _, text: text.startswith("restarting: 3 runs were killed in batch 1; out of memory?")
+        )
+        assert site.metrics()['tagstream_errors_total{error="Killed"}'] == 3
+        assert "3 runs were killed in batch 1; out of memory?" in process.output()
+    assert "the run before was killed" not in job.finish().splitlines()[-1]
+    assert job.check() == 2
+
+
 @pytest.mark.extended("more states of a live page")
 def test_quarantined_records_are_shown(tmp_path: Path, spark: SparkSession, browser: Browser, site: Site) -> None:
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE")
@@ -212,6 +283,11 @@ def test_quarantined_records_are_shown(tmp_path: Path, spark: SparkSession, brow
         if (step, batch) == ("inflight", 2):
             doc = site.document()
             assert (doc["counts"]["quarantined"], doc["counts"]["records"]) == (2, 602)
+            doc = site.wait_for(
+                lambda d: d["quarantine"] is not None and d["quarantine"]["records"] == 2, "the quarantine"
+            )
+            assert doc["quarantine"]["whole"] and doc["quarantine"]["newest"][0][0] == 1
+            assert f"tagstream quarantine list --checkpoint-dir {case.checkpoint}" in site.text("")
             assert sum(doc["counts"][kind] for kind in KINDS) == 602
             site.compare(browser, "quarantined")
 
@@ -245,13 +321,18 @@ def test_the_lag_of_a_topic_is_right_in_the_first_batch_and_after_a_restart(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, site: Site
 ) -> None:
     kafka_broker.create_topic("lag", partitions=2)
+    began = now_ms()
     events = list(ev.generate(1_500, ev.Mix(keys=120), seed=21))
     send(kafka_broker, "lag", events[:1_000], 2)
     case = kafka_case(tmp_path, spark, kafka_broker, "lag")
 
     def first(step: str, batch: int) -> None:
         if (step, batch) == ("inflight", 0):
-            site.wait_for(lambda d: d["lag"] == 1_000, "all of the topic")
+            doc = site.wait_for(lambda d: d["lag"] == 1_000 and d["tasks"] is None, "all of the topic")
+            assert sum(part["records"] for part in doc["waiting"]) == 1_000
+            assert [part["partition"] for part in doc["waiting"]] == [0, 1]
+            assert began - 60_000 < doc["oldest_ms"] <= doc["at_ms"], "its records came when the test began"
+            assert doc["derived"]["data_age_s"] == (doc["at_ms"] - doc["oldest_ms"]) / 1000
             assert site.metrics()["tagstream_lag_records"] == 1_000
 
     case.run(*arguments(site), at=first)

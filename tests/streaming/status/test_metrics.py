@@ -12,7 +12,8 @@ from tagstream.streaming.progress.report import KINDS
 from tagstream.streaming.status.health import STATES
 from tagstream.streaming.status.metrics import METRICS, RunCollector
 from tagstream.streaming.status.run_status import RunStatus
-from tagstream.streaming.status.snapshot import GroupSize, PartitionLine, Stop, TableFiles
+from tagstream.streaming.status.snapshot import GroupSize, PartitionLine, Quarantine, Stop, TableFiles, Waiting
+from tagstream.streaming.status.stops import Stops
 from tagstream.table.services.file_sizes import FileSizes
 from tests.streaming.status.case import ABOUT, HOSTILE, Clock, report, run_status
 from tests.support.paths import ROOT
@@ -47,11 +48,15 @@ def full_status(clock: Clock) -> RunStatus:
     status.query_started()
     status.batch(report(0, late=7, unknown_deletes=3, quarantined=2))
     status.step("committing", 1)
-    status.lag(17)
+    status.waits([Waiting(0, 12, clock.now_ms - 90_000), Waiting(1, 5, clock.now_ms - 60_000), Waiting(2, 0)])
+    status.service("cleaning", 2, None)
+    status.service("compaction", 0, "no room")
+    status.services_due({"compaction": "after the next commit"}, {"compaction": clock.now_ms - 7_000_000})
+    status.quarantine(Quarantine(2, True, ((0, "no JSON"),)))
     status.groups([GroupSize(0, 5, 1, 100), GroupSize(8, 9, 0, 200)], whole=True)
     total = FileSizes(4, 3, 4, 1_000, 2, 500, 1)
     status.files(TableFiles(clock.now_ms, 1, 2, total, (PartitionLine("2027-01-15", total, 1.0),)))
-    status.stops({"BadRecordsError": 2, "StateError": 1}, 0, Stop(1, "StateError", "no room"))
+    status.stops(Stops({"BadRecordsError": 2, "StateError": 1}, 0, Stop(1, "StateError", "no room")))
     status.warned("WARNING", "careful")
     return status
 

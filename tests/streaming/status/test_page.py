@@ -10,6 +10,7 @@ from tagstream.streaming.status import health
 from tagstream.streaming.status.page import POLICY, status_page
 from tagstream.streaming.status.run_status import RunStatus
 from tagstream.streaming.status.snapshot import CommitLine, GroupSize, PartitionLine, Snapshot, Stop, TableFiles
+from tagstream.streaming.status.stops import Stops
 from tagstream.table.services.file_sizes import FileSizes
 from tests.streaming.status.case import ABOUT, HOSTILE, Clock, report, run_status
 from tests.streaming.status.test_metrics import full_status
@@ -69,7 +70,7 @@ def hostile_status() -> RunStatus:
     status.batch(report(0))
     status.warned("WARNING", HOSTILE + "x" * 5_000)
     status.restarted(HOSTILE, HOSTILE)
-    status.stops({HOSTILE: 1}, 1, Stop(1, HOSTILE, HOSTILE))
+    status.stops(Stops({HOSTILE: 1}, 1, Stop(1, HOSTILE, HOSTILE), end=Stop(1, HOSTILE, HOSTILE)))
     status.commits([CommitLine(HOSTILE, HOSTILE, HOSTILE, 1, 1, 1, 1, 1, 1)], 1, exact=True)
     total = FileSizes(1, 1, 1, 1, 1, 1, 1)
     rows = (PartitionLine(HOSTILE, total, 1.0), PartitionLine("p" * 900, total), PartitionLine("\udcff", total))

@@ -68,6 +68,17 @@ INDEX_KEYS = (
         section=_INDEX,
     ),
     ConfigKey(
+        "index.tombstone.ttl",
+        Kind.FLOAT,
+        "Days after its delete that a deleted key leaves the index, by the clock of the batches; 0 keeps it for ever. Live "
+        "keys stay. Until then the index remembers the delete's ordering value, and an event that is older is late; "
+        "afterwards such an event inserts the row again. Take more than the longest delay of a source, a replay of a topic "
+        "included (docs/operations.md, Sizing).",
+        default=0.0,
+        minimum=0,
+        section=_INDEX,
+    ),
+    ConfigKey(
         "index.partition.regex",
         Kind.REGEX,
         "Partitions whose keys are loaded (the whole path must match).",

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tagstream.streaming.status.background import Background
+from tagstream.streaming.watch.background import Background
 
 WAIT_S = 20.0
 

@@ -6,10 +6,14 @@ Without ``--status-port`` nothing is served and no look is taken; how a run ende
 from __future__ import annotations
 
 import logging
+import os
 import platform
+import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import PurePath
 from types import TracebackType
@@ -21,17 +25,23 @@ from pyspark.sql import SparkSession
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.state.durable.meta import META_FILE
 from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.epoch import newest_batch
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.page.values import moment
 from tagstream.streaming.progress.report import BatchReport
-from tagstream.streaming.status.background import Background
 from tagstream.streaming.status.health import Thresholds
-from tagstream.streaming.status.index_look import IndexLook
-from tagstream.streaming.status.lag_look import LagLook
 from tagstream.streaming.status.run_status import RunStatus
 from tagstream.streaming.status.server import Pages, StatusServer
 from tagstream.streaming.status.snapshot import About
-from tagstream.streaming.status.stops import Stops, read_stops, write_stops
-from tagstream.streaming.status.table_look import TableLook
+from tagstream.streaming.status.stops import Begun, Stops, read_stops, write_stops
+from tagstream.streaming.watch.background import Background
+from tagstream.streaming.watch.index_look import IndexLook
+from tagstream.streaming.watch.lag_look import LagLook
+from tagstream.streaming.watch.place import log_place
+from tagstream.streaming.watch.quarantine_look import QuarantineLook
+from tagstream.streaming.watch.service_look import services_due
+from tagstream.streaming.watch.table_look import TableLook
+from tagstream.streaming.watch.task_look import TaskLook
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
 
@@ -39,9 +49,15 @@ LOG = logging.getLogger("tagstream")
 
 
 class Watch:
-    """A context manager for the length of a run; it listens to the ``tagstream`` logger for warnings."""
+    """A context manager for the length of a run; it listens to the ``tagstream`` logger for warnings.
 
-    def __init__(self, options: Options, clock_ms: Callable[[], int]) -> None:
+    ``on_step``: told what the run is at before its first batch.
+    """
+
+    def __init__(
+        self, options: Options, clock_ms: Callable[[], int], on_step: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._on_step = on_step
         self._options, self._clock_ms = options, clock_ms
         limits = Thresholds(options.status_stuck_after, options.status_behind_after)
         self.status = RunStatus(_about(options), clock_ms, limits)
@@ -50,9 +66,10 @@ class Watch:
         self._server: StatusServer | None = None
         self._job: JobContext | None = None
         self._stops = Stops()
-        self._lag_told_ms = 0
+        self._query: str | None = None
         self._index: tuple[str, int] | None = None
         self._looks_added = self._table_known = False
+        self._may_write = True
         if options.status_port is not None:
             pages = Pages(self.status.snapshot, time.monotonic)
             self._server = StatusServer(options.status_port, options.status_host, pages)
@@ -76,6 +93,11 @@ class Watch:
 
     # Told by the job
 
+    def step(self, text: str) -> None:
+        """What the run is at before its first batch."""
+        self.status.step(text)
+        self._on_step(text)
+
     def table_opened(self, table: HoodieTable) -> None:
         """There is a table: what it says is known from now on. A second call changes nothing."""
         if self._table_known:
@@ -89,7 +111,10 @@ class Watch:
             made = (open_storage(options.checkpoint_dir), folder, name)
             stream = lambda: self._job.meta.stream_id if self._job is not None else options.stream_id  # noqa: E731
             limit = options.parquet_small_file_limit
-            self._background.add(TableLook(self.status, table, stream, limit, made, self._clock_ms))
+            due = lambda now, timeline: services_due(  # noqa: E731
+                now, timeline, options.services, self._clock_ms(), continuous=options.continuous
+            )
+            self._background.add(TableLook(self.status, table, stream, limit, made, self._clock_ms, due))
 
     def attach(self, job: JobContext) -> None:
         """The run holds the lease and has its context."""
@@ -98,7 +123,7 @@ class Watch:
         job.service = self.status.service
         self.status.know(stream=job.meta.stream_id, checkpoint=job.checkpoint.root)
         self.status.began(job.run)
-        self._note(read_stops(job.checkpoint))
+        self._begin(job)
 
     def ready(self, spark: SparkSession) -> None:
         """Index and table are together and the query begins."""
@@ -110,15 +135,23 @@ class Watch:
             self._index = index
             self.status.new_index(len(job.meta.labels))
         self.status.query_started()
+        self._on_step("the query begins: waiting for records")
         if self._background is not None and not self._looks_added:
             self._looks_added = True
             self._background.add(IndexLook(self.status, job))
-            self._background.add(LagLook(self.status, job, spark, lambda: self._lag_told_ms))
+            self._background.add(LagLook(self.status, job, spark))
+            self._background.add(TaskLook(self.status, spark, lambda: self._query, self._clock_ms))
+            self._background.add(QuarantineLook(self.status, job.checkpoint, self.status.bad_records))
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
         self.status.batch(report)
-        if report.instant is not None and not report.replayed and self._stops.in_row and self._job is not None:
+        if (
+            report.instant is not None
+            and not report.replayed
+            and not self._stops.knows_commit
+            and self._job is not None
+        ):
             self._note(self._stops.after_commit())
             write_stops(self._job.checkpoint, self._stops)
         if self._background is not None:
@@ -127,8 +160,11 @@ class Watch:
     def lag(self, records: int | None) -> None:
         """Spark has told the lag; None: it does not know."""
         if records is not None:
-            self._lag_told_ms = self._clock_ms()
             self.status.lag(records)
+
+    def query(self, run_id: str) -> None:
+        """Spark's query has begun."""
+        self._query = run_id
 
     def loading(self, at: BootstrapProgress) -> None:
         """How far the loading of the index is."""
@@ -138,6 +174,7 @@ class Watch:
         """The run ends by an error. ``may_write``: it is still the one writer, and notes it in the checkpoint."""
         self._note(self._stops.one_more(error, text, self._clock_ms()))
         self.status.stopped(error)
+        self._may_write = may_write
         if self._job is not None and may_write:
             with suppress(OSError):  # a full disk has stopped it, perhaps
                 write_stops(self._job.checkpoint, self._stops)
@@ -147,10 +184,31 @@ class Watch:
         if self._background is not None:
             self._background.close()
         self.status.ended()
+        if self._job is not None and self._may_write and self._stops.begun is not None:
+            kind = sys.exc_info()[0]
+            stop = self._job.stop
+            why = f"asked to end by {stop.signal_name}" if stop.requested else "all that the source had was taken"
+            self._note(self._stops.in_order(f"ended by {kind.__name__}" if kind else why, self._clock_ms()))
+            with suppress(OSError):
+                write_stops(self._job.checkpoint, self._stops)
+
+    def _begin(self, job: JobContext) -> None:
+        """Note that this run has begun; a note of another one tells that it was killed."""
+        stops = read_stops(job.checkpoint)
+        if stops.begun is not None:
+            planned, done = (newest_batch(job.root.files, log) for log in ("offsets", "commits"))
+            stops = stops.killed(planned if planned != done else None, job.lease.seen_ms)
+            assert stops.last is not None
+            which = "the run before was" if stops.killed_in_row == 1 else f"{stops.killed_in_row} runs were"
+            LOG.warning("%s %s; last seen %s", which, stops.last.text, moment(stops.last.at_ms))
+        me = self.status.about
+        self._note(replace(stops, begun=Begun(job.run_owner, self._clock_ms(), me.host, me.pid or 0)))
+        with suppress(OSError):
+            write_stops(job.checkpoint, self._stops)
 
     def _note(self, stops: Stops) -> None:
         self._stops = stops
-        self.status.stops(stops.counts, stops.in_row, stops.last)
+        self.status.stops(stops)
 
 
 class _WarningLog(logging.Handler):
@@ -170,6 +228,7 @@ def _about(options: Options) -> About:
         ours = version("tagstream")
     except PackageNotFoundError:  # a checkout that is not installed
         ours = "from sources"
+    host, pid = socket.gethostname(), os.getpid()
     return About(
         table=options.target_table or PurePath(options.target_base_path).name,
         stream=options.stream_id,
@@ -181,4 +240,7 @@ def _about(options: Options) -> About:
         version=ours,
         spark=pyspark.__version__,
         python=platform.python_version(),
+        host=host,
+        pid=pid,
+        log=log_place(os.environ, host, pid),
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tagstream.streaming.batch.commit_record import COMMIT_KEY, COMMIT_VERSION, CommitRecord
-from tagstream.streaming.status import table_look
 from tagstream.streaming.status.run_status import RunStatus
-from tagstream.streaming.status.table_look import TableLook
+from tagstream.streaming.watch import table_look
+from tagstream.streaming.watch.table_look import TableLook
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.file_sizes import sizes_of
 from tagstream.table.storage.posix import PosixStorage

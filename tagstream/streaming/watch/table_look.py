@@ -6,7 +6,7 @@ After the first look only the partitions that commits have written to are listed
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 
 from tagstream.streaming.status.lines import commit_line, largest
@@ -23,7 +23,10 @@ _COMMITS_A_LOOK, PARTITIONS_A_LOOK, PARTITIONS_SHOWN = 100, 32, 30
 
 
 class TableLook:
-    """``made``: where a file lies that is as old as the checkpoint, for a stream that has not committed yet."""
+    """``made``: where a file lies that is as old as the checkpoint, for a stream that has not committed yet.
+
+    ``services``: asked when each service is due, and when the timeline has seen it last.
+    """
 
     def __init__(
         self,
@@ -33,7 +36,9 @@ class TableLook:
         small_limit: int,
         made: tuple[Storage, str, str],
         clock_ms: Callable[[], int],
+        services: Callable[[HoodieTable, Timeline], tuple[Mapping[str, str], Mapping[str, int]]] = lambda *_: ({}, {}),
     ) -> None:
+        self._services = services
         self._status, self._table, self._stream_id = status, table, stream_id
         self._small_limit, self._made, self._clock_ms = small_limit, made, clock_ms
         self._commits: deque[CommitLine] = deque(maxlen=COMMITS)
@@ -46,6 +51,7 @@ class TableLook:
         """Take what is new."""
         timeline = self._table.timeline()
         self._look_at_commits(timeline)
+        self._status.services_due(*self._services(self._table, timeline))
         self._look_at_files(timeline)
 
     def _look_at_commits(self, timeline: Timeline) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.status.stops import Stops, read_stops, write_stops
-from tagstream.streaming.status.watch import Watch
+from tagstream.streaming.watch.watch import Watch
 from tagstream.table.errors import ConfigError
 from tagstream.table.storage.posix import PosixStorage
 from tests.streaming.status.case import Clock
