@@ -48,8 +48,11 @@ LINES = (
     r"fixes (index|global_index|ordering) as .*, but .* now says .*; go back to that value, or start with a new checkpoint",
     r"fixes (shuffle_partitions|key_groups) as .*; go back to that value, or make a checkpoint with another one from this",
     r"fixes stream_id as .*; this checkpoint is that of another source. Give the new source a checkpoint of its own",
+    r"is bucket \d+, but its key .* belongs into bucket \d+ of \d+ by .*: give the hoodie.bucket.index.num.buckets",
+    r"has version 6, whose readers .*: give hoodie.write.table.version=8 or 9, or take the global one",
     r"hoodie.write.record.merge.mode = COMMIT_TIME_ORDERING .* contradicts the ordering field",
 )
+_SEVERAL = re.compile(r"\d+ settings keep this job from starting:")
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def _batch(case: PairCase, oracle: Oracle, number: int) -> None:
 def known_line(error: TagstreamError, edits: int) -> str | None:
     """The known line of a refusal, the last of several; None when one is not known, or there are more than edits."""
     found, known = None, [*dict.fromkeys(refused_pairs().values()), *LINES]
-    told = without_hint(str(error)).splitlines()
+    told = [text for text in without_hint(str(error)).splitlines() if not _SEVERAL.fullmatch(text)]
     for text in told:
         found = next((line for line in known if re.search(line, text)), None)
         if found is None:
