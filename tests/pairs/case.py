@@ -63,12 +63,16 @@ class Quiet:
 
 @dataclass
 class PairCase:
-    """A case in a folder. ``more``: properties on top of those of its values."""
+    """A case in a folder. ``more``: properties on top of those of its values; ``own``: in their place. ``flags``: of the
+    command line.
+    """
 
     folder: Path
     spark: SparkSession
     values: Mapping[str, str]
     more: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] | None = None
+    flags: tuple[str, ...] = ()
     sent: int = 0
     files: int = 0
 
@@ -84,7 +88,7 @@ class PairCase:
         """The properties file, as a dictionary."""
         source = self.values["source"]
         made = {
-            **properties(self.values),
+            **(properties(self.values) if self.own is None else self.own),
             "hoodie.table.name": "places",
             "hoodie.index.bloom.num_entries": "1000",
             "hoodie.metadata.record.index.min.filegroup.count": "2",
@@ -112,7 +116,7 @@ class PairCase:
         props.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
         return [
             "--props", str(props), "--source-class", "JsonDFSSource", "--target-base-path", str(self.table),
-            "--checkpoint-dir", str(self.folder / "checkpoint"), "--source-limit", "1",
+            "--checkpoint-dir", str(self.folder / "checkpoint"), "--source-limit", "1", *self.flags,
         ]  # fmt: skip
 
     def send(self, events: Sequence[Event], table: Mapping[str, str] | None = None) -> None:

@@ -50,6 +50,7 @@ LINES = (
     r"fixes stream_id as .*; this checkpoint is that of another source. Give the new source a checkpoint of its own",
     r"is bucket \d+, but its key .* belongs into bucket \d+ of \d+ by .*: give the hoodie.bucket.index.num.buckets",
     r"has version 6, whose readers .*: give hoodie.write.table.version=8 or 9, or take the global one",
+    r"column '\w+' is .*, in the table it is .*; a column's type is only widened .*: keep it, or give the new type to",
     r"hoodie.write.record.merge.mode = COMMIT_TIME_ORDERING .* contradicts the ordering field",
 )
 _SEVERAL = re.compile(r"\d+ settings keep this job from starting:")

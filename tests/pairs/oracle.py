@@ -111,6 +111,7 @@ def partition_path(values: Row, case: Mapping[str, str]) -> str:
         "times": [("at", time)],
         "texts of times": [("told", values["told"][:10] if values["told"] else "1970-01-01")],
         "custom": [("city", values["city"]), ("at", time)],
+        "custom, three fields": [("city", values["city"]), ("zone", values["zone"]), ("id", values["id"])],
     }[case["layout"]]
     return "/".join(_segment(name, value, case) for name, value in parts)
 

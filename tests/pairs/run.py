@@ -18,6 +18,7 @@ from tests.pairs.covering import completed, covering
 from tests.pairs.edits import drawn_edits, one_edit
 from tests.pairs.options import OPTIONS, refused_pairs
 from tests.pairs.outcome import Outcome, one_case, summary
+from tests.pairs.public_settings import one_public, public_settings
 
 
 @cache
@@ -41,6 +42,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--edits", type=int, default=0, help="tables of each seed whose settings are edited (default: 0)"
     )
+    parser.add_argument(
+        "--public", action="store_true", help="the settings of public projects, in place of a seed's cases"
+    )
     parser.add_argument("--first", type=int, default=0, help="the first case (default: 0)")
     parser.add_argument("--cases", type=int, default=1_000_000, help="how many cases of each seed (default: all)")
     parser.add_argument("--having", nargs="*", default=[], help="only cases with these, OPTION=VALUE")
@@ -52,7 +56,10 @@ def main(argv: Sequence[str]) -> int:
         for seed in told.seed:
             began = time.monotonic()
             part = slice(told.first, told.first + told.cases)
-            if told.edits:
+            if told.public:
+                named = enumerate(public_settings())
+                work = [partial(one_public, spark, Path(folder, f"p{n}"), settings) for n, settings in named]
+            elif told.edits:
                 edits = [edit for edit in drawn_edits(seed, told.edits) if wanted.items() <= edit.values.items()]
                 work = [partial(one_edit, spark, Path(folder, f"e{n}"), edit) for n, edit in enumerate(edits)]
             else:

@@ -9,12 +9,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tagstream.table.errors import ConfigError
 from tests.pairs.case import differences
 from tests.pairs.covering import completed, covering
+from tests.pairs.edits import LINES, OTHERS, drawn_edits, known_line, one_edit
 from tests.pairs.events import BATCHES, COLUMNS, Event, events_of
 from tests.pairs.options import OPTIONS, REFUSALS, Pair, all_pairs, lines_of, pairs_of, refused_pairs
 from tests.pairs.oracle import Oracle
 from tests.pairs.outcome import Outcome, one_case, summary
+from tests.pairs.public_settings import RIGHT, Settings, one_public, public_settings
 from tests.pairs.run import drawn
 
 PLAIN = {name: next(iter(values)) for name, values in OPTIONS.items()} | {"ordering": "one", "layout": "text"}
@@ -122,7 +125,49 @@ def test_a_new_table_of_a_case(tmp_path: Path, spark: SparkSession, number: int)
     assert outcome.kind == "right", summary([outcome])
 
 
-@pytest.mark.extended("every case of one seed: two minutes for each third of them")
+@pytest.mark.spark
+def test_public_settings_that_are_refused(tmp_path: Path, spark: SparkSession) -> None:
+    found = [settings for settings in public_settings() if settings.wanted != RIGHT]
+    outcomes = [one_public(spark, tmp_path / str(n), settings) for n, settings in enumerate(found)]
+    assert [outcome.kind for outcome in outcomes] == ["refused"] * len(found), summary(outcomes)
+
+
+@pytest.mark.extended(
+    "more of the settings that public projects have", first=("two partition fields, complex by type",)
+)
+@pytest.mark.spark
+@pytest.mark.parametrize("settings", [s for s in public_settings() if s.wanted == RIGHT], ids=lambda s: s.name)
+def test_public_settings(tmp_path: Path, spark: SparkSession, settings: Settings) -> None:
+    outcome = one_public(spark, tmp_path / "case", settings)
+    assert outcome.kind == "right", summary([outcome])
+
+
+def test_edits_are_of_every_setting() -> None:
+    edits = drawn_edits(SEED, 2 * (len(OPTIONS) + len(OTHERS)))
+    assert {name for edit in edits for name in (*edit.changed, *edit.others)} == {*OPTIONS, *OTHERS}
+    assert all(not lines_of(edit.values) for edit in edits)
+    assert edits == drawn_edits(SEED, len(edits)) != drawn_edits(SEED + 1, len(edits))
+
+
+def test_a_refusal_that_is_not_known_is_a_failure() -> None:
+    several = "2 settings keep this job from starting:\n  {0}\n  {0}"
+    known = "table /t has hoodie.table.name=a, but the job says b (c); remove the option, or give another --target-base-path"
+    assert known_line(ConfigError(known), 1) == known_line(ConfigError(several.format(known)), 2) == LINES[0]
+    assert known_line(ConfigError(several.format(known)), 1) is None
+    assert known_line(ConfigError("it does not work"), 1) is None
+    assert known_line(ConfigError(f"{known}\nwhy"), 2) is None
+
+
+@pytest.mark.extended("tables whose settings are edited: some seconds each")
+@pytest.mark.spark
+@pytest.mark.parametrize("part", range(3))
+def test_edited_settings(tmp_path: Path, spark: SparkSession, part: int) -> None:
+    edits = drawn_edits(SEED, 15)[part::3]
+    outcomes = [one_edit(spark, tmp_path / str(n), edit) for n, edit in enumerate(edits)]
+    assert all(outcome.kind != "failed" for outcome in outcomes), summary(outcomes)
+
+
+@pytest.mark.extended("every case of one seed: half a minute for each part of them")
 @pytest.mark.spark
 @pytest.mark.parametrize("part", range(PARTS))
 def test_new_tables_of_a_whole_seed(tmp_path: Path, spark: SparkSession, part: int) -> None:
