@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -162,11 +162,6 @@ def line(event: Event, odd: bool, source: str, number: int) -> str:
             kind = "DELETE" if event.deleted else "UPDATE"
             data = {name: None if value is None else str(value) for name, value in texts.items()}
             return json.dumps({"type": kind, "isDdl": False, "data": [data], "old": None, "ts": number})
-
-
-def later(event: Event, ts: int) -> Event:
-    """The same change at another time."""
-    return replace(event, ts=ts)
 
 
 def _envelope(event: Event, values: Row, number: int) -> Row:

@@ -10,6 +10,7 @@ Pair = frozenset[tuple[str, str]]
 
 KEY, PARTITION = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"
 KEY_TYPE, KEY_CLASS = "hoodie.datasource.write.keygenerator.type", "hoodie.datasource.write.keygenerator.class"
+ONE_START = "one for all batches"
 _VERSION, _ORDERING = "hoodie.write.table.version", "hoodie.table.ordering.fields"
 _TIMES = "hoodie.keygen.timebased."
 _MDT = "hoodie.metadata."
@@ -29,6 +30,12 @@ _CLUSTERING = {
     "hoodie.clustering.inline": "true",
     "hoodie.clustering.inline.max.commits": "1",
     "hoodie.clustering.plan.strategy.sort.columns": "ts",
+}
+_BESIDE = {
+    "hoodie.datasource.compaction.async.enable": "true",
+    "hoodie.clustering.async.enabled": "true",
+    "hoodie.clustering.async.max.commits": "1",
+    "hoodie.clean.async.enabled": "true",
 }
 _CLEANING = {"hoodie.clean.commits.retained": "1"}
 _ARCHIVING = {**_CLEANING, "hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
@@ -94,8 +101,14 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "cleaning": _CLEANING,
         "archiving": _ARCHIVING,
         "all": {**_EVERY_COMMIT, **_CLUSTERING, **_ARCHIVING},
+        "beside the batches": {**_EVERY_COMMIT, **_BESIDE, **_ARCHIVING},
     },
     "inserts": {"unsaid": {}, **{how: {"tagstream.inserts.to.base.files": how} for how in ("true", "first", "false")}},
+    "file sizes": {
+        "unsaid": {},
+        "no small files": {"hoodie.parquet.small.file.limit": "0"},
+        "tiny": {"hoodie.parquet.max.file.size": "2048", "hoodie.parquet.small.file.limit": "1024"},
+    },
     "codec": {
         "unsaid": {},
         **{name: {"hoodie.parquet.compression.codec": name} for name in ("gzip", "snappy", "zstd", "uncompressed")},
@@ -110,6 +123,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "canal-json": {},
         "DataFrame": {},
     },
+    "starts": {ONE_START: {}, "one for each batch": {}},
 }
 
 # What is not here, and why.
@@ -178,8 +192,8 @@ REFUSALS = (
         r"a metadata table has one record index, and RECORD_INDEX asks for the other form; remove one",
     ),
     Refusal(
-        "index", ("BUCKET",), "services", ("clustering", "all"),
-        r"hoodie.clustering.inline = true .* and hoodie.index.type=BUCKET: .*; set the first to false",
+        "index", ("BUCKET",), "services", ("clustering", "all", "beside the batches"),
+        r"hoodie.clustering.(inline|async.enabled) = true .* and hoodie.index.type=BUCKET: .*; set the first to false",
     ),
     Refusal(
         "ordering", ("none",), "source", ("json", "json by SQL", "maxwell-json", "canal-json", "DataFrame"),

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tests.pairs.covering import completed, covering
 from tests.pairs.edits import drawn_edits, one_edit
-from tests.pairs.options import OPTIONS, refused_pairs
+from tests.pairs.options import LEFT_OUT, OPTIONS, refused_pairs
 from tests.pairs.outcome import Outcome, one_case, summary
 from tests.pairs.public_settings import one_public, public_settings
 
@@ -71,6 +71,7 @@ def main(argv: Sequence[str]) -> int:
             print(f"seed {seed}: {len(of_seed)} cases in {time.monotonic() - began:.0f} s, {failed} failed", flush=True)
         spark.stop()
     print(summary(outcomes))
+    print("left out:", *(f"  {what}: {why}" for what, why in LEFT_OUT.items()), sep="\n")
     return int(any(outcome.problems for outcome in outcomes))
 
 
