@@ -205,7 +205,7 @@ REFUSALS = (
     ),
     Refusal(
         "key", ("several",), "layout", ("times", "texts of times"),
-        r"it takes one key and one partition field, but there are 2 and 1; remove the key so that COMPLEX is used",
+        r"it takes one key and one partition field, but there are 2 and 1; give CUSTOM, and .* \(\w+:TIMESTAMP, or SIMPLE",
     ),
 )  # fmt: skip
 
