@@ -13,7 +13,7 @@ from tagstream.table.errors import ConfigError
 from tests.pairs.case import differences
 from tests.pairs.covering import completed, covering
 from tests.pairs.edits import LINES, OTHERS, drawn_edits, known_line, one_edit
-from tests.pairs.events import BATCHES, COLUMNS, Event, events_of
+from tests.pairs.events import BATCHES, NOWHERE, Event, events_of
 from tests.pairs.options import OPTIONS, REFUSALS, Pair, all_pairs, lines_of, pairs_of, refused_pairs
 from tests.pairs.oracle import Oracle
 from tests.pairs.outcome import Outcome, one_case, summary
@@ -103,11 +103,30 @@ def test_a_summary_counts_and_gives_what_failed_again() -> None:
 
 
 def test_events_have_all_that_goes_wrong_in_a_stream() -> None:
-    events = [event for batch in BATCHES for event in batch]
-    assert {event.deleted for event in events} == {True, False}
-    places = {event.key: {e.place for e in events if e.key == event.key} for event in events}
-    assert sum(len(each) > 1 for each in places.values()) >= 4
-    assert "amount" in COLUMNS
+    before: dict[int, Event] = {}
+    found = set()
+    for batch in BATCHES:
+        in_batch: dict[int, Event] = {}
+        for event in batch:
+            known, twice = before.get(event.key), in_batch.get(event.key)
+            found |= {"twice in a batch"} if twice else set()
+            found |= {"an older one behind a newer one in a batch"} if twice and event.ts < twice.ts else set()
+            found |= {"a null partition"} if event.place == NOWHERE else set()
+            if known is not None:
+                order = "late" if event.ts < known.ts else "equal" if event.ts == known.ts else "newer"
+                place = "another partition" if event.place != known.place else "its partition"
+                found.add(f"{order}{', of a deleted key' if known.deleted else ''}, {place}")
+                found |= {f"{order} delete"} if event.deleted else set()
+            elif event.deleted and twice is None:
+                found.add("delete of an unknown key")
+            in_batch[event.key] = event
+        before |= in_batch
+    assert found == {
+        "twice in a batch", "an older one behind a newer one in a batch", "a null partition", "delete of an unknown key",
+        "late, its partition", "late, another partition", "equal, its partition", "newer, its partition",
+        "newer, another partition", "late, of a deleted key, its partition", "newer, of a deleted key, its partition",
+        "newer delete", "late delete",
+    }  # fmt: skip
 
 
 @pytest.mark.spark

@@ -216,6 +216,7 @@ def test_key_and_partition_inside_a_struct(
         read_table(case.table)
 
 
+@pytest.mark.extended("more sources of typed rows", first=("DataFrame",))
 @pytest.mark.parametrize("source", ["SQL", "DataFrame"])
 def test_typed_rows_with_key_and_partition_inside_a_struct(tmp_path: Path, spark: SparkSession, source: str) -> None:
     conf = {KEY: "meta.id", PARTITION: "meta.city", "hoodie.table.ordering.fields": "ts"}
