@@ -87,10 +87,14 @@ BATCHES: tuple[tuple[Event, ...], ...] = (
         Event(11, 0, 15, "after its delete, but older"),
     ),
 )
+ONE_MORE = (Event(12, 1, 40, "one more"),)
 
 
 def events_of(case: Mapping[str, str]) -> tuple[tuple[Event, ...], ...]:
-    """The batches of a case. Only the state index remembers deletes: others are given no event that is older than one."""
+    """The batches of a case; one more where archiving has to have a commit that may go.
+
+    Only the state index remembers deletes: others are given no event that is older than one.
+    """
     keeps, deletes = case["index"] in STATES, not deletes_name_no_place(case)
     return tuple(
         tuple(
@@ -98,7 +102,7 @@ def events_of(case: Mapping[str, str]) -> tuple[tuple[Event, ...], ...]:
             for event in batch
             if (keeps or not event.v.startswith("after its")) and (deletes or not event.deleted)
         )
-        for batch in BATCHES
+        for batch in (*BATCHES, *((ONE_MORE,) if case["services"] == "archiving" else ()))
     )
 
 

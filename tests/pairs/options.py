@@ -99,12 +99,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "compaction": _EVERY_COMMIT,
         "clustering": _CLUSTERING,
         "cleaning": _CLEANING,
-        # Three batches are enough for it when no cleaning says what has to stay.
-        "archiving": {
-            "hoodie.clean.automatic": "false",
-            "hoodie.keep.min.commits": "1",
-            "hoodie.keep.max.commits": "2",
-        },
+        "archiving": _ARCHIVING,
         "all": {**_EVERY_COMMIT, **_CLUSTERING, **_ARCHIVING},
         "beside the batches": {**_EVERY_COMMIT, **_BESIDE, **_ARCHIVING},
     },
