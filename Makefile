@@ -20,6 +20,10 @@ OLDER_SPARK = $(if $(ARGS),,@$(PY) -m tests.support.platforms spark-3.5)
 SEEDS ?= 1000
 FIRST ?= 1
 
+# Pairs of options of `make pairs`: seeds of the arrays, and how many cases of edited settings.
+SEED ?= 1
+EDITS ?= 0
+
 # Tests and drills run in two processes side by side, each with a Spark of its own.
 WORKERS ?= 2
 SIDE_BY_SIDE = -n $(WORKERS) --dist worksteal
@@ -29,11 +33,11 @@ TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test test-all test-rest defects versions simulate check rooms dist environment platforms bench drills drills-matrix interop clean
+.PHONY: help install run run-kafka test test-all test-rest defects versions simulate pairs check rooms dist environment platforms bench drills drills-matrix interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, test-all, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, test-all, versions, simulate, drills, drills-matrix), SEEDS=1000, FIRST=1 (simulate), CELLS="spark-3.5 least" (platforms), KINDS="9-true 8-false" (versions)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, test-all, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, test-all, versions, simulate, drills, drills-matrix), SEEDS=1000, FIRST=1 (simulate), SEED='1 2 3', EDITS=30 (pairs), CELLS="spark-3.5 least" (platforms), KINDS="9-true 8-false" (versions)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -70,6 +74,9 @@ defects: install  ## put defects into the code, one at a time, and see which tie
 
 simulate: install  ## random histories of a stream and its table in one process: SEEDS=1000, FIRST=1
 	$(PY) -m tests.simulation.run --first $(FIRST) --seeds $(SEEDS) --workers $(WORKERS) $(ARGS)
+
+pairs: install  ## every pair of options makes a new table and streams three batches: SEED='1 2 3'; EDITS=30: settings edited between them
+	@$(PY) -m tests.pairs.run --seed $(SEED) --edits $(EDITS) $(ARGS)
 
 versions: install  ## the tests that make tables, once on every other kind of table: KINDS=9-true is version 9 with a metadata table
 	@files=$$($(PY) -m tests.support.versioned) || exit 1; \

@@ -117,8 +117,8 @@ def test_every_make_command_is_a_target_and_the_other_way_round() -> None:
     assert shown <= targets
     assert targets - shown <= {"help", "clean"}
     assert targets == {
-        "help", "install", "run", "run-kafka", "test", "test-all", "test-rest", "defects", "versions", "simulate", "check",
-        "rooms", "dist", "environment", "platforms", "bench", "drills", "drills-matrix", "interop", "clean",
+        "help", "install", "run", "run-kafka", "test", "test-all", "test-rest", "defects", "versions", "simulate", "pairs",
+        "check", "rooms", "dist", "environment", "platforms", "bench", "drills", "drills-matrix", "interop", "clean",
     }  # fmt: skip
 
 

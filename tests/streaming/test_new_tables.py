@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,12 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import tagstream
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
+from tagstream.table.services.validate_metadata import validate_metadata
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
+from tests.support.hudi_rs import read_table
 
 pytestmark = pytest.mark.spark
 KEY, PARTITION = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"
@@ -150,3 +154,131 @@ def test_the_key_with_its_fields_name_is_asked_for_and_kept(tmp_path: Path, spar
     ev.write_files([ev.Event("k9", "p0", 40 * DAY, name="n0", amount=5.0)], case.source, 10, first=2)
     (report,) = case.run()
     assert (report.inserts, report.updates) == (0, 1)
+
+
+SQL = {
+    "hoodie.streamer.transformer.class": "SqlQueryBasedTransformer",
+    "hoodie.streamer.transformer.sql": "SELECT * FROM <SRC>",
+}
+INSIDE: dict[str, object] = {
+    "type": "record",
+    "name": "event",
+    "fields": [
+        {
+            "name": "meta",
+            "type": {
+                "type": "record",
+                "name": "meta",
+                "fields": [
+                    {"name": "id", "type": "string"},
+                    {"name": "city", "type": ["null", "string"], "default": None},
+                ],
+            },
+        },
+        {"name": "ts", "type": "long"},
+        {"name": "v", "type": "string"},
+        {"name": "_hoodie_is_deleted", "type": "boolean", "default": False},
+    ],
+}
+
+
+def inside(key: str, city: str | None, ts: int, v: str, *, deleted: bool = False) -> str:
+    return json.dumps({"meta": {"id": key, "city": city}, "ts": ts, "v": v, "_hoodie_is_deleted": deleted}) + "\n"
+
+
+@pytest.mark.extended("more kinds of tables and indexes", first=("STATE-9-MERGE_ON_READ",))
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("version", ["6", "8", "9"])
+@pytest.mark.parametrize("index", ["STATE", "GLOBAL_BLOOM", "BLOOM", "BUCKET", "RECORD_INDEX"])
+def test_key_and_partition_inside_a_struct(
+    tmp_path: Path, spark: SparkSession, index: str, version: str, table_type: str
+) -> None:
+    conf = {
+        KEY: "meta.id", PARTITION: "meta.city", "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.write.table.version": version, "hoodie.index.type": index, "hoodie.bucket.index.num.buckets": "3",
+        "hoodie.record.index.update.partition.path": "true",
+    }  # fmt: skip
+    case = StreamCase(tmp_path, spark, table_type, conf, INSIDE)
+    case.source.mkdir(parents=True)
+    first = inside("a", "x", 1, "one") + inside("b", "y", 1, "two") + inside("c", None, 1, "three")
+    ev.write_event_file(case.source, 0, first, modified=1_600_000_000)
+    moved = "x" if index in ("BLOOM", "BUCKET") else "z"  # partition and key are a row: nothing moves
+    second = inside("a", moved, 2, "moved") + inside("b", "y", 2, "", deleted=True) + inside("c", None, 0, "late")
+    ev.write_event_file(case.source, 1, second, modified=1_600_000_001)
+    case.run()
+    nowhere = "meta.city=__HIVE_DEFAULT_PARTITION__"
+    wanted = [(f"meta.city={moved}", "a", "moved"), (nowhere, "c", "three")]
+    table = HoodieTable.open(str(case.table))
+    names = ("_hoodie_partition_path", "_hoodie_record_key", "v")
+    assert sorted(tuple(row[name] for name in names) for row in read_snapshot(table).to_pylist()) == sorted(wanted)
+    assert validate(table) == [] and validate_metadata(table) == []
+    with pytest.raises(Exception, match=r"Partition field `meta.city` .* not present"):  # a limit of hudi-rs 0.5.0
+        read_table(case.table)
+
+
+@pytest.mark.extended("more sources of typed rows", first=("DataFrame",))
+@pytest.mark.parametrize("source", ["SQL", "DataFrame"])
+def test_typed_rows_with_key_and_partition_inside_a_struct(tmp_path: Path, spark: SparkSession, source: str) -> None:
+    conf = {KEY: "meta.id", PARTITION: "meta.city", "hoodie.table.ordering.fields": "ts"}
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf | SQL, INSIDE)
+    case.source.mkdir(parents=True)
+    ev.write_event_file(case.source, 0, inside("a", "x", 1, "one") + inside("b", "y", 1, "two"), modified=1_600_000_000)
+    second = inside("a", "z", 2, "moved") + inside("b", "y", 2, "", deleted=True)
+    ev.write_event_file(case.source, 1, second, modified=1_600_000_001)
+    if source == "SQL":
+        case.run()
+    else:
+        columns = "meta struct<id string, city string>, ts bigint, v string, _hoodie_is_deleted boolean"
+        frame = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).json(str(case.source))
+        own = {"hoodie.table.name": "t", "index.local.dir": tmp_path / "local", "spark.sql.shuffle.partitions": 2}
+        query = tagstream.upsert(frame, str(case.table), str(case.checkpoint), conf | own, {"availableNow": True})
+        query.awaitTermination()
+    names = ("_hoodie_partition_path", "_hoodie_record_key", "v")
+    rows = read_snapshot(HoodieTable.open(str(case.table))).to_pylist()
+    assert [tuple(row[name] for name in names) for row in rows] == [("z", "a", "moved")]
+
+
+@pytest.mark.extended("more kinds of tables")
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_hudi_rs_reads_keys_inside_a_struct(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
+    case = StreamCase(tmp_path, spark, table_type, {KEY: "meta.id", PARTITION: ""}, INSIDE)
+    case.source.mkdir(parents=True)
+    first = inside("a", "x", 1, "one") + inside("b", "y", 1, "two")
+    ev.write_event_file(case.source, 0, first, modified=1_600_000_000)
+    second = inside("a", "x", 2, "newer") + inside("b", "y", 2, "", deleted=True)
+    ev.write_event_file(case.source, 1, second, modified=1_600_000_001)
+    case.run()
+    assert [(row["_hoodie_record_key"], row["v"]) for row in read_table(case.table).to_pylist()] == [("a", "newer")]
+
+
+@pytest.mark.parametrize(
+    ("conf", "line"),
+    [
+        (
+            {"hoodie.table.ordering.fields": "meta.city"},
+            "ordering field 'meta.city' is inside a struct, .*; make it",
+        ),
+        ({KEY: "meta.nope"}, "record key field 'meta.nope' is no column"),
+        ({KEY: "ts.id"}, "record key field 'ts.id' is no column"),
+        (
+            {"tagstream.source.format": "maxwell-json"},
+            "record key field 'meta.id' is inside a struct, .* give a column",
+        ),
+    ],
+)
+def test_fields_that_cannot_be_inside_a_struct(
+    tmp_path: Path, spark: SparkSession, conf: dict[str, str], line: str
+) -> None:
+    with pytest.raises(ConfigError, match=line):
+        StreamCase(tmp_path, spark, "COPY_ON_WRITE", {KEY: "meta.id", PARTITION: "", **conf}, INSIDE).run()
+
+
+def test_a_table_with_keys_inside_a_struct_takes_no_changes_of_a_database(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path / "first", spark, "COPY_ON_WRITE", {KEY: "meta.id", PARTITION: ""}, INSIDE)
+    case.source.mkdir(parents=True)
+    ev.write_event_file(case.source, 0, inside("a", "x", 1, "one"), modified=1_600_000_000)
+    case.run()
+    (tmp_path / "second").mkdir()
+    formats = {"tagstream.source.format": "debezium-json"}
+    with pytest.raises(ConfigError, match="record key field 'meta.id' is inside a struct, .* give a column"):
+        StreamCase(tmp_path / "second", spark, conf=formats, existing=case.table).run()

@@ -78,10 +78,14 @@ def _chosen(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...], der
     chosen = by_class or by_type or derived
     name = _CLASS if by_class else _TYPE
     if keys and chosen in ("SIMPLE", "TIMESTAMP") and (len(keys) != 1 or len(partitions) != 1):
-        raise ConfigError(
-            f"{r.said(name)}: it takes one key and one partition field, but there are {len(keys)} and "
-            f"{len(partitions)}; remove the key so that {derived} is used"
-        )
+        counts = f"it takes one key and one partition field, but there are {len(keys)} and {len(partitions)}"
+        if chosen == "TIMESTAMP" and partitions:  # others take a time for what it is: a partition for each millisecond
+            kinds = ",".join(f"{field}:TIMESTAMP" for field in partitions)
+            raise ConfigError(
+                f"{r.said(name)}: {counts}; give CUSTOM, and {_PARTITIONS} with a kind behind each field ({kinds}, or "
+                "SIMPLE for one that is no time)"
+            )
+        raise ConfigError(f"{r.said(name)}: {counts}; remove the key so that {derived} is used")
     if keys and chosen == "NON_PARTITION" and partitions:
         raise ConfigError(f"{r.said(name)}: it makes no partitions, but {r.said(_PARTITIONS)}; remove one of the two")
     return chosen

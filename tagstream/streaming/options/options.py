@@ -298,7 +298,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         metadata=metadata,
         services=services,
         explicit=frozenset(r.values),
-        warnings=(*([told] if told else []), *r.warnings, *index_warnings(r)),
+        warnings=(*([told] if told else []), *r.warnings, *index_warnings(r, records.format)),
         described=_described(r),
     )
 

@@ -19,9 +19,11 @@ def check_order(options: Options, config: TableConfig, reads: FormatRules) -> No
         return
     own = {"dfs": "files", "frame": "rows of a DataFrame"}.get(options.source_class)
     if own is not None and reads.ordering_kind == "none":
+        has_positions = options.records.format.startswith("debezium") and options.frame_schema is None
+        kept = has_positions and options.records.debezium_order != "arrival"
         raise ConfigError(
             f"{own} have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is the "
-            "newer event)"
+            f"newer event){', or hoodie.index.type=STATE, which keeps the positions of the log' if kept else ''}"
         )
     # An order that no column has is known to the state index alone.
     if options.replay_quarantine and (reads.ordering_kind == "none" or not options.index.is_state):

@@ -19,6 +19,7 @@ from tagstream.streaming.source.decode.typed.typed_schema import in_table_types
 from tagstream.streaming.start.former_columns import check_former
 from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedTableError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
+from tagstream.table.keys.fields import has_field
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.avro_defaults import default_of, keep_defaults
@@ -43,6 +44,8 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
                 "hoodie.streamer.schemaprovider.source.schema.file"
             )
         schema, given = own, text
+        if not options.bootstrap_only:
+            check_fields(schema, table.config, options)
     else:
         schema, given = read_schema_file(options, () if own is None else tuple(own.names))
         check_fields(schema, table.config, options)
@@ -192,18 +195,34 @@ def _with_columns(given: str, written: str) -> str:
 
 
 def check_fields(schema: pa.Schema, config: TableConfig, options: Options) -> None:
-    """ConfigError for a field of the table's description that is no column."""
+    """ConfigError for a field of the table's description that is no column, or one of a struct where none can be."""
     for role, names in (
         ("record key", config.record_key_fields),
         ("partition path", config.partition_fields),
         ("ordering", config.ordering_fields),
     ):
         for name in names:
-            if name not in schema.names:
+            if not has_field(schema, name):
                 raise ConfigError(
                     f"{role} field {name!r} is no column of {given_name(options)}; its columns are "
                     f"{', '.join(schema.names)}"
                 )
+            if name not in schema.names:
+                _check_inside(role, name, options)
+
+
+def _check_inside(role: str, name: str, options: Options) -> None:
+    """ConfigError where a field of a struct column is given as what can't be one."""
+    if role == "ordering":
+        raise ConfigError(
+            f"ordering field {name!r} is inside a struct, where readers do not look for it; make it a column of its own "
+            "with a transformation (docs/transformations.md), or give another one"
+        )
+    if options.records.format not in ("json", "rows") and options.frame_schema is None:
+        raise ConfigError(
+            f"{role} field {name!r} is inside a struct, and records of {options.records.format} are rows of a database, "
+            "whose keys are columns; give a column"
+        )
 
 
 def check_ordering(schema: pa.Schema, config: TableConfig) -> None:

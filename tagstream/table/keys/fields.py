@@ -23,6 +23,19 @@ def column_of(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
     return values
 
 
+def has_field(schema: pa.Schema, name: str) -> bool:
+    """Whether there is a column of this name, or a field of a struct column at this dotted path."""
+    if name in schema.names:
+        return True
+    head, *path = name.split(".")
+    kind = schema.field(head).type if path and head in schema.names else None
+    for step in path:
+        if kind is None or not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
+            return False
+        kind = kind.field(step).type
+    return kind is not None
+
+
 def is_missing(values: pa.Array) -> pa.Array:
     """Null or, where the values are text, empty."""
     if pa.types.is_dictionary(values.type):

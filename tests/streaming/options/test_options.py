@@ -312,6 +312,15 @@ def test_partitions_by_time() -> None:
             ("hoodie.datasource.write.partitionpath.field=a:SIMPLE,b:TIMESTAMP",),
             "only the CUSTOM key generator takes kinds",
         ),
+        (
+            (
+                "hoodie.datasource.write.keygenerator.type=TIMESTAMP",
+                *TIMES,
+                "hoodie.table.recordkey.fields=id,sub",
+                "hoodie.table.partition.fields=at",
+            ),
+            "partitionpath.field with a kind behind each field (at:TIMESTAMP, or",
+        ),
         (("hoodie.datasource.write.keygenerator.type=TIMESTAMP", TIMES[0]), "output.dateformat is missing"),
         (("hoodie.datasource.write.keygenerator.type=TIMESTAMP", TIMES[0], f"{TIMES[1]} EEE"), "'EEE', which is not"),
     ],

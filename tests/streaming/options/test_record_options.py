@@ -84,3 +84,19 @@ def test_what_orders_events() -> None:
 def test_what_is_refused(conf: list[str], source: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(*conf, source=source)
+
+
+def test_deletes_that_name_no_partition_are_told_of_where_it_identifies_a_row() -> None:
+    def told(*conf: str) -> list[str]:
+        given = ("hoodie.table.partition.fields=day:SIMPLE", "hoodie.datasource.write.keygenerator.type=CUSTOM")
+        options = load("tagstream.source.format=debezium-json", *given, *conf)
+        return [text for text in options.warnings if "names its key alone" in text]
+
+    (text,) = told("hoodie.index.type=BLOOM")
+    assert (
+        text.startswith("hoodie.index.type = BLOOM (--hoodie-conf): ") and "since day is not in the record key" in text
+    )
+    assert told("index.global.enabled=false")[0].startswith("index.global.enabled = false")
+    assert not told() and not told("hoodie.index.type=GLOBAL_BLOOM")
+    assert not told("hoodie.index.type=BLOOM", "tagstream.source.format=debezium-flat-json")
+    assert not told("hoodie.index.type=BLOOM", "hoodie.datasource.write.recordkey.field=id,day")

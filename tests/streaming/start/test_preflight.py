@@ -78,6 +78,8 @@ def refused(folder: Path, argv: list[str], capsys: pytest.CaptureFixture[str], c
         ({ROOT_KEY: "{folder}/nowhere"}, 1, "source folder {folder}/nowhere does not exist; correct"),
         ({ROOT_KEY: "{folder}/event.avsc"}, 3, "source folder {folder}/event.avsc is a file; name the folder"),
         ({"hoodie.table.ordering.fields": None}, 2, "files have no order among each other: give hoodie.table.ordering"),
+        ({"hoodie.table.ordering.fields": None, "hoodie.index.type": "BLOOM", "tagstream.source.format": "debezium-json"}, 2,
+         "newer event), or hoodie.index.type=STATE, which keeps the positions of the log"),
         ({"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.enable": "false"}, 2, "lies in the metadata table"),
         ({PARTITIONS: "part,name", "hoodie.write.table.version": "9", NEW_ENCODING: "false"},
          2, "a table of version 9 has keys of the value alone; remove it, or take version 6 or 8"),

@@ -51,6 +51,10 @@ IGNORED_KEYS = (
         "hoodie.write.markers.type",
         "the driver writes all markers, in the timeline server's form; every Hudi writer can roll them back",
     ),
+    _ignored(
+        "hoodie.partition.metafile.use.base.format",
+        "a new partition is marked by a text file, which every reader takes",
+    ),
     _ignored("hoodie.auto.commit", "the commit belongs to the batch"),
     _ignored("hoodie.datasource.write.streaming.retry.count", _RETRY),
     _ignored("hoodie.datasource.write.streaming.retry.interval.ms", _RETRY),

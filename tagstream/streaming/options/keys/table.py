@@ -103,7 +103,7 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.datasource.write.recordkey.field",
         Kind.LIST,
-        "Fields that make up the record key.",
+        "Fields that make up the record key; a field of a struct by its path, `meta.id`.",
         default=(),
         default_note="required for a new table; else the table's own",
         section=_TABLE,

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Mask = npt.NDArray[np.bool_]
+# Why a partition has to be named, behind what lacks it.
+BY_PARTITION = "identifies a row together with its key (index.global.enabled=false, or an index that is not global)"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of, pack_absent, text_where
-from tagstream.streaming.source.decode.events import Events, Mask
+from tagstream.streaming.source.decode.events import BY_PARTITION, Events, Mask
 from tagstream.streaming.source.decode.facts import NO_FACTS, Facts
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
@@ -143,7 +143,7 @@ class PlainJson:
         text = f"has some of the partition fields ({', '.join(sorted(self._place))}); send all of them, or none to stay"
         reason = pc.coalesce(reason, text_where(some & ~none, text))
         if self._names_partition:
-            text = "names no partition, which identifies a row when index.global.enabled=false"
+            text = f"names no partition, which {BY_PARTITION}"
             reason = pc.coalesce(reason, text_where(none, text))
         return reason, pack_absent(masks, len(upsert), self._columns), none
 
@@ -160,7 +160,7 @@ class PlainJson:
 
     def _tombstone(self, message_key: bytes | None) -> str:
         if self._names_partition:
-            raise InvalidKeyError("it names no partition, which identifies a row when index.global.enabled=false")
+            raise InvalidKeyError(f"it names no partition, which {BY_PARTITION}")
         if message_key is None:
             raise InvalidKeyError("the message has no key, so nothing says which record is deleted")
         try:

@@ -22,7 +22,7 @@ from tagstream.streaming.source.decode.columns import (
     pack_absent,
     text_where,
 )
-from tagstream.streaming.source.decode.events import Events, Mask
+from tagstream.streaming.source.decode.events import BY_PARTITION, Events, Mask
 from tagstream.streaming.source.decode.formats import placeholder
 from tagstream.streaming.source.decode.formats.body import Body
 from tagstream.streaming.source.decode.formats.envelope import BEFORE, LSN, OP, SNAPSHOT, Order, binlog_order
@@ -163,7 +163,7 @@ class DebeziumEvents:
             reason = pc.coalesce(reason, text_where(missing, f"the key of this delete has no column {name}"))
         for name in self._no_place:
             lost = delete & nulls_of(rows.column(name))
-            text = f"this delete names no {name}, which identifies a row when index.global.enabled=false"
+            text = f"this delete names no {name}, which {BY_PARTITION}"
             reason = pc.coalesce(reason, text_where(lost, text))
         return reason
 

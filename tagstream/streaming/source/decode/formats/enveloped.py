@@ -1,12 +1,14 @@
 """JSON of Kafka Connect's converter, with its schema in front of each record or without.
 
 A schema is some thousand bytes that stay the same until the source's table changes. So each distinct text in front of the
-payload is read once, and records are known by comparing their first bytes with it.
+payload is read once, and records are known by comparing their first bytes with it. The converter writes no blanks; a program
+that has written records anew may have put some between the names and the values.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +21,7 @@ from tagstream.streaming.source.decode.events import Mask, Watch
 from tagstream.streaming.source.decode.formats.body import Body
 from tagstream.streaming.source.decode.formats.encodings import Encoding, by_name
 
-_BEGIN, _PAYLOAD = '{"schema":', ',"payload":'
+_BEGIN, _PAYLOAD = r'^\s*\{\s*"schema"\s*:\s*', r'\s*,\s*"payload"\s*:'
 _KEPT = 64  # schemas: a table changes some times, not more
 _WIRE = {
     "int8": pa.int32(),
@@ -54,7 +56,7 @@ class EnvelopedJson:
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """Rows and reasons, of records of any mixture of schemas."""
         values = values.cast(pa.binary())
-        enveloped = mask_of(pc.starts_with(values, _BEGIN))
+        enveloped = mask_of(pc.match_substring_regex(values, _BEGIN))
         if not enveloped.any():
             return self._plain.decode(values)
         parts: list[tuple[np.ndarray, pa.Table, pa.Array]] = []
@@ -89,15 +91,17 @@ class EnvelopedJson:
     def _learn(self, record: bytes) -> bytes | None:
         try:
             text = record.decode("utf-8")
-            schema, end = json.JSONDecoder().raw_decode(text, len(_BEGIN))
+            begin = re.match(_BEGIN, text)
+            schema, end = json.JSONDecoder().raw_decode(text, begin.end() if begin is not None else 0)
         except (ValueError, RecursionError):
             return None
-        if not text.startswith(_PAYLOAD, end) or not isinstance(schema, dict):
+        payload = re.compile(_PAYLOAD).match(text, end)
+        if payload is None or not isinstance(schema, dict):
             return None
         fields = connect_fields(schema, self._row)
         if fields is None:
             return None
-        prefix = text[: end + len(_PAYLOAD)].encode()
+        prefix = text[: payload.end()].encode()
         while len(self._known) >= _KEPT:
             self._known.pop(next(iter(self._known)))
         body = self._of_fields({name: connect_encoding(f) for name, f in fields.items()})

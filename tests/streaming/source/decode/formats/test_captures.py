@@ -64,6 +64,21 @@ def test_each_phase(folder: str, table: str, registry: schema_registry.Registry)
     assert not wrong_at_each_phase(folder, table, rules_of(folder, registry))
 
 
+def test_records_with_blanks_between_names_and_values() -> None:
+    """As a program leaves them that has read and written records: the schema is found all the same."""
+    (message, *_) = [m for _, found in cdc.phases("jsonschema", "shop.orders") for m in found if m.value]
+    assert message.value is not None
+    number, keys, partitions = TABLES["shop.orders"]
+    rows = []
+    for options in ({"separators": (",", ":")}, {}, {"indent": 1}):
+        model = Model()
+        told = json.dumps(json.loads(message.value), **options).encode()
+        model.apply(decoder(cdc.schema_by_id(number), keys, partitions), [replace(message, value=told)])
+        assert not model.bad, model.bad
+        rows.append(list(model.rows.values()))
+    assert rows[0] and rows[0] == rows[1] == rows[2]
+
+
 @pytest.mark.parametrize("folder", ["jsonschema", "avro"])
 def test_schemas_that_change_in_mid_stream(folder: str, registry: schema_registry.Registry) -> None:
     """Old records are read into the table's last schema: columns added, widened, dropped, with their defaults."""
