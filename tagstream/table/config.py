@@ -111,6 +111,11 @@ class ConfigKey:
             raise ConfigError(f"{self.name} = {shown} ({origin}): {e}") from None
 
 
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+# A remark behind a value is a part of it in a properties file.
+_WITH_UNIT = re.compile(r"(?P<number>[0-9]{1,12})\s*(?P<unit>[A-Za-z]{0,3})\s*(#.*)?")
+
+
 def _parse_bool(_key: ConfigKey, text: str) -> Value:
     lowered = text.lower()
     if lowered not in ("true", "false"):
@@ -127,12 +132,23 @@ def _in_range(key: ConfigKey, number: float) -> None:
 
 def _parse_int(key: ConfigKey, text: str) -> Value:
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
-        raise ValueError("must be a whole number")
+        raise ValueError(f"must be a whole number{_number_hint(key, text)}")
     number = int(text)
     if abs(number) > 2**63 - 1:
         raise ValueError("must fit 64 bits")
     _in_range(key, number)
     return number
+
+
+def _number_hint(key: ConfigKey, text: str) -> str:
+    """What may have been meant: a number with a unit, or with a remark behind it."""
+    found = _WITH_UNIT.fullmatch(text)
+    if found is None:
+        return ""
+    unit = found["unit"].upper().removesuffix("B").removesuffix("I")
+    if key.kind is Kind.BYTES and unit in _UNITS:
+        return f" of bytes; did you mean {int(found['number']) * _UNITS[unit]}?"
+    return f"; did you mean {found['number']}?" if not found["unit"] else ""
 
 
 def _parse_float(key: ConfigKey, text: str) -> Value:
@@ -161,7 +177,8 @@ def _parse_choice(key: ConfigKey, text: str) -> Value:
         return key.values[spelled]
     if spelled in key.refused_values:
         raise ValueError(f"is known but not supported: {key.refused_values[spelled]}")
-    near = difflib.get_close_matches(spelled, list(key.values), n=1)
+    short = [name for name in key.choices if spelled and spelled == "".join(word[0] for word in name.split("_"))]
+    near = short or difflib.get_close_matches(spelled, list(key.values), n=1)
     hint = f"; did you mean {key.values[near[0]]}?" if near else ""
     raise ValueError(f"must be one of {', '.join(key.choices)}{hint}")
 

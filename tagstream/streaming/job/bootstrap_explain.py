@@ -18,6 +18,7 @@ from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.job.dry_run_page import Page
 from tagstream.streaming.job.session import spark_needs
+from tagstream.streaming.metadata.prepare import unkept
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.progress.report import size
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
@@ -79,10 +80,19 @@ def _table_rows(page: Page, options: Options, table: HoodieTable, timeline: Time
         shown = ", ".join(_instant(i) for i in timeline.pending[:3])
         page.row("pending instants", f"{len(timeline.pending):,} ({shown}{', ...' if timeline.pending[3:] else ''})")
     if config.metadata_partitions:
-        page.row("metadata table", f"{', '.join(config.metadata_partitions)} (not used; a stream drops it)")
+        page.row("metadata table", _metadata(options, table))
     problem = stream_problem(table, options.index.type)
     if problem is not None:
         page.row("a stream", f"will not start: {problem}")
+
+
+def _metadata(options: Options, table: HoodieTable) -> str:
+    """The partitions of the metadata table, and which of them a stream keeps in step."""
+    names, found = ", ".join(table.config.metadata_partitions), unkept(table, options.metadata)
+    if found.whole is not None:
+        return f"{names} (a stream drops it: {found.whole})"
+    goes = "".join(f"; a stream drops {name}, {why}" for name, why in found.partitions.items())
+    return f"{names} (kept in step by a stream{goes})"
 
 
 def _instant(instant: Instant) -> str:

@@ -6,7 +6,8 @@ Readers believe what they find there. So what is not kept in step is dropped bef
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -29,36 +30,60 @@ from tagstream.table.services.validate_metadata import validate_listing
 LOG = logging.getLogger("tagstream")
 
 
-def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> HoodieTable:
-    """The table without what of its metadata table is not wanted or can't be kept in step; a warning tells what went."""
-    if not table.config.metadata_partitions:
-        return table
+@dataclass(frozen=True)
+class Unkept:
+    """``whole``: why the metadata table goes, None where it stays. ``partitions``: why these of it go, by name."""
+
+    whole: str | None
+    partitions: Mapping[str, str]
+
+
+def unkept(table: HoodieTable, options: MetadataOptions) -> Unkept:
+    """What of a metadata table that is there is not wanted or can't be kept in step; nothing is changed."""
     if options.enable is False:
-        return _drop(table, now_ms, "hoodie.metadata.enable is false")
+        return Unkept("hoodie.metadata.enable is false", {})
     trusted = [name.strip() for name in table.config.raw.get(PARTITIONS_KEY, "").split(",") if name.strip()]
     if "files" not in trusted:
-        return _drop(table, now_ms, "it has no listing of files that readers may trust")
+        return Unkept("it has no listing of files that readers may trust", {})
     lost = _lost(table)
     if "files" in lost:
-        return _drop(table, now_ms, "its listing of files is not there any more")
+        return Unkept("its listing of files is not there any more", {})
+    found: dict[str, str] = {}
     for name in dict.fromkeys(table.config.metadata_partitions):
         is_kept = name in PARTITIONS and name in trusted
         why = _index_problem(table, options) if is_kept and name == RECORD_INDEX_PARTITION else None
         if name in lost:
             why = "whose files are not there any more"
         if not is_kept or why is not None:
-            table = drop_partition(table, name, now_ms)
-            LOG.warning(
-                "table %s: dropped the partition %s of its metadata table, %s; the others stay",
-                table.base_path,
-                name,
-                why or "which this writer does not keep in step",
-            )
+            found[name] = why or "which this writer does not keep in step"
+    if not found and (problem := _unreadable(table)) is not None:
+        return Unkept(problem, {})
+    return Unkept(None, found)
+
+
+def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> HoodieTable:
+    """The table without what of its metadata table is not wanted or can't be kept in step; a warning tells what went."""
+    if not table.config.metadata_partitions:
+        return table
+    found = unkept(table, options)
+    if found.whole is not None:
+        return _drop(table, now_ms, found.whole)
+    for name, why in found.partitions.items():
+        table = drop_partition(table, name, now_ms)
+        LOG.warning(
+            "table %s: dropped the partition %s of its metadata table, %s; the others stay", table.base_path, name, why
+        )
+    problem = _unreadable(table) if found.partitions else None
+    return table if problem is None else _drop(table, now_ms, problem)
+
+
+def _unreadable(table: HoodieTable) -> str | None:
+    """Why the metadata table can't be written on; None where it can."""
     try:
         MetadataWriter.open(table)
     except (MetadataTableMismatchError, TableNotFoundError, CorruptFileError) as error:
-        return _drop(table, now_ms, str(error))
-    return table
+        return str(error)
+    return None
 
 
 def drop_wrong_listing(table: HoodieTable, now_ms: int) -> HoodieTable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import combinations
 from pathlib import PurePosixPath
 
@@ -18,6 +19,7 @@ _KEYS, _PARTITIONS = "hoodie.datasource.write.recordkey.field", "hoodie.datasour
 _ORDERING, _MODE = "hoodie.table.ordering.fields", "hoodie.write.record.merge.mode"
 _TOPIC = "hoodie.streamer.source.kafka.topic"
 _ROOT = "hoodie.streamer.source.dfs.root"
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 _TABLE_NAME = "hoodie.table.name"
 _OF_RECORDS = ("Source", "Formats", "Records", "Transformations")  # sections of the key table
 
@@ -162,6 +164,11 @@ def check_source(r: Resolved, source_class: str) -> None:
     topic = r.opt_text(_TOPIC)
     if source_class == "kafka" and topic is not None and "," in topic:
         r.problems.append(Problem(f"{r.said(_TOPIC)}: one topic is read by one job", r.entries[_TOPIC]))
+    elif source_class == "kafka" and topic is not None and not _TOPIC_NAME.fullmatch(topic):
+        text = f"{r.said(_TOPIC)}: not the name of a topic (letters, digits, `.`, `_`, `-`), and patterns are not read"
+        r.problems.append(
+            Problem(f"{text}; give one topic, or a job for several tables (docs/tables.md)", r.entries[_TOPIC])
+        )
 
 
 def check_frame(r: Resolved) -> None:

@@ -94,7 +94,7 @@ def command_line_entries(argv: Sequence[str], program: str = PROGRAM) -> list[En
     given = vars(known)
     entries = entries_of(given["props"], given["hoodie_conf"])
     for key in REGISTRY.keys:
-        if key.flag is not None and given.get(key.flag) is not None:
+        if key.flag is not None and given.get(key.flag) not in (None, ""):  # a variable of a script that is not set
             entries.append(Entry(key.name, str(given[key.flag]), key.flag, FROM_FLAG))
     return entries
 

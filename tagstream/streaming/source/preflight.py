@@ -34,10 +34,13 @@ def _check_brokers(servers: str) -> None:
     failures = []
     for server in (s.strip() for s in servers.split(",") if s.strip()):
         host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal():
+            failures.append(f"{server} (it names no port: write for example {server.strip(':')}:9092)")
+            continue
         try:
             with socket.create_connection((host.strip("[]"), int(port)), CONNECT_S):
                 return
-        except (OSError, ValueError) as e:
+        except OSError as e:
             failures.append(f"{server} ({e})")
     raise SourceError(
         f"no Kafka broker answers: {', '.join(failures)}; check bootstrap.servers, that the broker runs, and the network"

@@ -6,7 +6,7 @@ wrong is raised as the error that ends the start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from tagstream.state.durable.building import is_unfinished
 from tagstream.state.durable.meta import META_FILE, STATE_INDEX, TABLE_INDEX, check_fixed, read_meta
 from tagstream.streaming.batch.epoch import query_id
 from tagstream.streaming.dead_letter.table import check_place
-from tagstream.streaming.errors import CheckpointError, UnfitMachineError
+from tagstream.streaming.errors import CheckpointError, LastingError, StreamError, UnfitMachineError
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.source.connector import check_connector
@@ -28,7 +28,7 @@ from tagstream.streaming.start.master import check_master
 from tagstream.streaming.start.schema_match import stream_schema
 from tagstream.streaming.start.store_jars import check_s3a
 from tagstream.streaming.start.table_match import planned_table, upgraded_fields, wants_upgrade
-from tagstream.table.errors import ConfigError, UnsupportedTableError
+from tagstream.table.errors import ConfigError, TagstreamError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.schema_history import column_not_by_name
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
@@ -73,7 +73,22 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
 
     That a stream can't write the table for what it is, :func:`stream_problem` tells.
     """
-    look_before_spark(options, env, needs)
+    problems: list[TagstreamError] = []
+    try:
+        look_before_spark(options, env, needs)
+    except TagstreamError as error:
+        problems.append(error)
+    try:
+        ready = _look_at_places(options, now_ms)
+    except TagstreamError as error:
+        problems.append(error)
+    if problems:
+        raise together(problems)
+    return ready
+
+
+def _look_at_places(options: Options, now_ms: int) -> Ready:
+    """Table, checkpoint and schema; nothing of the source or of Spark."""
     checkpoint = open_storage(options.checkpoint_dir)
     _check_writable("--checkpoint-dir", checkpoint)
     taken_over = check_table(checkpoint, options.target_base_path)
@@ -93,8 +108,18 @@ def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeed
         index.check()
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
+    decode.key_generator_rules.check(avro_to_arrow(avro_json))
     _check_checkpoint(options, checkpoint, decode)
     return Ready(table, planned.new, planned.changes, taken_over, _schema_warnings(avro_to_arrow(avro_json)))
+
+
+def together(problems: Sequence[TagstreamError]) -> TagstreamError:
+    """One error that says all of several: of the kind that no restart cures, where one of them is."""
+    if len(problems) == 1:
+        return problems[0]
+    kinds = (ConfigError, LastingError, StreamError)
+    kind = next(kind for kind in (*kinds, TagstreamError) if any(isinstance(error, kind) for error in problems))
+    return kind("\n  ".join([f"{len(problems)} things keep this job from starting:", *map(str, problems)]))
 
 
 def look_before_spark(options: Options, env: Mapping[str, str], needs: SparkNeeds) -> None:

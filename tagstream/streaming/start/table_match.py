@@ -9,7 +9,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.start.schema_match import check_fields, check_ordering, has_given_schema, read_schema_file
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
 from tagstream.table.keys.time_partition import PREFIX, TimePartition
-from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable, check_new
 from tagstream.table.meta_client.new_properties import fields_with_kinds, has_kinds, new_properties
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_properties
 from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, LAYOUT_2_VERSION, MergeMode, TableConfig
@@ -188,6 +188,7 @@ def new_config(options: Options) -> TableConfig:
             f"{options.origin('hoodie.table.ordering.fields')}), which tables of version {config.version} do not know: give "
             "hoodie.write.table.version=8 or 9, or name the one field that decides"
         )
+    check_new(config)
     schema = read_schema_file(options)[0]  # a table is only made when its schema can be used
     check_fields(schema, config, options)
     check_ordering(schema, config)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from tagstream.table.errors import CorruptFileError, TableConfigMismatchError, UnsupportedTableError
+from tagstream.table.errors import ConfigError, CorruptFileError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSystemView, Listing
 from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
@@ -49,7 +49,7 @@ class HoodieTable:
     def create(place: str | Storage, config: TableConfig, at_ms: int) -> HoodieTable:
         """Make an empty table at a URL or in a storage; TableConfigMismatchError when there is one already."""
         storage = _storage(place)
-        _check_new(config)
+        check_new(config)
         try:
             create_properties(storage, new_properties(config), at_ms)
         except FileExistsError:
@@ -174,7 +174,8 @@ _GENERATORS = (
 )  # fmt: skip
 
 
-def _check_new(config: TableConfig) -> None:
+def check_new(config: TableConfig) -> None:
+    """ConfigError, UnsupportedTableError or ValueError for properties that no table can be made with; nothing is made."""
     if config.version not in WRITABLE_VERSIONS:
         raise UnsupportedTableError(f"tables are created with version 6, 8 or 9, not {config.version}")
     if not config.name or "/" in config.name:
@@ -183,7 +184,7 @@ def _check_new(config: TableConfig) -> None:
         raise ValueError("a table needs one record key field at least")
     generator = config.key_generator or default_key_generator(config.record_key_fields, config.partition_fields)
     if generator.endswith("TimestampBasedKeyGenerator") and (config.times is None or not config.time_fields):
-        raise UnsupportedTableError(
+        raise ConfigError(
             f"cannot create table {config.name}: TimestampBasedKeyGenerator needs hoodie.keygen.timebased.timestamp.type "
             "and hoodie.keygen.timebased.output.dateformat"
         )

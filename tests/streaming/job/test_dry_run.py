@@ -145,3 +145,11 @@ def test_a_terminal_gets_a_table_and_the_first_of_a_list() -> None:
     assert "5 [MiB]" in shown.getvalue()
     assert "file 29" in shown.getvalue() and "file 30" not in shown.getvalue()
     assert "and 10 more" in shown.getvalue()
+
+
+def test_whether_a_metadata_table_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base_path = unpack("cow_v9_defaults_alltypes", tmp_path)
+    said = dry(tmp_path, base_path, capsys, "--bootstrap-only")
+    assert said["metadata table"].endswith("(kept in step by a stream)")
+    said = dry(tmp_path, base_path, capsys, "--bootstrap-only", "--hoodie-conf", "hoodie.metadata.enable=false")
+    assert said["metadata table"].endswith("(a stream drops it: hoodie.metadata.enable is false)")

@@ -100,16 +100,57 @@ def refused(folder: Path, argv: list[str], capsys: pytest.CaptureFixture[str], c
         ({"hoodie.datasource.write.recordkey.field": "nokey"}, 2, "record key field 'nokey' is no column"),
         ({SCHEMA_KEY: "{folder}/none.avsc"}, 2, "schema file {folder}/none.avsc: No such file"),
         ({"hoodie.table.name": None}, 2, "there is no table at {folder}/table yet; to make it give --target-table"),
+        ({"hoodie.datasource.write.keygenerator.type": "TIMESTAMP"}, 2, "needs hoodie.keygen.timebased.timestamp.type"),
+        ({"hoodie.datasource.write.recordkey.field": "raw"}, 2, "field 'raw' is binary and cannot be part of a record key"),
+        ({PARTITIONS: "tags"}, 2, "field 'tags' is list<element: string not null> and cannot be part of"),
+        ({"hoodie.datasource.write.operation": "BULK_INSERT"}, 2, "a first load is an upsert into an empty table"),
+        ({"hoodie.datasource.write.table.type": "MOR"}, 2, "must be one of COPY_ON_WRITE, MERGE_ON_READ; did you mean ME"),
+        ({"hoodie.parquet.max.file.size": "120MB # size"}, 2, "a whole number of bytes; did you mean 125829120?"),
+        ({"hoodie.clean.commits.retained": "10 # few"}, 2, "must be a whole number; did you mean 10?"),
     ],
 )  # fmt: skip
 def test_what_the_options_say(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], conf: dict[str, str | None], code: int, words: str
 ) -> None:
+    more = [{"name": "raw", "type": "bytes"}, {"name": "tags", "type": {"type": "array", "items": "string"}}]
+    (tmp_path / "event.avsc").write_text(json.dumps({**ev.AVRO_SCHEMA, "fields": [*ev.AVRO_SCHEMA["fields"], *more]}))
     filled = {key: value and value.format(folder=tmp_path) for key, value in conf.items()}
     line = refused(tmp_path, arguments(tmp_path, **filled), capsys, code)
     assert words.format(folder=tmp_path) in line
     assert "Spark failed" not in line
     assert "batch" not in line
+
+
+@pytest.mark.parametrize(
+    ("topic", "servers", "code", "words"),
+    [
+        ("shop.*", "127.0.0.1:1", 2, "not the name of a topic"),
+        ("shop", "localhost", 1, "localhost (it names no port: write for example localhost:9092)"),
+    ],
+)
+def test_a_topic_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], topic: str, servers: str, code: int, words: str
+) -> None:
+    conf = {"hoodie.streamer.source.kafka.topic": topic, "bootstrap.servers": servers}
+    argv = [*arguments(tmp_path, **conf), "--source-class", "JsonKafkaSource"]
+    assert words in refused(tmp_path, argv, capsys, code)
+
+
+def test_one_message_says_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a broker, too; of several faults the one decides the exit code that no restart cures."""
+    conf = {"hoodie.datasource.write.recordkey.field": "nokey", "bootstrap.servers": "127.0.0.1:1",
+            "hoodie.streamer.source.kafka.topic": "t"}  # fmt: skip
+    assert main([*arguments(tmp_path, **conf), "--source-class", "JsonKafkaSource", "--dry-run"]) == 2
+    first, *rest = [line for line in capsys.readouterr().err.splitlines() if line.strip()][-3:]
+    assert first == "tagstream: error: 2 things keep this job from starting:"
+    assert rest[0].startswith("  no Kafka broker answers: 127.0.0.1:1 (")
+    assert rest[1].startswith("  record key field 'nokey' is no column of")
+
+
+def test_a_flag_without_a_value_is_as_if_it_were_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable of a script that is not set."""
+    assert main([*arguments(tmp_path), "--table-type", "", "--dry-run"]) == 0
+    assert "make the table (COPY_ON_WRITE)" in capsys.readouterr().out
 
 
 def test_a_checkpoint_below_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,8 @@ NEW_ENCODING = "hoodie.write.complex.keygen.new.encoding"
 
 _OP = (
     "records are upserted, or with INSERT_OVERWRITE take the place of partitions; deletes are upserts with "
-    "`_hoodie_is_deleted` or Kafka tombstones"
+    "`_hoodie_is_deleted` or Kafka tombstones. Remove it: a first load is an upsert into an empty table, or write the "
+    "table with Hudi's bulk insert and start the stream on it, which loads the index from the table"
 )
 _GENERATORS = (
     "key generators of this version are simple, complex, non-partitioned, timestamp and custom ones, which take keys and "
