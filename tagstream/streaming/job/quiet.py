@@ -9,7 +9,6 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from tagstream.table.errors import TagstreamError
 
@@ -57,8 +56,8 @@ class FailureLog:
     what it says itself in one. For a session of the user's, whose settings of logs are not this program's.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001 (PySpark has no way to the levels of single loggers)
+    def __init__(self) -> None:
+        self._jvm: Any = SparkContext._jvm  # noqa: SLF001 (PySpark has no way to the levels of single loggers)
         self._before: dict[str, Any] = {}
         self._python = _OwnErrors()
 
@@ -67,7 +66,8 @@ class FailureLog:
         if self._before:
             return
         logging.getLogger("py4j.clientserver").addFilter(self._python)
-        with suppress(Py4JError, TypeError):  # another log library is behind Spark: its lines stay as they are
+        # No JVM, or another log library is behind Spark: its lines stay as they are.
+        with suppress(AttributeError, Py4JError, TypeError):
             log4j = self._jvm.org.apache.logging.log4j
             for name in _QUERY_LOGGERS:
                 self._before[name] = log4j.LogManager.getLogger(name).getLevel()
