@@ -8,11 +8,13 @@ docs/scaling.md.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +29,32 @@ from tagstream.state.durable.snapshot import take_snapshot
 from tagstream.state.layout import StateLayout
 from tagstream.state.pointer import Pointer
 from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.state.tag_batch import GLOBAL_KEY
 from tagstream.table.storage.posix import PosixStorage
 
 _LABEL = 0
+# What record keys look like: of a number, the same text each time.
+KINDS: dict[str, Callable[[int], str]] = {
+    "short": lambda n: f"k{n:07d}",
+    "bigint": lambda n: str(1_000_000_007 * (n + 1) % 9_007_199_254_740_881),
+    "composite": lambda n: f"customer:{n % 5000},order:{n}",
+    "uuid": lambda n: str(uuid.UUID(bytes=hashlib.md5(str(n).encode(), usedforsecurity=False).digest(), version=4)),
+    "hex": lambda n: hashlib.md5(str(n).encode(), usedforsecurity=False).hexdigest(),
+}
 _LOAD_BATCH = 250_000
 
 
-def measure(keys: int, records: int, batches: int, partitions: int, folder: str) -> dict[str, Any]:
-    """Load the group, change it, snapshot it, lose the local store, restore it. Sizes in bytes, times in seconds."""
+def measure(keys: int, records: int, batches: int, partitions: int, folder: str, kind: str = "short") -> dict[str, Any]:
+    """Load the group, change it, snapshot it, lose the local store, restore it. Sizes in bytes, times in seconds.
+
+    ``kind``: one of ``KINDS``, what the record keys look like.
+    """
     durable = PosixStorage(os.path.join(folder, "durable"))
     layout = StateLayout(durable, os.path.join(folder, "local"), snapshot_every=1 << 30)
     pointer: bytes | None = None
     batch_id = 0
     for numbers in np.array_split(np.arange(keys), -(-keys // _LOAD_BATCH)):
-        pointer = _tag(numbers, numbers % partitions, batch_id, pointer, partitions, layout)
+        pointer = _tag(numbers, numbers % partitions, batch_id, pointer, partitions, layout, kind)
         batch_id += 1
     at = _pointer(pointer)
     store, _ = open_at(layout, _LABEL, at)
@@ -54,7 +68,7 @@ def measure(keys: int, records: int, batches: int, partitions: int, folder: str)
     random = np.random.default_rng(7)
     for _ in range(batches):
         numbers = random.choice(keys, records, replace=False)
-        pointer = _tag(numbers, numbers % partitions, batch_id, pointer, partitions, layout)
+        pointer = _tag(numbers, numbers % partitions, batch_id, pointer, partitions, layout, kind)
         batch_id += 1
     at = _pointer(pointer)
     deltas = sum(delta.size for delta in at.deltas)
@@ -76,9 +90,16 @@ def measure(keys: int, records: int, batches: int, partitions: int, folder: str)
 
 
 def _tag(
-    numbers: np.ndarray, partitions: np.ndarray, batch_id: int, pointer: bytes | None, places: int, layout: StateLayout
+    numbers: np.ndarray,
+    partitions: np.ndarray,
+    batch_id: int,
+    pointer: bytes | None,
+    places: int,
+    layout: StateLayout,
+    kind: str,
 ) -> bytes | None:
     batch = make_batch(numbers, partitions, batch_id, places)
+    batch.skeys[:] = [GLOBAL_KEY + KINDS[kind](n).encode() for n in numbers.tolist()]
     return tag_key_group(_LABEL, pointer, batch, profile_of(batch_id, (_LABEL,)), layout).pointer
 
 
@@ -98,14 +119,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--records", type=int, default=12_500, help="changed keys of a batch")
     parser.add_argument("--deltas", type=int, default=10, help="batches since the snapshot")
     parser.add_argument("--partitions", type=int, default=20)
+    parser.add_argument("--kind", choices=tuple(KINDS), default="short", help="what record keys look like")
     parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
     args = parser.parse_args(argv)
     folder = tempfile.mkdtemp(prefix="group_costs_")
     try:
-        found = measure(args.keys, args.records, args.deltas, args.partitions, folder)
+        found = measure(args.keys, args.records, args.deltas, args.partitions, folder, args.kind)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    append_lines(args.json, [{"kind": "group", "run": 1, **found}])
+    append_lines(args.json, [{"kind": "group", "run": 1, "record_keys": args.kind, **found}])
     table = Table("of one key group", "")
     for name, value in found.items():
         table.add_row(name.replace("_", " "), f"{value:,.2f}" if isinstance(value, float) else f"{value:,}")

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.group_costs import measure
+from bench.group_costs import KINDS, measure
+
+
+def test_random_keys_cost_more_than_counted_ones(tmp_path: Path) -> None:
+    sizes = {}
+    for kind in KINDS:
+        found = measure(keys=2_000, records=100, batches=1, partitions=5, folder=str(tmp_path / kind), kind=kind)
+        assert found["keys"] == 2_000, "each number has a key of its own"
+        sizes[kind] = found["snapshot_bytes_per_key"]
+    assert min(sizes["uuid"], sizes["hex"]) > 1.3 * max(sizes["short"], sizes["bigint"], sizes["composite"]), sizes
 
 
 def test_a_small_key_group(tmp_path: Path) -> None:
