@@ -16,7 +16,6 @@ IGNORED = {
     "value.deserializer": "values are read as bytes",
     "enable.auto.commit": "the position is kept in the checkpoint",
     "auto.commit.interval.ms": "the position is kept in the checkpoint",
-    "schema.registry.url": "values are JSON, no schema registry is asked",
 }
 REFUSED = {"interceptor.classes": "an interceptor may change or drop records on their way"}
 

@@ -144,7 +144,9 @@ REFUSED_FAMILIES = (
     ),
     Family(
         REGISTRY_FAMILY,
-        "no schema registry is asked; save the subject's schema to a file and name it with "
+        "of the registry its URL and a login are read (`schema.registry.url`, "
+        "`hoodie.streamer.schemaprovider.registry.url`, `schema.registry.basic.auth.user.info`); remove it, or save the "
+        "subject's schema to a file and name it with "
         "hoodie.streamer.schemaprovider.source.schema.file",
     ),
 )
