@@ -114,9 +114,10 @@ MAY_IMPORT: dict[str, str] = {
     "admin/table": "table/* state streaming/* admin",
     "admin/page": "table/* bootstrap streaming/* admin admin/index",
     "admin/quarantine": "table/* state/* streaming/* admin",
+    "admin/stream": "table/* state/* streaming/* admin admin/quarantine",
     "admin/services": "table/* streaming/* admin",
     "admin/command": "table/* streaming/* admin admin/advise admin/index admin/page admin/table admin/services "
-    "admin/quarantine",
+    "admin/quarantine admin/stream",
 }
 GROUND = "spark_release.py"  # beside the rooms: which Spark this is, for all that use Spark
 FILES_A_ROOM = 15

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from tagstream.streaming.status.watch import Watch
 
 import tagstream
 from tagstream.bootstrap.report import BootstrapProgress
@@ -24,6 +23,7 @@ from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.transform.stage import with_transformed_schema
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look, look_before_spark
+from tagstream.streaming.watch.watch import Watch
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate

@@ -9,7 +9,7 @@ from typing import NoReturn
 from tagstream.admin.command.services_cli import add_process, add_services
 from tagstream.table.errors import ConfigError
 
-GROUPS = ("index", "table", "services", "quarantine", "rescale", "fetch-jars")
+GROUPS = ("index", "table", "services", "quarantine", "status", "rescale", "fetch-jars")
 OVERVIEW = """\
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
@@ -20,6 +20,7 @@ commands:
                           delete-partition, insert-overwrite, dedup
   tagstream services run    compaction, cleaning and archiving in a process of their own
   tagstream quarantine ...  list, show, count, replay: bad records that a job put aside
+  tagstream status ...    what a stream is at, and how its runs have ended
   tagstream rescale ...   a new checkpoint with another number of key groups
   tagstream fetch-jars      the jars that Spark needs for Kafka and for checkpoints on S3, fetched beforehand
   `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""
@@ -51,6 +52,9 @@ def parser() -> argparse.ArgumentParser:
     )
     quarantine = groups.add_parser("quarantine", help="bad records that a job put aside", allow_abbrev=False)
     _add_quarantine(quarantine.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser))
+    _checkpoint(
+        _leaf(groups, "status", "what a stream is at, and how its runs have ended; exit code 1 when they fail again")
+    )
     rescale = _leaf(groups, "rescale", "make a checkpoint with another number of key groups, offsets and index kept")
     _checkpoint(rescale)
     _table(rescale)

@@ -123,6 +123,10 @@ def _run(arguments: argparse.Namespace, out: Output) -> int:
         from tagstream.admin.quarantine.commands import run_quarantine
 
         return run_quarantine(arguments, out)
+    if arguments.group == "status":
+        from tagstream.admin.stream.status import run_status
+
+        return run_status(arguments, out, _now_ms)
     if arguments.group == "rescale":
         from tagstream.admin.index.rescale import run_rescale
 

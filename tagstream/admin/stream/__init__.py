@@ -1,0 +1,1 @@
+"""Commands on a stream: how its runs have ended, and where it is."""
