@@ -155,7 +155,7 @@ class PairCase:
         frame = self.spark.readStream.schema(SPARK_COLUMNS).option("maxFilesPerTrigger", 1).json(str(self.source))
         made = self.properties()
         tagstream.upsert(
-            frame, str(self.table), str(self.folder / "checkpoint"), made, {"availableNow": True}
+            frame, self.table, self.folder / "checkpoint", options=made, trigger="availableNow"
         ).awaitTermination()
 
 

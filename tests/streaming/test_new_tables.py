@@ -231,7 +231,9 @@ def test_typed_rows_with_key_and_partition_inside_a_struct(tmp_path: Path, spark
         columns = "meta struct<id string, city string>, ts bigint, v string, _hoodie_is_deleted boolean"
         frame = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).json(str(case.source))
         own = {"hoodie.table.name": "t", "index.local.dir": tmp_path / "local", "spark.sql.shuffle.partitions": 2}
-        query = tagstream.upsert(frame, str(case.table), str(case.checkpoint), conf | own, {"availableNow": True})
+        query = tagstream.upsert(
+            frame, str(case.table), str(case.checkpoint), options=conf | own, trigger="availableNow"
+        )
         query.awaitTermination()
     names = ("_hoodie_partition_path", "_hoodie_record_key", "v")
     rows = read_snapshot(HoodieTable.open(str(case.table))).to_pylist()

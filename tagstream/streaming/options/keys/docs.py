@@ -69,7 +69,7 @@ The schema file is held against the table's schema at each start, before anythin
 | a new column that may not be null, with a default or without | refused: older rows have no value |
 | a column left out that may be null | it stays, and is null in the rows of this job; the start warns |
 | a column left out that may not be null | refused |
-| a wider type (int to long, float to double, a decimal with more digits before the point) | the column is widened; older files stay as they are ([all rules](change-streams.md#when-the-schema-changes)) |
+| a wider type (int to long, float to double) | the column is widened ([rules](change-streams.md#when-the-schema-changes)) |
 | another type, narrower or of another kind | refused; keep the type, or write to a column of another name |
 | another default | records that lack the field get it from then on; older rows keep what they have |
 
