@@ -14,6 +14,7 @@ from tagstream.index.family.registry import FACTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
+from tagstream.table.services.validate_metadata import validate_metadata
 from tests.behaviours.index_cases import marked
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
@@ -61,25 +62,28 @@ def test_the_stream_ends_in_the_oracles_rows(
     ours = read_snapshot(HoodieTable.open(str(case.table)), columns=ev.ARROW_SCHEMA.names)
     assert not compare(expected, ours, key=("id", "part"))
     assert not compare(expected, read_table(case.table), key=("id", "part"))
-    assert validate(HoodieTable.open(str(case.table))) == []
+    table = HoodieTable.open(str(case.table))
+    assert validate(table) == [] and validate_metadata(table) == []
 
 
-@pytest.mark.extended("more kinds of tables", first=("GLOBAL_BLOOM-9",))
+@pytest.mark.extended("more kinds of tables", first=("SIMPLE-GLOBAL_BLOOM-9",))
 @pytest.mark.parametrize("version", ["6", "9"])
 @pytest.mark.parametrize("index", ["BLOOM", "GLOBAL_BLOOM"])
+@pytest.mark.parametrize("filters", ["DYNAMIC_V0", "SIMPLE"])
 def test_filters_and_ranges_out_of_the_metadata_table(
-    tmp_path: Path, spark: SparkSession, index: str, version: str
+    tmp_path: Path, spark: SparkSession, index: str, version: str, filters: str
 ) -> None:
     """Among them those of base files that the stream itself has told the metadata table of."""
     events = mixed_events(is_global=FACTS[index].is_global)
     conf = {
         "hoodie.index.type": index, "hoodie.write.table.version": version, "hoodie.metadata.enable": "true",
         "hoodie.bloom.index.use.metadata": "true", "hoodie.metadata.index.bloom.filter.enable": "true",
-        "hoodie.metadata.index.column.stats.enable": "true",
+        "hoodie.metadata.index.column.stats.enable": "true", "hoodie.bloom.index.filter.type": filters,
     }  # fmt: skip
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf)
     ev.write_files(events, case.source, PER_FILE)
     case.run()
     expected = ev.rows(ev.oracle(events, global_index=FACTS[index].is_global).values())
     assert not compare(expected, read_table(case.table), key=("id", "part"))
-    assert validate(HoodieTable.open(str(case.table))) == []
+    table = HoodieTable.open(str(case.table))
+    assert validate(table) == [] and validate_metadata(table) == []

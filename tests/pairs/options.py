@@ -25,6 +25,13 @@ _TEXTS = {
     f"{_TIMES}input.dateformat": "yyyy-MM-dd HH:mm:ss",
     f"{_TIMES}output.dateformat": "yyyy-MM-dd",
 }
+_STATISTICS = {
+    f"{_MDT}enable": "true",
+    f"{_MDT}index.column.stats.enable": "true",
+    f"{_MDT}index.partition.stats.enable": "true",
+    f"{_MDT}index.bloom.filter.enable": "true",
+    "hoodie.bloom.index.use.metadata": "true",
+}
 _EVERY_COMMIT = {"hoodie.compact.inline.max.delta.commits": "1"}
 _CLUSTERING = {
     "hoodie.clustering.inline": "true",
@@ -79,13 +86,8 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "unsaid": {},
         "off": {f"{_MDT}enable": "false"},
         "on": {f"{_MDT}enable": "true"},
-        "statistics": {
-            f"{_MDT}enable": "true",
-            f"{_MDT}index.column.stats.enable": "true",
-            f"{_MDT}index.partition.stats.enable": "true",
-            f"{_MDT}index.bloom.filter.enable": "true",
-            "hoodie.bloom.index.use.metadata": "true",
-        },
+        "statistics": _STATISTICS,
+        "statistics, simple filters": {**_STATISTICS, "hoodie.bloom.index.filter.type": "SIMPLE"},
         "record index": {f"{_MDT}enable": "true", f"{_MDT}record.index.enable": "true"},
         "record index by partition": {f"{_MDT}enable": "true", f"{_MDT}record.level.index.enable": "true"},
     },

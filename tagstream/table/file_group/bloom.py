@@ -96,9 +96,13 @@ class BloomFilter:
             return cls(kind, num_hashes, bit_size, [_unpack_row(data, 0, bit_size)])
         if kind != DYNAMIC_V0:
             raise UnsupportedTableError(f"bloom filter type {kind!r} in the footer of {where} is not known")
+        if len(data) == _row_bytes(bit_size):  # it would have no rows, and so no keys
+            raise ValueError(f"it has the form of {SIMPLE}, and is called {kind}")
         count = _DYNAMIC.unpack_from(data, _ROW.size)[2]
-        step = _ROW.size + (bit_size + 7) // 8
+        step = _row_bytes(bit_size)
         start = _ROW.size + _DYNAMIC.size
+        if count < 1 or len(data) != start + count * step:
+            raise ValueError(f"{count} rows of {step} bytes in {len(data)} bytes")
         return cls(kind, num_hashes, bit_size, [_unpack_row(data, start + i * step, bit_size) for i in range(count)])
 
     def might_contain(self, keys: pa.Array) -> _Bits:
@@ -173,6 +177,19 @@ class BloomBuilder:
         in_current = self._added - self._params.num_entries * (len(rows) - 1)
         dynamic = _DYNAMIC.pack(self._params.num_entries, in_current, len(rows))
         return base64.b64encode(head + dynamic + b"".join(rows)).decode("ascii")
+
+
+def kind_of(text: str | bytes) -> str:
+    """The kind of a filter that a footer has, by its form: a simple one is a single row. Text that is none: the default."""
+    try:
+        data = base64.b64decode(text)
+        return SIMPLE if len(data) == _row_bytes(_ROW.unpack_from(data, 0)[3]) else DYNAMIC_V0
+    except (binascii.Error, struct.error):
+        return DYNAMIC_V0
+
+
+def _row_bytes(bit_size: int) -> int:
+    return _ROW.size + (bit_size + 7) // 8
 
 
 def _positions(hashes: npt.NDArray[np.uint32], bit_size: int) -> npt.NDArray[np.int64]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tagstream.table.file_group.bloom import kind_of
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -100,6 +101,8 @@ def _of_bloom(scan: Scan, partition: str, name: str, text: bytes) -> Iterator[st
     member = (scan.get(partition_id(partition) + file_id(name)) or {}).get(BLOOM_FILTER)
     if member is not None and member["bloomFilter"] != text:
         yield f"bloom_filters has another filter of {partition}/{name} than its footer; {_ANEW}"
+    elif member is not None and member["type"] != (kind := kind_of(text)):
+        yield f"bloom_filters calls the filter of {partition}/{name} {member['type']}, and it is {kind}; {_ANEW}"
 
 
 def _what_is_wrong(record: Record | None, found: ColumnRange) -> str | None:

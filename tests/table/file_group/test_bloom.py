@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group.bloom import DYNAMIC_V0, SIMPLE, BloomBuilder, BloomFilter, BloomParams
+from tagstream.table.file_group.bloom import DYNAMIC_V0, SIMPLE, BloomBuilder, BloomFilter, BloomParams, kind_of
 from tagstream.table.keys.murmur import murmur2
 from tests.support import paths
 
@@ -136,6 +136,23 @@ def test_cut_or_garbled_filters_are_corrupt(kind: str) -> None:
     for bad in (base64.b64encode(data[:20]), base64.b64encode(data[:-1]), text[:-3], "!!!!"):
         with pytest.raises(CorruptFileError, match=r"file\.parquet"):
             BloomFilter.from_base64(bad, kind, "file.parquet")
+
+
+@pytest.mark.parametrize("keys", [[], ["a"], [f"k{n}" for n in range(35)]])
+@pytest.mark.parametrize("entries", [1, 10, 60_000])
+def test_the_kind_is_known_by_the_form(entries: int, keys: list[str]) -> None:
+    for kind, other in ((SIMPLE, DYNAMIC_V0), (DYNAMIC_V0, SIMPLE)):
+        text = build(BloomParams(kind, entries, 0.01, 2 * entries), keys)
+        assert kind_of(text) == kind_of(text.encode()) == kind
+        if kind == SIMPLE:  # without a row it would deny every key
+            with pytest.raises(CorruptFileError, match="it has the form of SIMPLE, and is called DYNAMIC_V0"):
+                BloomFilter.from_base64(text, other, "f")
+    assert kind_of("AAAA") == kind_of("A") == DYNAMIC_V0
+
+
+@pytest.mark.parametrize("vector", VECTORS["filters"], ids=lambda v: f"{v['type']}-{v['num_entries']}-{len(v['in'])}")
+def test_the_kind_of_hudis_filters(vector: dict[str, Any]) -> None:
+    assert kind_of(vector["base64"]) == vector["type"]
 
 
 def test_filters_of_another_kind_are_refused() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import fastavro
 import pyarrow as pa
 
+from tagstream.table.file_group.bloom import DYNAMIC_V0, kind_of
 from tagstream.table.file_group.log.varint import unscaled_bytes
 from tagstream.table.metadata.encode.column_ranges import ColumnRange
 from tagstream.table.metadata.encode.record_schema import parsed_schema
@@ -24,7 +25,6 @@ from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS, FILES, 
 Named = tuple[str, Record]  # a record and its key
 
 ALL_PARTITIONS_TYPE, FILES_TYPE, COLUMN_STATS_TYPE, BLOOM_TYPE, PARTITION_STATS_TYPE = 1, 2, 3, 4, 6
-BLOOM_KIND: Final = "DYNAMIC_V0"
 
 _PACKAGE: Final = "org.apache.hudi.avro.model."
 _NO_TYPE: Final = 1  # of statistics of a file without rows, as a log file that has only deletes
@@ -68,9 +68,9 @@ def partition_stats_record(partition_path: str, column: str, found: ColumnRange,
 
 def bloom_record(partition_path: str, file_name: str, instant: str, bloom_text: str | None) -> Named:
     """The bloom filter of a base file, as the text its footer has; None: the file is deleted."""
+    kind = DYNAMIC_V0 if bloom_text is None else kind_of(bloom_text)
     member = {
-        "type": BLOOM_KIND, "timestamp": instant, "bloomFilter": (bloom_text or "").encode(),
-        "isDeleted": bloom_text is None,
+        "type": kind, "timestamp": instant, "bloomFilter": (bloom_text or "").encode(), "isDeleted": bloom_text is None
     }  # fmt: skip
     return partition_id(partition_path) + file_id(file_name), {"type": BLOOM_TYPE, BLOOM_FILTER: member}
 
