@@ -84,7 +84,7 @@ DEFECTS = (
     Defect(
         "an error of the job ends with exit code 0",
         "streaming/job/main.py",
-        "    except TagstreamError as e:\n        return fail(str(e), 1)",
+        "    except TagstreamError as e:\n        return fail(str(e), exit_code(e))",
         "    except TagstreamError as e:\n        return fail(str(e), 0)",
         ("tests/streaming/start", "tests/streaming/test_command.py"),
     ),
