@@ -159,7 +159,7 @@ def stream(
     """
     lease = LeaseKeeper(table.storage, clock_ms)
     monitor = Monitor(progress, watch)
-    failures = FailureLog()
+    failures = FailureLog(spark)
     try:
         watch.step("taking the table's writer lease")
         lease.acquire(f"stream {options.stream_id}")

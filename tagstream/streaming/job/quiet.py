@@ -9,6 +9,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from tagstream.table.errors import TagstreamError
 
@@ -56,8 +57,8 @@ class FailureLog:
     what it says itself in one. For a session of the user's, whose settings of logs are not this program's.
     """
 
-    def __init__(self) -> None:
-        self._jvm: Any = SparkContext._jvm  # noqa: SLF001 (PySpark has no way to the levels of single loggers)
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._before: dict[str, Any] = {}
         self._python = _OwnErrors()
 
@@ -66,9 +67,8 @@ class FailureLog:
         if self._before:
             return
         logging.getLogger("py4j.clientserver").addFilter(self._python)
-        # No JVM, or another log library is behind Spark: its lines stay as they are.
-        with suppress(AttributeError, Py4JError, TypeError):
-            log4j = self._jvm.org.apache.logging.log4j
+        with suppress(Py4JError, TypeError):  # another log library is behind Spark: its lines stay as they are
+            log4j = self._log4j()
             for name in _QUERY_LOGGERS:
                 self._before[name] = log4j.LogManager.getLogger(name).getLevel()
                 log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
@@ -78,8 +78,12 @@ class FailureLog:
         logging.getLogger("py4j.clientserver").removeFilter(self._python)
         with suppress(Py4JError, TypeError, ConnectionError):
             for name, level in self._before.items():
-                self._jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, level)
+                self._log4j().core.config.Configurator.setLevel(name, level)
         self._before = {}
+
+    def _log4j(self) -> Any:
+        jvm: Any = self._spark._jvm  # noqa: SLF001 (PySpark has no way to the levels of single loggers)
+        return jvm.org.apache.logging.log4j
 
 
 class _OwnErrors(logging.Filter):

@@ -31,7 +31,7 @@ def test_sparks_lines_of_a_failed_query_are_kept_back_and_come_again(spark: Spar
     of_this_session = levels()
     for name in NAMES:  # as in a session of a user's
         set_level(f"org.apache.spark.sql.execution.streaming.{name}", log4j.Level.WARN)
-    before, failures = levels(), FailureLog()
+    before, failures = levels(), FailureLog(spark)
     assert before == ["WARN", "WARN"]
     failures.keep_back()
     failures.keep_back()
