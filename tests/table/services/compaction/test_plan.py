@@ -28,7 +28,6 @@ from tagstream.table.timeline.avro_timeline import read_record, write_parsed
 from tagstream.table.timeline.history.archive import archive
 from tagstream.table.timeline.instant import COMPACTION
 from tagstream.table.write.write_context import WriteContext, WriterOptions
-from tests.support.hudi_rs import read_table
 from tests.table.services.compaction.compacting import ALL, clock, fill, made, plan_and_compact, slices_with_logs, sound
 from tests.table.stepping import Stepping
 from tests.table.writer import CrashError, Writer, row
@@ -389,26 +388,3 @@ def test_what_was_completed_since_the_look_is_in_the_plan(version: int, tmp_path
     assert {
         name for operation in planned(writer, instant)["operations"] for name in operation["deltaFilePaths"]
     } == logs
-
-
-@pytest.mark.table_versions(6, 8, 9)
-def test_a_plan_of_a_paused_driver_hides_no_rows(version: int, tmp_path: Path) -> None:
-    """It appears when the driver wakes up; the same groups were planned and compacted by another one meanwhile."""
-    writer = fill(made(tmp_path))
-    late = schedule_compaction(writer.table, ALL, clock(writer), force=True)
-    assert late is not None
-    rel = writer.timeline_rel(f"{late}.compaction.requested")
-    plan = writer.table.storage.read(rel)
-    writer.table.storage.delete(rel)
-    plan_and_compact(writer)
-    writer.table.storage.write_new(rel, plan)
-    sound(writer)
-    writer.write([row(key, f"p{key % 2}", 9) for key in range(0, 24, 5)])
-    sound(writer)
-    assert read_table(writer.table.base_path).num_rows == len(writer.live)
-    compact(writer.table, late, clock(writer))
-    sound(writer)
-    writer.write([row(key, f"p{key % 2}", 10) for key in range(0, 24, 7)])
-    plan_and_compact(writer)
-    sound(writer)
-    assert read_table(writer.table.base_path).num_rows == len(writer.live)
