@@ -55,9 +55,9 @@ class JobContext:
     ``covered``: completed writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``:
     commits of this query that Spark may run again. ``instant``: the write that this process began last. ``index``: the
     pull-type index that tags in the sink, None for the state index. ``starting_offsets``: Spark's, for a new query.
-    ``loading`` is told how far the loading of the index is, ``step`` what the batch is at, ``own_failure`` that an error of
-    this project's is about to end the query. ``profile``: the one pinned
-    last. ``timeline``: the look that the batch is decided on. ``rollbacks_seen``: completed rollbacks that were held
+    ``loading`` hears how far the loading of the index is, ``step`` what the batch is at, ``own_failure`` that an error of
+    this project's is about to end the query. ``profile``: the one pinned last. ``timeline``: the look
+    that the batch is decided on. ``rollbacks_seen``: completed rollbacks that were held
     against the commits of this stream. ``chains``: where the key groups stand before the batch that was pinned or committed
     last. ``last_work``: rows by file group (``tag.lanes.work_of``) of the batch before. ``partition_depth``: of the
     table's partitions, None where none need be known or no commit tells it. ``metadata``: keeps the table's metadata table

@@ -85,7 +85,7 @@ def _chosen(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...], der
             kinds = ",".join(f"{field}:TIMESTAMP" for field in partitions)
             raise ConfigError(
                 f"{r.said(name)}: {counts}; give CUSTOM, and {_PARTITIONS} with a kind behind each field ({kinds}, or "
-                "SIMPLE for one that is no time)"
+                "SIMPLE for one that is not a time)"
             )
         raise ConfigError(f"{r.said(name)}: {counts}; remove the key so that {derived} is used")
     if keys and chosen == "NON_PARTITION" and partitions:

@@ -13,7 +13,7 @@ from tagstream.streaming.progress.report import BatchReport
 
 
 class Watcher(Protocol):
-    """Who else is told (``streaming.watch``)."""
+    """Who else learns of it (``streaming.watch``)."""
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""

@@ -1,1 +1,1 @@
-"""What looks at a run while it goes: its status, the server, and looks at table, index and topic beside the job."""
+"""What looks at a run while it goes: its status, the server, and looks at table, index and topic while the job works."""

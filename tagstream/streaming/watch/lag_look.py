@@ -19,7 +19,7 @@ from tagstream.streaming.status.snapshot import Waiting
 
 
 class LagLook:
-    """Taken beside the batches of a run."""
+    """Taken while the batches of a run are at work."""
 
     def __init__(self, status: RunStatus, job: JobContext, spark: SparkSession) -> None:
         self._status, self._job, self._spark = status, job, spark

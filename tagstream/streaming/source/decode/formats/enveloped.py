@@ -2,7 +2,7 @@
 
 A schema is some thousand bytes that stay the same until the source's table changes. So each distinct text in front of the
 payload is read once, and records are known by comparing their first bytes with it. The converter writes no blanks; a program
-that has written records anew may have put some between the names and the values.
+that has written records again may have put some between the names and the values.
 """
 
 from __future__ import annotations
