@@ -19,6 +19,7 @@ import pyarrow as pa
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.names import instant_from_ms
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.listing import listed_by_metadata
 from tagstream.table.read.snapshot import scan_snapshot, snapshot_schema
 from tagstream.table.schema.schema import META_COLUMNS
 from tagstream.table.services.cleaning.options import CleanOptions
@@ -107,8 +108,8 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The columns as Arrow types, Hudi's own (``_hoodie_...``) left out; those of the newest commit."""
-        full = self._full_schema()
-        return pa.schema([field for field in full if field.name not in META_COLUMNS])
+        full = _schema(self._table)
+        return pa.schema([full.field(name) for name in _user_columns(full)])
 
     def scan(
         self,
@@ -131,7 +132,7 @@ class Table:
 
         >>> open_table("/data/tables/orders").scan(["id"], "amount > 10", since="2026-01-01").to_polars()  # doctest: +SKIP
         """
-        full, wanted = self._full_schema(), _columns(columns)
+        full, wanted = _schema(self._table), _columns(columns)
         unknown = [name for name in wanted or () if name not in full.names]
         if unknown:
             raise ConfigError(
@@ -159,14 +160,10 @@ class Table:
         >>> open_table("/data/tables/orders").health().ok  # doctest: +SKIP
         """
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-        timeline = self._table.timeline()
-        plan = plan_table(self._table, CleanOptions(), now, due=False)
-        figures = figures_of(self._table, timeline, now, plan.size if plan is not None else 0)
-        return Health(tuple(findings(self._table, timeline, figures, now, Limits())), figures)
-
-    def _full_schema(self) -> pa.Schema:
-        timeline = self._table.timeline()
-        return snapshot_schema(self._table, timeline, self._table.view(timeline))
+        table = listed_by_metadata(self._table)
+        timeline, plan = table.timeline(), plan_table(table, CleanOptions(), now, due=False)
+        figures = figures_of(table, timeline, now, plan.size if plan is not None else 0)
+        return Health(tuple(findings(table, timeline, figures, now, Limits())), figures)
 
     def _instant(self, name: str, moment: Moment) -> str:
         """An instant time of 17 digits; one of 14 is the end of its second, as Hudi takes it."""
@@ -211,9 +208,7 @@ class Scan:
         """
         columns = self._columns
         if columns is None:
-            timeline = self._table.timeline()
-            full = snapshot_schema(self._table, timeline, self._table.view(timeline, self._as_of))
-            columns = [name for name in full.names if name not in META_COLUMNS]
+            columns = _user_columns(_schema(self._table, self._as_of))
         schema, parts = scan_snapshot(
             self._table, columns, as_of=self._as_of, filters=self._comparisons, since=self._since
         )
@@ -241,6 +236,16 @@ class Scan:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_batches().__arrow_c_stream__(requested_schema)
+
+
+def _schema(table: HoodieTable, as_of: str | None = None) -> pa.Schema:
+    """All columns, Hudi's own first."""
+    timeline = table.timeline()
+    return snapshot_schema(table, timeline, table.view(timeline, as_of))
+
+
+def _user_columns(full: pa.Schema) -> list[str]:
+    return [name for name in full.names if name not in META_COLUMNS]
 
 
 def _batches(schema: pa.Schema, parts: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:

@@ -35,8 +35,8 @@ MAY_IMPORT: dict[str, str] = {
     "table/file_group/log table/meta_client table/metadata table/metadata/encode",
     "table/skipping": "table table/storage table/schema table/keys table/timeline table/file_group table/file_group/log "
     "table/meta_client table/metadata",
-    "table/read": "table table/storage table/schema table/keys table/timeline table/timeline/history table/file_group "
-    "table/file_group/log table/meta_client table/skipping",
+    "table/read": "table table/storage table/schema table/keys table/timeline table/file_group table/file_group/log "
+    "table/meta_client table/skipping",
     "table/write": "table table/storage table/schema table/timeline table/file_group table/file_group/log "
     "table/metadata/encode table/meta_client",
     "table/services": "table table/storage table/schema table/timeline table/file_group table/file_group/log "

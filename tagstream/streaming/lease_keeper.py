@@ -38,7 +38,7 @@ class LeaseKeeper:
         held = leases.check_free(self._storage, owner, now_ms)
         self._lease = leases.take(self._storage, owner, now_ms, self._ttl_ms, held)
         if held is not None and not held.released:
-            self.seen_ms = held.expires_ms - held.ttl_ms
+            self.seen_ms = held.renewed_ms
         self._thread.start()
 
     def check(self) -> None:

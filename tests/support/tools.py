@@ -41,8 +41,7 @@ def missing() -> list[str]:
 
 def install_command() -> str:
     """What installs all of them on Debian, as root."""
-    packages = " ".join(PACKAGES[name] for name in ("promtool", "chromium"))
-    return f"apt-get update && apt-get install -y --no-install-recommends {packages}"
+    return f"apt-get update && apt-get install -y --no-install-recommends {' '.join(PACKAGES.values())}"
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from tagstream.admin.output import Fact, Output
 from tagstream.admin.quarantine.records import bad_records, open_checkpoint
 from tagstream.state.durable.meta import read_meta
 from tagstream.state.durable.root import current_root
-from tagstream.streaming.batch.epoch import newest_batch
+from tagstream.streaming.batch.epoch import newest_batch, unfinished_batch
 from tagstream.streaming.page.values import moment
 from tagstream.streaming.status.health import BAD_RECORDS_ERROR, RESTARTING_AFTER, show_bad
 from tagstream.streaming.status.stops import Stops, read_stops
@@ -33,12 +33,12 @@ def run_status(arguments: argparse.Namespace, out: Output, now_ms: Callable[[], 
     """Show it; exit code 1 when runs fail or are killed again and again, or bad records have stopped the last one."""
     checkpoint = open_checkpoint(arguments.checkpoint_dir)
     meta, root = read_meta(checkpoint), current_root(checkpoint).files
-    planned, finished = newest_batch(root, "offsets"), newest_batch(root, "commits")
+    at_hand = unfinished_batch(root)
     lease = None
     if meta.table is not None:
         with suppress(OSError, TableError):
             lease = current(open_storage(meta.table.path))
-    at = standing(read_stops(checkpoint), lease, planned if planned != finished else None, now_ms())
+    at = standing(read_stops(checkpoint), lease, at_hand, now_ms())
     bad = sum(1 for _ in bad_records(checkpoint))
     stops = at.stops
     out.facts(
@@ -48,8 +48,8 @@ def run_status(arguments: argparse.Namespace, out: Output, now_ms: Callable[[], 
             Fact("table_path", "table", meta.table.path if meta.table is not None else None),
             Fact("state", "state", at.state, "name"),
             Fact("text", "", at.text),
-            Fact("batch_finished", "newest batch", finished, "count"),
-            Fact("batch_planned", "planned, not finished", planned if planned != finished else None, "count"),
+            Fact("batch_finished", "newest batch", newest_batch(root, "commits"), "count"),
+            Fact("batch_planned", "planned, not finished", at_hand, "count"),
             Fact("in_row", "runs without a commit", stops.in_row, "count"),
             Fact("killed_in_row", "of them killed", stops.killed_in_row, "count"),
             Fact(
@@ -70,11 +70,11 @@ def standing(noted: Stops, lease: Lease | None, batch_at_hand: int | None, now_m
     """What the notes of runs mean. ``lease``: of the table; a run that has begun and does not hold it was killed."""
     begun = noted.begun
     if begun is not None:
-        held = lease is not None and not lease.released and now_ms < lease.expires_ms
-        if held and lease is not None and (lease.owner.host, lease.owner.pid) == (begun.host, begun.pid):
+        held = None if lease is None or lease.released or now_ms >= lease.expires_ms else lease.owner
+        if held is not None and (held.host, held.pid) == (begun.host, begun.pid):
             text = f"process {begun.pid} on {begun.host}, since {moment(begun.at_ms)}"
             return Standing("running", text, noted)
-        noted = noted.killed(batch_at_hand, None if lease is None else lease.expires_ms - lease.ttl_ms)
+        noted = noted.killed(batch_at_hand, None if lease is None else lease.renewed_ms)
     end = noted.end
     if end is None:
         return Standing("unknown", "no run has noted how it ended", noted)

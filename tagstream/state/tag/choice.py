@@ -125,9 +125,10 @@ def choose(batch: TagBatch, look_up: Callable[[list[bytes]], Known]) -> Choice:
             image_known = look_up([image.skey for image in batch.images])
             images = _images(batch, chains, asked, image_known)
             short_keys = np.flatnonzero(short)
+            gone = [_deletes(batch, keys, key) for key in asked]
             return Choice(
                 batch, names, winners, known, origin, np.concatenate(refused), own, short_keys, images, image_known,
-                _open(batch, keys, asked, image_known), _deleted(batch, keys, asked, image_known),
+                _open(batch, asked, gone, image_known), _deleted(gone, image_known),
             )  # fmt: skip
         keep = np.ones(len(batch), np.bool_)
         keep[lost] = False
@@ -172,24 +173,23 @@ def _orders(batch: TagBatch, rows: INT64, known: Known) -> list[int | bytes | No
     return found
 
 
-def _open(batch: TagBatch, keys: Keys, asked: Sequence[int], known: Known) -> BOOLS:
+def _open(batch: TagBatch, asked: Sequence[int], gone: Sequence[Sequence[int]], known: Known) -> BOOLS:
     """Whether neither the batch nor the state surely has the event that took the row away: others from before it may come
-    yet. A delete that says no order may be an earlier one."""
+    yet. A delete that says no order may be an earlier one. ``gone``: the rows of the batch that delete each key."""
     out = np.zeros(len(asked), np.bool_)
-    for i, (key, image) in enumerate(zip(asked, batch.images, strict=True)):
-        gone = _deletes(batch, keys, key)
+    for i, (key, deletes, image) in enumerate(zip(asked, gone, batch.images, strict=True)):
         if batch.ordering is None or image.before is None:
-            out[i] = not gone and (bool(known.live[i]) or key >= 0)
+            out[i] = not deletes and (bool(known.live[i]) or key >= 0)
             continue
-        ordered = [row for row in gone if not batch.flags[row] & FLAG_NO_ORDERING]
+        ordered = [row for row in deletes if not batch.flags[row] & FLAG_NO_ORDERING]
         newer = any(batch.ordering[row] >= image.before for row in ordered)
         out[i] = not newer and not (known.has_ordering[i] and known.records.ordering[i] >= image.before)
     return out
 
 
-def _deleted(batch: TagBatch, keys: Keys, asked: Sequence[int], known: Known) -> BOOLS:
-    """Whether the state or the batch has a delete of each key that was asked for."""
-    here = np.array([bool(_deletes(batch, keys, key)) for key in asked], np.bool_)
+def _deleted(gone: Sequence[Sequence[int]], known: Known) -> BOOLS:
+    """Whether the state or the batch (``gone``) has a delete of each key that was asked for."""
+    here = np.array([bool(deletes) for deletes in gone], np.bool_)
     out: BOOLS = here | (known.found & ((known.records.flags & TOMBSTONE) != 0))
     return out
 

@@ -46,6 +46,12 @@ def newest_batch(root: Storage, log: str) -> int | None:
     return max((int(n) for n in root.names(log) if n.isdigit()), default=None)
 
 
+def unfinished_batch(root: Storage) -> int | None:
+    """The batch that Spark has planned and not finished; None between two batches, and before the first."""
+    planned = newest_batch(root, "offsets")
+    return None if planned == newest_batch(root, "commits") else planned
+
+
 def raw_offset(root: Storage, batch_id: int) -> Any | None:
     """The first source's offset after ``batch_id`` as Spark logged it; None for no such batch."""
     lines = _logged(root, batch_id)

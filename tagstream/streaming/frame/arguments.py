@@ -23,7 +23,7 @@ _COLUMNS = {
 }
 _PLACES = {"hoodie.base.path": "path", "--checkpoint-dir": "checkpoint"}
 _SET_BY_ARGUMENT = {**_PLACES, "--continuous": "trigger", "--min-sync-interval-seconds": "trigger"}
-_FLAGS = {flag: key.name for key in REGISTRY.keys for flag in (*key.flags, *([key.flag] if key.flag else []))}
+_FLAGS = {flag: key.name for key in REGISTRY.keys for flag in key.flags}
 # What people call the columns, and the argument that takes them.
 _MEANT = {
     **dict.fromkeys(("key", "keys", "recordkey", "record-key"), "key"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from tagstream.streaming.batch.epoch import newest_batch
+from tagstream.streaming.batch.epoch import unfinished_batch
 from tagstream.streaming.errors import LastingError
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.options import Options
@@ -58,7 +58,7 @@ def explain(error: BaseException, options: Options) -> Explained:
 
 
 def exit_code(error: BaseException) -> int:
-    """What a supervisor is told: 1 a failure that a restart may be over, 2 wrong use, 3 a fault that stays until a person
+    """The exit code for a supervisor: 1 a failure that a restart may cure, 2 wrong use, 3 a fault that stays until a person
     has changed something. A store that refuses is not among these: its tokens change, and a restart gets new ones.
     """
     if isinstance(error, ConfigError):
@@ -69,9 +69,9 @@ def exit_code(error: BaseException) -> int:
 
 def note_batch(error: BaseException, root: Storage) -> None:
     """Note on an error which batch it leaves unfinished, if there is one; ``root``: of the checkpoint's query."""
-    planned, finished = newest_batch(root, "offsets"), newest_batch(root, "commits")
-    if planned is not None and planned != finished:
-        error.add_note(f"batch {planned} did not come to its end, and the next start does it again")
+    batch_id = unfinished_batch(root)
+    if batch_id is not None:
+        error.add_note(f"batch {batch_id} did not come to its end, and the next start does it again")
 
 
 def _of_files(error: OSError) -> str:

@@ -10,7 +10,14 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import file_log, follow_moved_plans, newest_batch, raw_offset, whole_file_log
+from tagstream.streaming.batch.epoch import (
+    file_log,
+    follow_moved_plans,
+    newest_batch,
+    raw_offset,
+    unfinished_batch,
+    whole_file_log,
+)
 from tagstream.streaming.source.files.background import ListerThread
 from tagstream.streaming.source.files.lister import FileLister, ListerOptions, list_files
 from tagstream.streaming.source.files.plan_log import PlanLog, Positions, plan_number, read_plan
@@ -78,7 +85,7 @@ class SourceFiles:
 def to_come(root: Storage, log: PlanLog) -> int:
     """How many batches the query will begin without a new plan: one of each plan not taken yet, and one that is repeated."""
     taken = {plan_number(e["path"]) for e in whole_file_log(root)}
-    repeated = newest_batch(root, "offsets") != newest_batch(root, "commits")
+    repeated = unfinished_batch(root) is not None
     return sum(number not in taken for number in log.numbers) + repeated
 
 

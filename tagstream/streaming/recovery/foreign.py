@@ -63,16 +63,12 @@ def is_service(metadata: CommitMetadata) -> bool:
 
 
 def is_planned_service(table: HoodieTable, timeline: Timeline, time: str) -> bool:
-    """Whether a completed write is a compaction or a clustering by a plan of this project, which stays beside it."""
+    """Whether a completed write is a compaction or a clustering by a plan of this project, whose file is still there."""
     instant = next((i for i in timeline.completed_writes if i.time == time), None)
     if instant is None:
         return False
-    metadata = timeline.metadata(table.storage, instant)
-    if not is_service(metadata) and metadata.operation != _CLUSTER:
-        return False
-    names = set(table.storage.names(timeline.folder))
-    plans = (requested_name(Instant(time, action, instant.state)) for action in _PLANNED_AS)
-    return any(name in names and is_planned_here(table, name) for name in plans)
+    planned = _plan_of(table, timeline, instant, timeline.metadata(table.storage, instant))
+    return planned is not None and is_planned_here(table, requested_name(planned))
 
 
 def find_swallowed(
@@ -138,14 +134,18 @@ def _is_unseen(own: str, by: str, built_on: str | None) -> bool:
 
 def _planned(table: HoodieTable, timeline: Timeline, by: Instant, metadata: CommitMetadata) -> tuple[PlannedSlice, ...]:
     """The slices that a compaction or a clustering read, by its plan, which stays beside the completed instant."""
+    planned = _plan_of(table, timeline, by, metadata)
+    # A log compaction keeps what it does not name, and an archived plan was looked at when it was new.
+    return () if planned is None else timeline.plan(table.storage, planned).rewrites
+
+
+def _plan_of(table: HoodieTable, timeline: Timeline, by: Instant, metadata: CommitMetadata) -> Instant | None:
+    """The plan of a completed compaction or clustering; None for other writes, and where its file is not there."""
     if not is_service(metadata) and metadata.operation != _CLUSTER:
-        return ()
+        return None
     names = set(table.storage.names(timeline.folder))
-    for action in _PLANNED_AS:
-        planned = Instant(by.time, action, by.state)
-        if requested_name(planned) in names:
-            return timeline.plan(table.storage, planned).rewrites
-    return ()  # a log compaction keeps what it does not name, and an archived plan was looked at when it was new
+    plans = (Instant(by.time, action, by.state) for action in _PLANNED_AS)
+    return next((planned for planned in plans if requested_name(planned) in names), None)
 
 
 def _is_left_out(planned: PlannedSlice, group: FileGroupId, name: str, own: Instant, by: Instant) -> bool:

@@ -108,9 +108,10 @@ def _look_at_places(options: Options, now_ms: int) -> Ready:
         index.check()
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
-    decode.key_generator_rules.check(avro_to_arrow(avro_json))
+    schema = avro_to_arrow(avro_json)
+    decode.key_generator_rules.check(schema)
     _check_checkpoint(options, checkpoint, decode)
-    return Ready(table, planned.new, planned.changes, taken_over, _schema_warnings(avro_to_arrow(avro_json)))
+    return Ready(table, planned.new, planned.changes, taken_over, _schema_warnings(schema))
 
 
 def together(problems: Sequence[TagstreamError]) -> TagstreamError:

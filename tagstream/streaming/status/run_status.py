@@ -121,8 +121,7 @@ class RunStatus:
             self._s = replace(self._s, batches=self._s.batches + 1, seconds=self._s.seconds + report.seconds)
             if report.instant is not None:
                 self._restarts_in_row = 0
-                self._s = replace(self._s, last_commit_ms=now, last_commit_exact=True)
-                self._s = replace(self._s, stops_in_row=0, killed_in_row=0)
+                self._s = replace(self._s, last_commit_ms=now, last_commit_exact=True, stops_in_row=0, killed_in_row=0)
 
     def lag(self, records: int | None) -> None:
         """Records the source holds that no batch has taken; None: unknown."""

@@ -16,7 +16,7 @@ BATCHES_A_LOOK, REASONS = 16, 5
 
 
 class QuarantineLook:
-    """A batch is read once, newest batches first, and again while it is the newest: its attempt may begin anew.
+    """A batch is read once, newest batches first, and again while it is the newest: its attempt may begin again.
 
     ``records``: bad records of this run so far; while they do not change there is nothing new.
     """
@@ -38,7 +38,8 @@ class QuarantineLook:
             self._root, self._found, self._reasons = root.root, {}, {}
         quarantine = private(root.below(QUARANTINE))
         batches = quarantined_batches(quarantine)
-        self._found = {batch: count for batch, count in self._found.items() if batch in set(batches[:-1])}
+        settled = set(batches[:-1])
+        self._found = {batch: count for batch, count in self._found.items() if batch in settled}
         due = [batch for batch in reversed(batches) if batch not in self._found]
         for batch in islice(due, BATCHES_A_LOOK):
             self._found[batch] = 0

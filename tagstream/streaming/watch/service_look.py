@@ -6,10 +6,11 @@ from tagstream.streaming.options.service_options import CompactionMode, ServiceO
 from tagstream.streaming.page.values import span
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.locations import instant_ms
+from tagstream.table.services.cleaning.last_clean import completed_cleans
 from tagstream.table.services.clustering.trigger import last_clustering
 from tagstream.table.services.compaction.options import Trigger
 from tagstream.table.services.compaction.trigger import since_compaction
-from tagstream.table.timeline.instant import CLEAN, COMMIT, COMPACTION
+from tagstream.table.timeline.instant import COMMIT, COMPACTION
 from tagstream.table.timeline.timeline import Timeline
 
 
@@ -22,7 +23,7 @@ def services_due(
     compacted = [i for i in timeline.completed_writes if i.action == COMMIT] if merge_on_read else []
     if compacted:
         last["compaction"] = instant_ms(compacted[-1].time, utc)
-    cleaned = [i for i in timeline.instants if i.action == CLEAN and i.is_completed]
+    cleaned = completed_cleans(timeline)
     if cleaned:
         last["cleaning"] = instant_ms(cleaned[-1].time, utc)
     mode = options.compaction_mode(table.config.version, merge_on_read=merge_on_read, continuous=continuous)

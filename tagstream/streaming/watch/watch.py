@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.state.durable.meta import META_FILE
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import newest_batch
+from tagstream.streaming.batch.epoch import unfinished_batch
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.page.values import moment
 from tagstream.streaming.progress.report import BatchReport
@@ -51,7 +51,7 @@ LOG = logging.getLogger("tagstream")
 class Watch:
     """A context manager for the length of a run; it listens to the ``tagstream`` logger for warnings.
 
-    ``on_step``: told what the run is at before its first batch.
+    ``on_step``: called with what the run is at before its first batch.
     """
 
     def __init__(
@@ -196,8 +196,7 @@ class Watch:
         """Note that this run has begun; a note of another one tells that it was killed."""
         stops = read_stops(job.checkpoint)
         if stops.begun is not None:
-            planned, done = (newest_batch(job.root.files, log) for log in ("offsets", "commits"))
-            stops = stops.killed(planned if planned != done else None, job.lease.seen_ms)
+            stops = stops.killed(unfinished_batch(job.root.files), job.lease.seen_ms)
             assert stops.last is not None
             which = "the run before was" if stops.killed_in_row == 1 else f"{stops.killed_in_row} runs were"
             LOG.warning("%s %s; last seen %s", which, stops.last.text, moment(stops.last.at_ms))

@@ -203,10 +203,9 @@ class FileSystemView:
         """Table versions up to 7."""
         times = {base.instant for base in group.bases} | {log.time for log in logs}
         committed = [time for time in times if self._committed(time) and time != pending]
+        # A driver that was paused wrote this plan: the group has a later slice, and no writer went by it.
         if pending is not None and any(time > pending for time in committed):
-            pending = (
-                None  # a driver that was paused wrote this plan: the group has a later slice, and no writer went by it
-            )
+            pending = None
         base_instant = max(committed, default=None)
         if base_instant is None and pending is None:
             return None

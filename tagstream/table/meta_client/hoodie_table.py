@@ -26,7 +26,7 @@ from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.history.archive import TimelinePlace
 from tagstream.table.timeline.history.archived import ArchivedAction
 from tagstream.table.timeline.history.lsm import History
-from tagstream.table.timeline.history.newest import newest_archived
+from tagstream.table.timeline.history.newest import archived_after, newest_archived
 from tagstream.table.timeline.timeline import Timeline
 
 READABLE_VERSIONS = (6, 8, 9)
@@ -112,6 +112,10 @@ class HoodieTable:
     def archived_writes(self) -> Iterator[ArchivedAction]:
         """The completed writes that are no longer on the active timeline, newest first; read as the caller goes on."""
         return newest_archived(self.timeline_place())
+
+    def archived_after(self, since: str) -> Iterator[ArchivedAction]:
+        """The archived writes that were completed after a time, in no order; up to version 7 those with a later time."""
+        return archived_after(self.timeline_place(), since)
 
     def schema_json(self, timeline: Timeline | None = None, as_of: str | None = None) -> str | None:
         """The table's Avro schema without meta fields: of the newest commit that has one, else of the properties."""

@@ -6,7 +6,7 @@ its write in ``_hoodie_commit_time``, which compaction and clustering keep. Rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,11 +17,7 @@ from tagstream.table.schema.schema import COMMIT_TIME
 from tagstream.table.skipping.data_skipping import Pruner
 from tagstream.table.skipping.filters import Filter, Op
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.history.archived import ArchivedAction
-from tagstream.table.timeline.instant import WRITE_ACTIONS
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
-
-_COLUMNS = ("instantTime", "completionTime", "action", "metadata")
 
 
 @dataclass(frozen=True)
@@ -31,10 +27,10 @@ class Changed:
     times: frozenset[str]
     groups: frozenset[FileGroupId]
 
-    @property
-    def partitions(self) -> frozenset[str]:
-        """The partition paths of the groups."""
-        return frozenset(partition for partition, _ in self.groups)
+    def partitions(self, paths: Iterable[str]) -> list[str]:
+        """Those of the partition paths that hold one of the groups, in their order."""
+        mine = {partition for partition, _ in self.groups}
+        return [path for path in paths if path in mine]
 
     def filter(self, schema: pa.Schema) -> Filter:
         """Lets the rows of these writes through. ``schema``: of the table, with its meta columns."""
@@ -67,23 +63,9 @@ def _writes(table: HoodieTable, timeline: Timeline, since: str) -> Iterator[tupl
     for instant in timeline.completed_writes:
         if (instant.completion_time or instant.time) > since:
             yield instant.time, timeline.metadata(table.storage, instant)
-    for action in _archived(table, timeline, since):
+    if not table.config.has_completion_times and timeline.start is not None and since >= timeline.start:
+        return  # what was archived is older
+    for action in table.archived_after(since):
         if action.time not in active and action.metadata is not None:
             where = f"the archived {action.action} {action.time} of {table.base_path}"
             yield action.time, CommitMetadata.from_bytes(action.metadata, where)
-
-
-def _archived(table: HoodieTable, timeline: Timeline, since: str) -> Iterator[ArchivedAction]:
-    """The archived writes that were completed after a time."""
-    if not table.config.has_completion_times:
-        # The archive is in no order of time: a write with a savepoint went there after newer ones. All of it is looked at.
-        if timeline.start is None or since < timeline.start:
-            yield from (action for action in table.archived_writes() if action.time > since)
-        return
-    times = table.history().completion_times()
-    wanted = {time for time, completed in times.items() if completed > since}
-    if not wanted:
-        return
-    for row in table.history().read(_COLUMNS, first=min(wanted)).to_pylist():
-        if row["instantTime"] in wanted and row["action"] in WRITE_ACTIONS:
-            yield ArchivedAction(row["instantTime"], row["action"], row["completionTime"], row["metadata"])

@@ -78,7 +78,7 @@ def scan_snapshot(
         if not changed.times:
             return schema, iter(())
         skipping = skipping.asking_first(changed.pruner()).with_filter(changed.filter(full))
-        chosen = [path for path in chosen if path in changed.partitions]
+        chosen = changed.partitions(chosen)
     reader = SliceReader(table, timeline, view.as_of, full, tuple(dict.fromkeys((*wanted, *skipping.columns))))
     found = read_slices(reader, view, chosen, skipping)
     return schema, (batch.select(wanted) for batch in found)

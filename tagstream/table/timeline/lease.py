@@ -64,6 +64,11 @@ class Lease:
     released: bool = False
     version: str = ""
 
+    @property
+    def renewed_ms(self) -> int:
+        """The last sign of life of its holder."""
+        return self.expires_ms - self.ttl_ms
+
 
 def acquire(storage: Storage, owner: LeaseOwner, now_ms: int, ttl_ms: int) -> Lease:
     """Take the lease; LeaseLostError naming the holder while it is another live process's."""

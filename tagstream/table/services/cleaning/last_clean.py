@@ -32,8 +32,13 @@ class LastClean:
 
 def last_clean(storage: Storage, timeline: Timeline) -> LastClean | None:
     """The newest completed clean on the active timeline; CorruptFileError when it cannot be read."""
-    found = next((i for i in reversed(timeline.instants) if i.action == CLEAN and i.is_completed), None)
-    return None if found is None else clean_of(storage, timeline, found)
+    done = completed_cleans(timeline)
+    return clean_of(storage, timeline, done[-1]) if done else None
+
+
+def completed_cleans(timeline: Timeline) -> list[Instant]:
+    """The completed cleans on the active timeline, oldest first."""
+    return [i for i in timeline.instants if i.action == CLEAN and i.is_completed]
 
 
 def clean_of(storage: Storage, timeline: Timeline, clean: Instant) -> LastClean:

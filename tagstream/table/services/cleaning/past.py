@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tagstream.table.errors import CleanedPastError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.cleaning.last_clean import clean_of
-from tagstream.table.timeline.instant import CLEAN, SAVEPOINT, Instant
+from tagstream.table.services.cleaning.last_clean import clean_of, completed_cleans
+from tagstream.table.timeline.instant import SAVEPOINT, Instant
 from tagstream.table.timeline.timeline import Timeline
 
 
@@ -17,7 +17,7 @@ def check_past(table: HoodieTable, timeline: Timeline, as_of: str) -> None:
     """
     if as_of >= (timeline.newest_completed or ""):
         return
-    earliest = max((_kept_from(table, timeline, i) for i in timeline.instants if _is_clean(i)), default="")
+    earliest = max((_kept_from(table, timeline, clean) for clean in completed_cleans(timeline)), default="")
     if as_of >= earliest:
         return
     seen = max((i.time for i in timeline.completed_writes if i.time <= as_of), default=None)
@@ -30,10 +30,6 @@ def check_past(table: HoodieTable, timeline: Timeline, as_of: str) -> None:
         f"time. It can be read as of {earliest} and later{also}; hoodie.clean.commits.retained and "
         "hoodie.clean.hours.retained say how long files are kept"
     )
-
-
-def _is_clean(instant: Instant) -> bool:
-    return instant.action == CLEAN and instant.is_completed
 
 
 def _kept_from(table: HoodieTable, timeline: Timeline, clean: Instant) -> str:
