@@ -65,7 +65,7 @@ def bootstrap_index(
 
     The caller holds the table's lease and has settled pending instants. `labels` are the checkpoint's; `ordering_type`
     is the stream's type of the ordering column; `first_batch` is the first batch that will run on the generation; `plan`,
-    if given, is `plan_bootstrap`'s with the same regex; `former` is an index of the same labels that knows the order of rows
+    if given, is `plan_bootstrap`'s with the same regex; `former` is an index of the same labels that knows orders
     which the table does not tell (`bootstrap.known_order`). A generation that is complete already is reported again if it
     covers the same instant, else BootstrapError: take the next number. CorruptFileError names the first corrupt file
     unless the policy is "skip".

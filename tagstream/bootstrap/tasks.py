@@ -52,8 +52,8 @@ SCAN = "scan"
 class BootstrapSpec:
     """All that a task needs; sent to every task. `tasks` are numbers of the plan's slices, `minutes` the load's time.
 
-    `epoch`: the catch-up that is made, 0 for a load of the whole table. `former`: an index that knows the order of rows
-    which the table does not tell.
+    `epoch`: the catch-up that is made, 0 for a load of the whole table. `former`: an index that knows orders which the
+    table does not tell.
     """
 
     plan: BootstrapPlan
@@ -192,7 +192,9 @@ def load_task(spec: BootstrapSpec, group: int) -> GroupStart:
         np.array([instant_number(s.file_slice.base_instant) for s in spec.plan.slices], np.int64),
     )
     runs = _runs(spec, done, group)
-    if spec.former is not None and places.places:
+    if spec.former is not None:
+        if not places.places:  # the deletes that it knows have a place by name alone
+            places = LoadPlaces([("", "")], np.zeros(1, np.int64))
         runs = with_known_order(runs, spec.former, label)
     layout, generation = spec.layout, spec.generation
     listed = f"{layout.generation_dir(generation)}/{label}{TWICE_SUFFIX}"

@@ -1,16 +1,27 @@
-"""The order that an index alone knows survives a load from the table: a TRUNCATE that is read late deletes what is older."""
+"""What an index alone knows survives a load from the table: a TRUNCATE that is read late deletes what is older, an event
+that is older than a delete does not bring the row back."""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tagstream.bootstrap.known_order import _columns, _joined, _merged, _some
+from tagstream.bootstrap.plan import plan_bootstrap
+from tagstream.state.durable.bulk_load import KeyRun
+from tagstream.state.store.codec import TOMBSTONE
 from tests.simulation import checks
 from tests.simulation.changes import Database, Message
+from tests.simulation.model import Event
 from tests.simulation.settings import Settings
 from tests.simulation.world import World
 
@@ -114,3 +125,92 @@ def test_without_the_former_index_the_order_is_not_known(tmp_path: Path) -> None
     changes.world.put(truncate)
     assert changes.world.run(1000, 0.0, {}) == "done"
     assert [problem for problem in checks.quick(changes.world) if "is lost" in problem]
+
+
+class Rows:
+    """A stream of rows with an ordering field."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.world = World(Settings(keys=8, columns=("txt",), **settings), folder)  # type: ignore[arg-type]
+
+    def read(self, number: int, order: int, *, deleted: bool = False) -> str:
+        """One event is sent and taken: its commit."""
+        key, settings = f"k{number:04d}", self.world.settings
+        path = settings.place.path(0)
+        row = self.world.events._row(self.world.random, ("txt",), key, 0, order, 0, deleted)
+        ident = (path, key) if settings.by_partition else key
+        self.world.sent[0].append(Event(ident, (order, 0), row, deleted, path))
+        self.world.topic.add(0, None, json.dumps(row).encode())
+        assert self.world.run(1000, 0.0, {}) == "done"
+        assert self.world.all_taken() and not checks.quick(self.world)
+        return self.world.model.now.instant
+
+    def there(self) -> set[str]:
+        """Keys of the table's rows."""
+        found = self.world.model.rows(self.world.model.now, self.world.settings.by_partition)
+        return {ident if isinstance(ident, str) else ident[1] for ident in found}
+
+
+@pytest.mark.parametrize("by_partition", [False, True])
+@pytest.mark.parametrize("ordering", ["long", "decimal"])
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_an_event_that_is_older_than_a_delete_is_late_after_a_rollback(
+    tmp_path: Path, table_type: str, ordering: str, by_partition: bool
+) -> None:
+    rows = Rows(tmp_path, table_type=table_type, ordering=ordering, by_partition=by_partition)
+    rows.read(1, 10)
+    rows.read(2, 10)
+    rows.read(1, 50, deleted=True)
+    if table_type == "MERGE_ON_READ":
+        assert rows.world.operate("table", "compact", "--target-base-path", str(rows.world.path), "--yes") == "done"
+    for undone in range(2):  # the second load takes it from the generation that the first one made
+        rows.world.roll_back(rows.read(3, 10 + undone))
+        rows.read(4, 10 + undone)
+    rows.read(1, 40)
+    assert rows.there() == {"k0002", "k0003", "k0004"}
+    rows.read(1, 60)
+    assert rows.there() == {"k0001", "k0002", "k0003", "k0004"}
+
+
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_a_delete_that_was_undone_is_not_remembered(tmp_path: Path, table_type: str) -> None:
+    rows = Rows(tmp_path, table_type=table_type)
+    rows.read(1, 10)
+    rows.world.roll_back(rows.read(1, 50, deleted=True))
+    # The delete is read again, with the event behind it in one batch.
+    rows.read(1, 60)
+    assert rows.there() == {"k0001"}
+
+
+def test_the_deletes_of_a_table_without_rows(tmp_path: Path) -> None:
+    rows = Rows(tmp_path)
+    rows.read(1, 50, deleted=True)
+    rows.world.roll_back(rows.read(2, 10))
+    assert not plan_bootstrap(rows.world.table()).slices
+    rows.read(1, 40)
+    assert rows.there() == {"k0002"}
+
+
+keys_of = st.lists(st.integers(0, 60), max_size=40)
+
+
+@given(keys_of, keys_of, st.integers(1, 9), st.integers(1, 9))
+def test_rows_and_deletes_come_in_common_ranges_of_keys(rows: list[int], gone: list[int], run: int, piece: int) -> None:
+    def pieces(keys: list[int], size: int, flag: int) -> Iterator[KeyRun]:
+        for at in range(0, len(keys), size):
+            part = np.array(keys[at : at + size])
+            skeys = np.array([b"%03d" % key for key in part.tolist()], object)
+            yield KeyRun(skeys, part.astype(np.int32), part * 2, np.full(len(part), flag, np.uint8))
+
+    dead = sorted(set(gone))
+    # Rows of one range come in any order, and a key twice.
+    ranges = (key_run for key_run in pieces(sorted(set(rows)), run, 0))
+    turned = (_some(_joined(one, one), slice(None, None, -1)) for one in ranges)
+    found = list(_merged(turned, pieces(dead, piece, TOMBSTONE)))
+    assert all(len(one.skeys) <= 2 * run + piece for one in found)
+    for before, after in pairwise(found):
+        assert max(before.skeys) < min(after.skeys)
+    alike = [(k, int(p), int(o), int(f)) for one in found for k, p, o, f in zip(*_columns(one), strict=True)]
+    expected = [(b"%03d" % k, k, k * 2, 0) for k in set(rows) for _ in range(2)]
+    expected += [(b"%03d" % k, k, k * 2, TOMBSTONE) for k in dead]
+    assert sorted(alike) == sorted(expected)

@@ -21,13 +21,15 @@ class _Key:
     order: tuple[int, int] = BEFORE_ALL
     part: int | None = None
     last: Event | None = None
+    deleted: bool = False  # by an event, which the index remembers
     floor: int = 0  # another writer deleted it: the index keeps the order from before, or does not know it
 
 
 @dataclass
 class EventMaker:
-    """Makes events one after the other. It follows what each key is at, so that a late event is late for a row that lives:
-    an event older than a delete may bring a row back where the index was loaded from the table since."""
+    """Makes events one after the other. It follows what each key is at, so that a late event is late for a row that lives,
+    or for one that an event deleted where no checkpoint is lost: an index that is loaded from the table alone may not know
+    the order of a delete."""
 
     settings: Settings
     clock: int = 1000
@@ -42,12 +44,12 @@ class EventMaker:
         for known in self._keys.values():
             # Where rows stay in their partitions, the last event does not say where.
             if self.settings.stays or (known.last is not None and known.last.path in partitions):
-                known.alive = False
+                known.alive = known.deleted = False
 
     def forget_keys(self, idents: Iterable[Ident]) -> None:
         """What was known of keys does not hold any more: no event is late for them."""
         for ident in idents:
-            self._keys[ident].alive = False
+            self._keys[ident].alive = self._keys[ident].deleted = False
 
     def rows_for(self, random: Random, columns: tuple[str, ...], part: int, count: int) -> list[Event]:
         """Rows of a partition, for a person who replaces what it holds."""
@@ -76,6 +78,7 @@ class EventMaker:
             known = self._keys[event.ident]
             self._follow(known, event)
             known.floor = event.order[0] if event.deleted else known.floor
+            known.deleted = False
 
     def _given(self, random: Random, columns: tuple[str, ...], part: int) -> Event:
         """A row that is newer than all others."""
@@ -97,10 +100,10 @@ class EventMaker:
         deleted = kind == "delete"
         keeps_part = False
         shown: int | None = part
+        if kind in ("late", "late delete") and (known.alive or (told.remembers and known.deleted)):
+            number, deleted = max(known.floor + 1, known.order[0] - random.randint(1, 300)), kind == "late delete"
         if known.alive:
-            if kind in ("late", "late delete"):
-                number, deleted = max(known.floor + 1, known.order[0] - random.randint(1, 300)), kind == "late delete"
-            elif kind == "equal":
+            if kind == "equal":
                 number, seq = known.order
             elif kind == "delete without partition":
                 deleted = True
@@ -125,6 +128,7 @@ class EventMaker:
         if event.order < known.order:
             return
         known.alive, known.order, known.last = not event.deleted, event.order, event
+        known.deleted = event.deleted
         if not event.deleted and event.path is not None:
             known.part = self._number(event.path)
 

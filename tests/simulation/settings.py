@@ -30,6 +30,7 @@ class Settings:
     field, "field" with one; ``toast``: values that did not change are not sent; ``truncates``: it is truncated now and
     then. ``by_partition``: partition and key together identify a row. ``partial``: records may lack fields. ``metadata``:
     the partitions of the metadata table, "" for none. ``services``: properties that the stream runs its services with.
+    ``remembers``: no checkpoint is lost, so events come late for deleted keys, too.
     """
 
     version: int = 6
@@ -55,6 +56,7 @@ class Settings:
     insert_split: int = 500_000
     key_groups: int = 2
     services: tuple[tuple[str, str], ...] = ()
+    remembers: bool = False
 
     @staticmethod
     def draw(random: Random) -> Settings:
@@ -101,6 +103,7 @@ class Settings:
             insert_split=random.choice((5, 500_000)),
             key_groups=random.choice((1, 2, 3)),
             services=_services(random, table_type, clusters=index != "BUCKET", cleans=not toast),
+            remembers=state and not changes and random.random() < 0.5,
         )
 
     @staticmethod

@@ -181,7 +181,7 @@ def old_checkpoint(world: World) -> None:
     """The copy of the checkpoint is put back."""
     told = world.settings
     if (
-        not (told.toast or told.truncates)
+        not (told.toast or told.truncates or told.remembers)
         and "old_checkpoint" in world.copies
         and world.put_back("checkpoint", "old_checkpoint")
     ):
@@ -192,8 +192,8 @@ def old_checkpoint(world: World) -> None:
 def new_checkpoint(world: World) -> None:
     """The checkpoint is lost; the stream begins with an empty one."""
     told = world.settings
-    # It has rows that were renamed, and the order of rows and TRUNCATEs: docs/change-streams.md.
-    if world.checkpoint.exists() and not (told.toast or told.truncates):
+    # It has rows that were renamed, and the order of rows, deletes and TRUNCATEs: docs/change-streams.md.
+    if world.checkpoint.exists() and not (told.toast or told.truncates or told.remembers):
         shutil.rmtree(world.checkpoint)
         world.index_is_whole = False
 

@@ -26,7 +26,7 @@ from tagstream.streaming.progress.report import size
 from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
-_NO_FORMER = "the order of rows cannot be taken from the former index: %s"
+_NO_FORMER = "the orders of rows and of deleted keys cannot be taken from the former index: %s"
 _SHOWN = 20  # lines of one kind; all are in the generation's complete.json
 
 
@@ -80,7 +80,7 @@ def load_index(
         LOG.warning(_NO_FORMER, error)
         former = None
         report = load()
-    tell(report, job.layout)
+    tell(report, job.layout, former is not None)
     if report.live and former is None and knows_order_alone(job.table, job.layout.ordering):
         LOG.warning(
             "the order of this stream's events (a position in the source's log) is in no column of table %s, so the order "
@@ -95,9 +95,9 @@ def _former(job: JobContext, timeline: Timeline) -> IndexHeads | None:
     """The index that this checkpoint used before, as of the newest of its batches that are still in the table.
 
     The order of an event that was undone must not be taken: those between it and the row would be late when they are read
-    again. None where the table tells the order, and where there was no index.
+    again. None where events have no order, and where there was no index.
     """
-    if not knows_order_alone(job.table, job.layout.ordering):
+    if job.layout.ordering == "none":
         return None
     for number in reversed(root_numbers(job.checkpoint)):
         if number > job.root.number:
@@ -112,8 +112,8 @@ def _former(job: JobContext, timeline: Timeline) -> IndexHeads | None:
     return None
 
 
-def tell(report: BootstrapReport, layout: StateLayout) -> None:
-    """Log what came of a load: what is odd first, then everything in one line."""
+def tell(report: BootstrapReport, layout: StateLayout, deletes_known: bool) -> None:
+    """Log what came of a load: what is odd first, then everything in one line. ``deletes_known``: by the index before."""
     folder = layout.durable.where(layout.generation_dir(report.generation))
     _list("left out", report.left_out, logging.INFO)
     _list("skipped", report.skipped, logging.WARNING)
@@ -131,10 +131,11 @@ def tell(report: BootstrapReport, layout: StateLayout) -> None:
             "loading the index: passed over %d damaged log blocks, as readers do (a writer that died leaves such)",
             report.damaged_blocks,
         )
-    LOG.warning(
-        "deletes whose records no log of the table holds are not known any more: an event that is older than such a delete "
-        "brings the row back"
-    )
+    if not deletes_known and layout.ordering != "none":
+        LOG.warning(
+            "deletes whose records no log of the table holds are not known any more: an event that is older than such a "
+            "delete brings the row back"
+        )
     LOG.info("%s", summary_line(report, folder))
 
 

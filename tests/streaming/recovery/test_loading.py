@@ -24,7 +24,7 @@ def test_what_is_odd_is_listed_and_the_end_is_one_line(tmp_path: Path, caplog: p
     layout = make_layout(tmp_path, table)
     report = load(table, layout)
     with caplog.at_level(logging.INFO, "tagstream"):
-        tell(report, layout)
+        tell(report, layout, deletes_known=False)
     said = [r.getMessage() for r in caplog.records]
     newest, kept = table.timeline().newest_completed, writer.where["k5"]
     assert (
@@ -32,9 +32,19 @@ def test_what_is_odd_is_listed_and_the_end_is_one_line(tmp_path: Path, caplog: p
         f"k5: kept is p9/{kept[1]} of {newest}, not {old}/{file_id} of {first.time}"
     ) in said
     assert f"loading the index: other rows than its commit says: {path} holds 10 rows, its commit says 14" in said
+    assert [line for line in said if line.startswith("deletes whose records no log")]
     where = layout.durable.where(layout.generation_dir(1)) + "/*.twice.jsonl"
     assert said[-1] == (
         f"index loaded in 0.0 s: 60 keys (0 keys/s) and 0 tombstones, {report.index_bytes / 1024:.1f} KiB, "
         f"{report.bytes_per_key:.1f} bytes a key; 61 rows scanned in 7 files (65 by the commits); "
         f"1 keys found twice (the slice with the newest base instant wins; listed with all places in {where})"
     )
+
+
+def test_deletes_that_the_index_before_knew_are_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = Writer.create(tmp_path, COPY_ON_WRITE).table
+    layout = make_layout(tmp_path, table)
+    report = load(table, layout)
+    with caplog.at_level(logging.WARNING, "tagstream"):
+        tell(report, layout, deletes_known=True)
+    assert not caplog.records
