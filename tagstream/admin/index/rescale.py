@@ -2,7 +2,8 @@
 
 The new checkpoint is written where it will stay and becomes one with its last file (``state.durable.building``); the
 table's writer lease is held meanwhile, so no job runs on the table. Its first start reads the takeover record: the
-index covers exactly the table's commits, and a topic goes on at the offsets of the newest commit of its stream.
+index covers exactly the table's commits, and a topic goes on at the offsets of the newest commit of its stream. Files go on
+where they were read to (`rescale`), or are all read again (`index import`: an exported file does not say).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tagstream.state.durable.meta import BoundTo, CheckpointMeta, new_meta, read
 from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
 from tagstream.state.store.scratch import scratch_folder
+from tagstream.streaming.batch.carried_plans import carry_plans
 from tagstream.streaming.batch.commit_record import CommitRecord, parse
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.recovery.cover_plan import next_step
@@ -71,6 +73,8 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
                         carrier.add(entries)
                     carrier.copies.add(store, label)
             loaded = new.finish(carrier, timeline, index.partition_regex)
+            if new.offsets is None:
+                new.positions = carry_plans(current_root(source).files, new.files, newest.batch_id)
             new.publish(lease, timeline)
     _report(out, new, loaded, (clock_ms() - begun) / 1000)
     return 0
@@ -119,10 +123,13 @@ def _report(out: Output, new: _NewCheckpoint, loaded: GenerationMarker, seconds:
             Fact("tombstones", "tombstones", loaded.tombstones, "count"),
             Fact("instant", "covers the table up to", loaded.instant),
             Fact("offsets", "goes on at", new.offsets, json_only=new.offsets is None),
+            Fact("positions", "knows how far files were read", new.positions, json_only=True),
             Fact("seconds", "seconds", round(seconds, 1)),
         ]
     )
-    if new.offsets is None:
+    if new.positions:
+        out.note("files go on where the old checkpoint has read them to")
+    elif new.offsets is None:
         out.note("files are all read again: what the table has already is late or the same")
     out.note(f"start the stream with --checkpoint-dir {new.files.root}; do not use the old checkpoint any more")
 
@@ -170,13 +177,15 @@ def _record(table: HoodieTable, timeline: Timeline, instant: Instant) -> CommitR
 
 @dataclass
 class _NewCheckpoint:
-    """A checkpoint in the making. ``scratch``: a folder on the local disk; ``whole``: it has become one."""
+    """A checkpoint in the making. ``scratch``: a folder on the local disk; ``whole``: it has become one; ``positions``: it
+    knows how far the source's files were read."""
 
     table: HoodieTable
     files: Storage
     scratch: str
     meta: CheckpointMeta | None = None
     offsets: str | None = None
+    positions: bool = False
     whole: bool = False
 
     @property

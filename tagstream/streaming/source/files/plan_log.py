@@ -63,10 +63,14 @@ class PlanLog:
 
     def add(self, plan: Plan) -> None:
         """Keep a plan. LeaseLostError when another run has made one of its number."""
-        name = plan_name(plan.number)
+        self.copy_plan(plan.number, to_text(plan))
+
+    def copy_plan(self, number: int, text: bytes) -> None:
+        """Keep a plan that has its text already, as :meth:`add` keeps one."""
+        name = plan_name(number)
         self._wait_for_tick()
         try:
-            self._root.write_new(name, to_text(plan))
+            self._root.write_new(name, text)
         except FileExistsError:
             raise LeaseLostError(
                 f"{self._root.where(name)} was written by another run of this stream; one of them must end"
