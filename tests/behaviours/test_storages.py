@@ -60,6 +60,7 @@ def test_nothing_outside_the_root_can_be_named(storage: Storage, rel: str, tmp_p
         lambda: storage.delete(rel),
         lambda: storage.delete_many([rel]),
         lambda: storage.delete_tree(rel),
+        lambda: storage.delete_empty(rel),
     ]
     storage.replace("staged", b"")
     for action in actions:
@@ -312,6 +313,20 @@ def test_removing(storage: Storage) -> None:
         storage.delete_tree("")
     storage.write_new("a", b"2")
     assert storage.read("a") == b"2"
+
+
+def test_removing_folders_without_files(storage: Storage) -> None:
+    for rel in ("t/u/v/x", "t/w/y", "k/z"):
+        storage.write_new(rel, b"1")
+    storage.delete("t/u/v/x")
+    storage.delete_empty("t")
+    storage.delete_empty("none/at/all")
+    assert (all_files(storage), storage.exists("t/u"), storage.exists("t/w")) == (["k/z", "t/w/y"], False, True)
+    storage.delete("t/w/y")
+    storage.delete_empty("t")
+    assert (storage.names(""), storage.exists("t")) == (("k",), False)
+    with pytest.raises(ValueError, match="never deleted"):
+        storage.delete_empty("")
 
 
 # Answers that are told twice

@@ -205,3 +205,7 @@ class SimulatedStorage(PosixStorage):
     def delete_tree(self, rel: str) -> None:
         with self._call("delete_tree", rel):
             super().delete_tree(rel)
+
+    def delete_empty(self, rel: str) -> None:
+        with self._call("delete_empty", rel):
+            super().delete_empty(rel)

@@ -24,7 +24,10 @@ from tagstream.table.errors import StaleVersionError
 from tagstream.table.storage.storage import FileEntry, Register, Storage
 
 R = TypeVar("R")
-CHANGES = ("write_new", "replace", "open_output", "put", "publish", "swap", "delete", "delete_many", "delete_tree")
+CHANGES = (
+    *("write_new", "replace", "open_output", "put", "publish", "swap"),
+    *("delete", "delete_many", "delete_tree", "delete_empty"),
+)
 
 
 class InjectedError(OSError):
@@ -201,6 +204,9 @@ class FaultyStorage:
 
     def delete_tree(self, rel: str) -> None:
         self._call("delete_tree", rel, lambda: self.inner.delete_tree(rel))
+
+    def delete_empty(self, rel: str) -> None:
+        self._call("delete_empty", rel, lambda: self.inner.delete_empty(rel))
 
     def clear_scratch(self, rel: str, before_ms: int) -> int:
         return self._call("clear_scratch", rel, lambda: self.inner.clear_scratch(rel, before_ms))

@@ -193,6 +193,15 @@ class HdfsStorage:
             raise ValueError(f"{self.root} is never deleted as a whole")
         self._do(rel, lambda c, path: c.delete(path, True))
 
+    def delete_empty(self, rel: str) -> None:
+        """Remove folders without files, the deepest ones first."""
+        if rel == "":
+            raise ValueError(f"{self.root} is never deleted as a whole")
+        folders = [path for path, e in self._entries(rel, recursive=True, hidden=True) if e.is_dir]
+        for path in (*sorted(folders, key=len, reverse=True), self._path(rel)):
+            if self._do_at(path, _is_empty_folder):
+                self._do_at(path, lambda c, p: c.delete(p, False))  # refused where a file has come meanwhile
+
     def clear_scratch(self, rel: str, before_ms: int) -> int:
         """Remove old hidden files."""
         found = self._entries(rel, recursive=True, hidden=True)
@@ -281,6 +290,12 @@ def _is_there(c: Client, path: str) -> bool:
     with suppress(FileNotFoundError):
         c.get_file_info(path)
         return True
+    return False
+
+
+def _is_empty_folder(c: Client, path: str) -> bool:
+    with suppress(FileNotFoundError):
+        return c.get_file_info(path).isdir and not list(c.list_status(path, False))
     return False
 
 

@@ -182,6 +182,12 @@ class ObjectStorage:
             raise ValueError(f"{self.root} is never deleted as a whole")
         self.bucket.delete([o.key for o in self.bucket.below(self._key(rel))])
 
+    def delete_empty(self, rel: str) -> None:
+        """There are no folders here."""
+        if rel == "":
+            raise ValueError(f"{self.root} is never deleted as a whole")
+        self._key(rel)
+
     def clear_scratch(self, rel: str, before_ms: int) -> int:
         """Nothing of a killed writer is visible here; parts of an upload go by the bucket's lifecycle rule."""
         del before_ms

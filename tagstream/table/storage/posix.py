@@ -208,6 +208,14 @@ class PosixStorage:
             return
         shutil.rmtree(target, ignore_errors=True)
 
+    def delete_empty(self, rel: str) -> None:
+        """Remove folders without files."""
+        if rel == "":
+            raise ValueError(f"{self.root} is never deleted as a whole")
+        for folder, _, _ in os.walk(self.where(rel), topdown=False):
+            with suppress(OSError):  # it has files, or has them by now
+                os.rmdir(folder)
+
     def clear_scratch(self, rel: str, before_ms: int) -> int:
         """Remove old hidden files."""
         found = 0

@@ -174,6 +174,13 @@ class Storage(Protocol):
         """Remove a folder and all below it; a missing one is fine. The root itself is refused by ValueError."""
         ...
 
+    def delete_empty(self, rel: str) -> None:
+        """Remove a folder, and folders below it, in which there is no file. Of a store without folders: nothing.
+
+        It takes no file that another process has written since somebody looked.
+        """
+        ...
+
     def clear_scratch(self, rel: str, before_ms: int) -> int:
         """Remove what killed writers left below a folder and no listing shows, if older than ``before_ms``; how many."""
         ...

@@ -224,8 +224,7 @@ def _delete_partitions(table: HoodieTable, plan: StoredPlan) -> tuple[str, ...]:
     empty = tuple(p for p in plan.partitions if p and not data_files(view, p))
     for partition in empty:
         table.storage.delete_many(join(partition, name) for name in sorted(METAFILE_NAMES))
-        if not table.storage.list(partition):
-            table.storage.delete_tree(partition)
+        table.storage.delete_empty(partition)
     return empty
 
 

@@ -12,7 +12,7 @@ places.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -150,8 +150,8 @@ def leftovers(table: HoodieTable) -> tuple[str, ...]:
     return tuple(chain(active, archived, begun))
 
 
-def remove_leftovers(table: HoodieTable) -> tuple[str, ...]:
-    """Remove these files, and say which.
+def remove_leftovers(table: HoodieTable, guard: Callable[[], None]) -> tuple[str, ...]:
+    """Remove these files, and say which. ``guard`` raises where another process has the table's lease by now.
 
     ForeignCommitError when no change of ours has left them, and one is of an action that the timeline in force lacks. Tools
     that move the timeline file by file (Hudi) leave such when they are cut off, and then it must be finished by them.
@@ -165,7 +165,7 @@ def remove_leftovers(table: HoodieTable) -> tuple[str, ...]:
             f"{table.config.version} ({len(lost)} such actions): another tool's change of the table's version was cut off; "
             "finish it with that tool"
         )
-    _remove(table.storage, other_place(table), found)
+    _remove(table.storage, other_place(table), found, guard)
     return found
 
 
@@ -181,12 +181,21 @@ def _lost_actions(table: HoodieTable) -> tuple[ActionKey, ...]:
     return tuple(sorted(there - archived))
 
 
-def _remove(storage: Storage, place: TimelinePlace, found: tuple[str, ...]) -> None:
+def _remove(storage: Storage, place: TimelinePlace, found: tuple[str, ...], guard: Callable[[], None]) -> None:
+    """Remove the files that were found, one by one: a process that was paused in here may wake when another one has brought
+    the table back to this layout. It then finds the lease taken, after the one file at most that it is at.
+    """
+    gone = [rel for rel in found if rel != CHANGE_FILE]
+    # The requested files first, as everywhere: half of an action never looks pending to who looks here.
+    unfinished = sorted(rel for rel in gone if rel.endswith((".requested", ".inflight")))
+    if unfinished:
+        guard()
+        storage.delete_many(unfinished)
+    for rel in sorted(set(gone) - {*unfinished}):
+        guard()
+        storage.delete(rel)
     if place.layout == 2:
-        storage.delete_tree(place.active)
-    else:
-        # The requested files first, as everywhere: half of an action never looks pending to who looks here.
-        unfinished = frozenset(rel for rel in found if rel.endswith((".requested", ".inflight")))
-        storage.delete_many(sorted(unfinished))
-        storage.delete_many(rel for rel in found if rel not in unfinished and rel != CHANGE_FILE)
-    storage.delete(CHANGE_FILE)  # last: until then the files are known as ours
+        storage.delete_empty(place.active)
+    if CHANGE_FILE in found:
+        guard()
+        storage.delete(CHANGE_FILE)  # last: until then the files are known as ours

@@ -143,7 +143,7 @@ def _change(
     table = table.reload()
     check_settings(table, to, partition_fields)
     check_pending(table.timeline(), table.base_path)
-    stale = remove_leftovers(table)
+    stale = remove_leftovers(table, guard)
     if table.config.version == to:
         return VersionChange(to, to, {}, removed=stale)
     check_nobody_writes(table, clock_ms())
@@ -164,7 +164,7 @@ def _change(
     guard()
     replace_properties(table.storage, settings, clock_ms())
     before, table = table, table.reload()
-    removed = remove_leftovers(table)
+    removed = remove_leftovers(table, guard)
     return VersionChange(
         before.config.version,
         to,

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tagstream.table.errors import LeaseLostError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import PROPERTIES_FILE, parse
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.upgrade.layouts import leftovers
 from tagstream.table.services.upgrade.logs import slices_with_logs
-from tagstream.table.services.upgrade.upgrade import VersionChange, plan_change
+from tagstream.table.services.upgrade.upgrade import VersionChange, downgrade, plan_change, upgrade
 from tagstream.table.services.validate import validate
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tests.support.hudi_rs import read_table
 from tests.table.reference import expected_records, records, unpack
-from tests.table.services.upgrade.changing import NOW, change, history, rows, written
+from tests.table.services.upgrade.changing import NOW, change, clock, history, rows, written
 from tests.table.timeline.history.archives import archived_times
 from tests.table.timeline.history.crashes import cut_off_at_each_change
 from tests.table.writer import Writer, row
@@ -78,6 +81,44 @@ def test_a_change_can_be_cut_off_anywhere(path: tuple[int, int], tmp_path: Path)
     cut_off_at_each_change(table.storage, work, whole)
     assert seen == {start, to}
     assert leftovers(table.reload()) == ()
+
+
+@pytest.mark.parametrize("path", [(9, 6), (6, 9)])
+def test_a_process_that_wakes_in_the_middle_takes_nothing_from_its_successor(
+    path: tuple[int, int], tmp_path: Path
+) -> None:
+    """It was paused at one of its looks at the lease; another process has brought the table back and written to it since."""
+    start, to = path
+    for looks in itertools.count(1):
+        writer = written(tmp_path / str(looks), start)
+        left = looks
+
+        def guard(writer: Writer = writer) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                for version in (to, start):  # what is left of the change, and back
+                    writer.table = writer.table.reload()
+                    change(writer.table, version)
+                writer.table = writer.table.reload()
+                writer.write([row(1, "p1", 9), row(77, "p0", 9)])
+            if left <= 0:
+                raise LeaseLostError("taken over")
+
+        if not _loses_lease(writer.table, to, guard):
+            break
+        assert rows(writer.table.reload()).to_pylist() == sorted(writer_rows(writer), key=lambda r: str(r["id"]))
+        assert [*archived_times(writer.table.reload())] == [time for time, _ in history(writer.table)[:2]]
+    assert looks > 5, "one look at least for each file of a completed action"
+
+
+def _loses_lease(table: HoodieTable, to: int, guard: Callable[[], None]) -> bool:
+    direction = upgrade if to > table.config.version else downgrade
+    try:
+        direction(table, to, clock(), guard)
+    except LeaseLostError:
+        return True
+    return False
 
 
 REAL = [
