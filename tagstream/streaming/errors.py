@@ -37,6 +37,10 @@ class SourceError(StreamError):
     """The source can't be read: broker unreachable, topic or folder missing, connector jar missing."""
 
 
+class TopicChangedError(SourceError):
+    """The topic was deleted and created again under its name while the stream read it."""
+
+
 class EnvironmentProblemError(StreamError):
     """The machine lacks what the job needs: Java, a folder it may write to, a Spark master that answers."""
 

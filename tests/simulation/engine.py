@@ -332,6 +332,9 @@ def _tasks_here(_spark: object, task: Callable[[int], Any], count: int, tick: Ca
     return results
 
 
+_TOPIC_ID = "T"
+
+
 @contextmanager
 def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int]) -> Iterator[None]:
     """The simulated Spark, storage, processes and clock take the place of the real ones."""
@@ -355,6 +358,8 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
         put(f"{job}.choose_checkpoint_files", lambda *_: False)
         put(f"{job}.has_ended", lambda _: False)
         put("tagstream.streaming.recovery.takeover.topic_offsets", engine.topic.ends)
+        put("tagstream.streaming.recovery.same_topic.topic_id", lambda *_: _TOPIC_ID)
+        put(f"{job}.TopicWatch", lambda *_: ExitStack())  # it is never another one
         put("tagstream.streaming.commit.sink.located_rows", _located_rows)
         put("tagstream.streaming.write.write.TaskContext", engine.task)
         put("tagstream.streaming.source.schema_notes.TaskContext", engine.task)

@@ -34,6 +34,7 @@ class CommitRecord:
     """The ``commit`` value; ``manifest`` is the batch manifest's file name in the checkpoint.
 
     ``follows`` is the digest of the completed writes it was committed over: all that the index covers (:func:`digest`).
+    ``topic_id``: Kafka's id of the topic that the offsets are of, None where it is not known.
     """
 
     stream_id: str
@@ -43,6 +44,7 @@ class CommitRecord:
     end_offsets: Any
     manifest: str
     follows: str
+    topic_id: str | None = None
 
     def same_batch(self, epoch: Epoch) -> bool:
         """Same query, number and offsets, which every replay has. This checkpoint must have made the commit, too: a copy
@@ -63,6 +65,8 @@ def digest(instants: Iterable[str]) -> str:
 def extra_metadata(record: CommitRecord, streamer_checkpoint: str | None) -> dict[str, str]:
     """The keys that a commit of ours adds to its extra metadata; HoodieStreamer's only where it could go on there."""
     doc = {"version": COMMIT_VERSION, **record.__dict__}
+    if record.topic_id is None:
+        del doc["topic_id"]
     return {
         SINK_KEY: json.dumps({record.query_id: str(record.batch_id)}),
         **({} if streamer_checkpoint is None else {STREAMER_KEY: streamer_checkpoint}),
@@ -77,7 +81,7 @@ def parse(extra: Mapping[str, str]) -> CommitRecord | None:
         return None
     doc = json.loads(text)
     doc.pop("version", None)
-    return CommitRecord(**{k: doc[k] for k in CommitRecord.__dataclass_fields__})
+    return CommitRecord(**{k: doc[k] for k in CommitRecord.__dataclass_fields__ if k in doc or k != "topic_id"})
 
 
 def newest_commit(table: HoodieTable, timeline: Timeline) -> tuple[Instant, CommitRecord | None] | None:

@@ -62,7 +62,8 @@ class JobContext:
     last. ``last_work``: rows by file group (``tag.lanes.work_of``) of the batch before. ``partition_depth``: of the
     table's partitions, None where none need be known or no commit tells it. ``metadata``: keeps the table's metadata table
     in step, None where there is none. ``noticed``: schemas that records have brought since the start; ``look_at_schema``:
-    asked before each batch, raises SchemaChangedError where the given schema is another one.
+    asked before each batch, raises SchemaChangedError where the given schema is another one. ``topic_id``: of the topic
+    that is read, None where it is not known; ``check_topic``: asked before each commit, raises where it is another one.
     """
 
     options: Options
@@ -108,6 +109,8 @@ class JobContext:
     metadata: MetadataKeeper | None = None
     noticed: tuple[Noticed, ...] = ()
     look_at_schema: Callable[[], None] = lambda: None
+    topic_id: str | None = None
+    check_topic: Callable[[], None] = lambda: None
 
     @property
     def action(self) -> str:

@@ -231,6 +231,7 @@ class BatchSink:
         clock.append(time.monotonic())
         job.step("committing", batch)
         crash.reach("files_written", batch)
+        job.check_topic()
         self._check_bad_records(outcome, epoch, instant)
         settle_depth(job, outcome.statuses, self._guard.roll_back)
         written = unpack_rows(outcome.written)

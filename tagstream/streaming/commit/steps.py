@@ -69,6 +69,7 @@ def publish(
             end_offsets=epoch.end_offsets,
             manifest=name,
             follows=follows,
+            topic_id=job.topic_id,
         )
         checkpoint = None if job.options.source_class == "frame" else streamer_checkpoint(epoch, files=job.decode.files)
         metadata = CommitMetadata.build(

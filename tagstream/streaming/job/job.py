@@ -50,6 +50,7 @@ from tagstream.streaming.progress.progress import Progress
 from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.prune import prune_retired
 from tagstream.streaming.recovery.same_table import check_table, is_unused
+from tagstream.streaming.recovery.same_topic import TopicWatch
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
 from tagstream.streaming.services.before_widening import compact_logs
 from tagstream.streaming.services.services import TableServices
@@ -200,7 +201,7 @@ def stream(
             find_depth(job)
             start_index(job, spark)
             services = TableServices(job, spark)
-            letters = Delivery.open(job, spark)
+            letters, topic = Delivery.open(job, spark), TopicWatch(job, spark)
             sink = BatchSink(job, monitor.on_report, progress.begin, services, letters.after_batch, frame)
             files = SourceFiles.open(spark, job)
             watch.ready(spark)
@@ -228,6 +229,7 @@ def stream(
             finally:
                 services.close()
                 end_query(query)
+                topic.close()
                 failures.restore()
                 sink.tell_quarantined()
                 if files is not None:

@@ -110,8 +110,8 @@ def _reached(job: JobContext) -> dict[int, int]:
     """Where a Kafka stream goes on: after the batch that Spark planned last, or where a new query is told to begin."""
     planned = newest_batch(job.root.files, "offsets")
     known = None if planned is None or job.decode.files else raw_offset(job.root.files, planned)
-    if known is None and job.starting_offsets is not None:
-        known = json.loads(job.starting_offsets)
+    if known is None and job.starting_offsets not in (None, "earliest"):
+        known = json.loads(job.starting_offsets or "null")
     return {int(p): at for parts in (known or {}).values() for p, at in parts.items() if at >= 0}
 
 

@@ -20,6 +20,7 @@ from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked, load_index
 from tagstream.streaming.recovery.retire import finish_retiring
+from tagstream.streaming.recovery.same_topic import changed_topic, keep_topic, look_at_topic
 from tagstream.streaming.recovery.settle import settle
 from tagstream.streaming.recovery.takeover import (
     Takeover,
@@ -45,6 +46,7 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
     job.go_on_at(finish_retiring(job.checkpoint))
     if not job.options.bootstrap_only:  # which leaves the table as it is, also one that cannot be written
         settle(job)
+    look_at_topic(job, spark)
     for _ in range(_TRIES):
         root = job.root.files
         state = CheckpointState.read(root)
@@ -63,7 +65,10 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             rows=job.options.source_class == "frame",
         )
         new = state.query_id is None or state.planned is None
-        if rebuild is not None and job.index is None:
+        other_topic = None if new else changed_topic(job, root)
+        if other_topic is not None:
+            step = CoverStep("retire", other_topic)
+        elif rebuild is not None and job.index is None:
             step, rebuild = CoverStep("load", rebuild, damaged=True), None
         elif (
             job.index is None
@@ -89,6 +94,7 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             )
             if new:
                 write_begins(root, begins)
+            keep_topic(job, root)
             return
         _do(job, spark, state, step)
     raise IndexCoverageError(

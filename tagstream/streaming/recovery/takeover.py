@@ -20,6 +20,7 @@ from tagstream.state.durable.root import BEGINS, TAKEOVER
 from tagstream.streaming.batch.commit_record import STREAMER_KEY, all_extra_metadata, parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import CheckpointError, SourceError
+from tagstream.streaming.recovery.same_topic import recreated, refuse_loss
 from tagstream.streaming.source.topic import EARLIEST, Ends, topic_offsets
 from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
@@ -132,9 +133,15 @@ def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -
     resume = read_resume(job.checkpoint)
     if resume == {}:
         return None, "earliest"  # the stream's first batch is read again
-    found = (None, _offsets_of(resume, topic)) if resume is not None else _read_up_to(job, timeline, topic)
+    newest = _read_up_to(job, timeline, topic)
+    found = newest if resume is None else (None, _offsets_of(resume, topic), None if newest is None else newest[2])
     if found is not None:
-        instant, read = found
+        instant, read, read_id = found
+        why = recreated(job, read_id)
+        if why is not None:
+            refuse_loss(job, why)
+            LOG.warning("%s. The new one is read from its beginning", why)
+            return None, "earliest"
         there = topic_offsets(spark, topic, job.options.kafka_options)
         return instant, json.dumps({topic: {str(p): at for p, at in _resumed(job, topic, read, there).items()}})
     LOG.warning(
@@ -146,8 +153,9 @@ def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -
     return None, None
 
 
-def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> tuple[str, dict[int, int]] | None:
-    """The newest commit of the stream, and the next offset of every partition after it; None where no commit tells."""
+def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> tuple[str, dict[int, int], str | None] | None:
+    """The newest commit of the stream, the next offset of every partition after it, and the topic's id then (None: not
+    known). None where no commit tells."""
     for time, extra in all_extra_metadata(job.table, timeline):
         record = parse(extra)
         if record is not None and record.stream_id == job.meta.stream_id:
@@ -157,10 +165,10 @@ def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> tuple[str, d
                     f"{', '.join(record.end_offsets)}, the job reads {topic}: correct hoodie.streamer.source.kafka.topic, "
                     "or give the new stream a name of its own (hoodie.datasource.write.streaming.checkpoint.identifier)"
                 )
-            return time, _offsets_of(record.end_offsets, topic)
+            return time, _offsets_of(record.end_offsets, topic), record.topic_id
         name, *parts = extra.get(STREAMER_KEY, "").split(",")
         if record is None and parts and name == topic:
-            return time, {int(p): int(offset) for p, _, offset in (part.partition(":") for part in parts)}
+            return time, {int(p): int(offset) for p, _, offset in (part.partition(":") for part in parts)}, None
     return None
 
 

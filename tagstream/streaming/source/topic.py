@@ -6,7 +6,7 @@ Spark itself reads a topic with whatever partitions it has; only a query that be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.errors import SourceError
 
 EARLIEST = -2  # in Spark's starting offsets: from the first record that is there
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # Kafka's Uuid.ZERO_UUID
 _MISSING = "UnknownTopicOrPartitionException"
 
 
@@ -30,23 +31,45 @@ class Ends:
 def topic_offsets(spark: SparkSession, topic: str, kafka_options: Mapping[str, str]) -> dict[int, Ends]:
     """First and next offset of every partition; SourceError when there is no such topic.
 
+    The next offset is that up to which a reader of this isolation level reads: with ``read_committed`` that of the first
+    record of a transaction that is open.
     ``kafka_options``: as for Spark's reader. What else goes wrong (no broker, no login) is raised as the JVM raised it.
     """
     with _client(spark, kafka_options) as (jvm, client):
-        try:
-            names = jvm.java.util.Collections.singleton(topic)
-            described = client.describeTopics(names).allTopicNames().get()[topic]
-        except Py4JJavaError as e:
-            if _MISSING in str(e.java_exception):
-                raise SourceError(
-                    f"Kafka topic {topic} does not exist on this broker; make it, or correct "
-                    "hoodie.streamer.source.kafka.topic"
-                ) from e
-            raise
-        numbers = [info.partition() for info in described.partitions()]
-        spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
-        first, last = (_offsets(jvm, client, topic, numbers, at) for at in (spec.earliest(), spec.latest()))
+        numbers = [info.partition() for info in _described(jvm, client, topic).partitions()]
+        spec, level = jvm.org.apache.kafka.clients.admin.OffsetSpec, _level(kafka_options)
+        first, last = (
+            _offsets_at(jvm, client, topic, dict.fromkeys(numbers, at), level)
+            for at in (spec.earliest(), spec.latest())
+        )
         return {number: Ends(first[number], last[number]) for number in sorted(numbers)}
+
+
+def topic_id(spark: SparkSession, topic: str, kafka_options: Mapping[str, str]) -> str | None:
+    """The id of the topic, which another one of the same name has not; None from a broker that gives none (before 2.8)."""
+    ids = TopicIds(spark, topic, kafka_options)
+    try:
+        return ids.ask()
+    finally:
+        ids.close()
+
+
+class TopicIds:
+    """Asks for a topic's id again and again, by one client. Close it."""
+
+    def __init__(self, spark: SparkSession, topic: str, kafka_options: Mapping[str, str]) -> None:
+        self._topic = topic
+        self._open = ExitStack()
+        self._jvm, self._admin = self._open.enter_context(_client(spark, kafka_options))
+
+    def ask(self) -> str | None:
+        """As :func:`topic_id`. SourceError where there is no such topic."""
+        found = str(_described(self._jvm, self._admin, self._topic).topicId())
+        return None if found == _NO_ID else found
+
+    def close(self) -> None:
+        """Close the client."""
+        self._open.close()
 
 
 def oldest_from(
@@ -92,17 +115,32 @@ def search_ages(numbers: Iterable[int], is_enough: Callable[[Mapping[int, int]],
             low[n], high[n] = (low[n], middle) if told[n] else (middle, high[n])
 
 
-def _offsets(jvm: Any, client: Any, topic: str, partitions: list[int], at: Any) -> dict[int, int]:
-    return _offsets_at(jvm, client, topic, dict.fromkeys(partitions, at))
+def _described(jvm: Any, client: Any, topic: str) -> Any:
+    try:
+        return client.describeTopics(jvm.java.util.Collections.singleton(topic)).allTopicNames().get()[topic]
+    except Py4JJavaError as e:
+        if _MISSING in str(e.java_exception):
+            raise SourceError(
+                f"Kafka topic {topic} does not exist on this broker; make it, or correct hoodie.streamer.source.kafka.topic"
+            ) from e
+        raise
 
 
-def _offsets_at(jvm: Any, client: Any, topic: str, at: Mapping[int, Any]) -> dict[int, int]:
+def _level(kafka_options: Mapping[str, str]) -> str:
+    """The name of Kafka's ``IsolationLevel`` that the stream reads with."""
+    return kafka_options.get("kafka.isolation.level", "read_uncommitted").strip().upper()
+
+
+def _offsets_at(
+    jvm: Any, client: Any, topic: str, at: Mapping[int, Any], level: str = "READ_UNCOMMITTED"
+) -> dict[int, int]:
     """By partition what an ``OffsetSpec`` each asks for; -1 for no such record."""
     asked = jvm.java.util.HashMap()
     places = {number: jvm.org.apache.kafka.common.TopicPartition(topic, number) for number in at}
     for number, place in places.items():
         asked.put(place, at[number])
-    told = client.listOffsets(asked)
+    isolation = jvm.org.apache.kafka.common.IsolationLevel.valueOf(level)
+    told = client.listOffsets(asked, jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(isolation))
     return {number: told.partitionResult(place).get().offset() for number, place in places.items()}
 
 

@@ -82,8 +82,8 @@ SOURCE_KEYS = (
     ConfigKey(
         "hoodie.streamer.source.kafka.enable.failOnDataLoss",
         Kind.BOOL,
-        "Fail when offsets that were not read yet have expired or the topic was made anew. HoodieStreamer's default "
-        "is false; here nothing is lost silently.",
+        "Fail when offsets that were not read yet have expired or the topic was deleted and created again. HoodieStreamer's "
+        "default is false; here nothing is lost silently.",
         default=True,
         section=_SOURCE,
     ),
