@@ -71,13 +71,15 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/options": "table/* index/* streaming streaming/options/keys",
     "streaming/source/decode": "table/* state/* streaming",
     "streaming/source/decode/typed": "table/* state/* streaming streaming/source/decode",
-    "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode streaming/source/decode/typed",
+    "streaming/source/decode/messages": "streaming/source/decode",
+    "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode streaming/source/decode/typed "
+    "streaming/source/decode/messages",
     "streaming/source/decode/schemas": "table/* streaming streaming/source/decode streaming/source/decode/formats",
     "streaming/source/files": "table/* streaming",
     "streaming/jars": "streaming",
     "streaming/source": "table/* state/* streaming streaming/jars streaming/options streaming/options/keys "
     "streaming/source/decode streaming/source/decode/formats streaming/source/decode/schemas "
-    "streaming/source/decode/typed streaming/source/files",
+    "streaming/source/decode/messages streaming/source/decode/typed streaming/source/files",
     "streaming/source/transform": "table/* state/* streaming streaming/options streaming/source streaming/source/files "
     "streaming/source/decode streaming/source/decode/typed",
     "streaming/page": "",
@@ -88,7 +90,7 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/batch": "table/* state/* index bootstrap streaming streaming/options streaming/source streaming/metadata "
     "streaming/source/decode streaming/source/files streaming/progress streaming/tag streaming/write",
     "streaming/recovery": "table/* state/* bootstrap streaming streaming/options streaming/source streaming/progress "
-    "streaming/batch",
+    "streaming/batch streaming/source/decode/messages",
     "streaming/services": "table/* bootstrap streaming streaming/options streaming/progress streaming/batch streaming/write "
     "streaming/recovery",
     "streaming/commit": "table/* state/* index/* bootstrap streaming streaming/services streaming/source "

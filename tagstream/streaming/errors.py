@@ -37,6 +37,10 @@ class SourceError(StreamError):
     """The source can't be read: broker unreachable, topic or folder missing, connector jar missing."""
 
 
+class TableSeenError(StreamError):
+    """The first records of a stream say which table they are of: the batch is done again, and takes no other's."""
+
+
 class TopicChangedError(SourceError):
     """The topic was deleted and created again under its name while the stream read it."""
 

@@ -155,7 +155,8 @@ def _prepared(world: World) -> tuple[ForeignWriter, list[Row], list[Event]] | No
     events = [e for e in events if _key(world.settings, e, rows) not in taken]
     if _is_committing(world):  # no look of either can keep a key from being inserted by both: docs/concurrency.md
         there = {row[RECORD_KEY] for row in rows}
-        events = [e for e in events if _key(world.settings, e, rows) in there]
+        # Deletes without an ordering value count by the times the writes began, not by those they were completed.
+        events = [e for e in events if not e.deleted and _key(world.settings, e, rows) in there]
     if not events or not rows:
         return None
     return _writer(world, columns), [_row(world.settings, event, rows) for event in events], events

@@ -52,6 +52,7 @@ from tagstream.streaming.recovery.prune import prune_retired
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.recovery.same_topic import TopicWatch
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
+from tagstream.streaming.recovery.source_table import read_table
 from tagstream.streaming.services.before_widening import compact_logs
 from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.shutdown import StopFlag
@@ -222,7 +223,7 @@ def stream(
                     note_batch(e, job.root.files)
                     raise
                 lease.check()  # a driver that stood still leaves it all to its successor
-                take_notes(job)
+                take_notes(job, restart.why)
                 LOG.warning("%s. The query starts again", restart.why)
                 watch.status.restarted(restart.error, restart.why)
                 job.lease.beat(None)
@@ -275,7 +276,7 @@ def make_context(
     if taken_over is not None:
         LOG.warning("%s", taken_over)
     avro_json, with_defaults = stream_schema(options, table)
-    decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
+    decode = DecodeSpec.for_table(table, avro_json, with_defaults, options, read_table(checkpoint))
     meta = _open_meta(options, checkpoint, spark, table, decode)
     options = _as_first_spelled(options, meta.stream_id)
     root = current_root(checkpoint)

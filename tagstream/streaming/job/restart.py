@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tagstream.state.errors import IndexDamagedError
 from tagstream.streaming.commit.sink import BatchSink
-from tagstream.streaming.errors import PartitionDepthError, SchemaChangedError, TopicChangedError
+from tagstream.streaming.errors import PartitionDepthError, SchemaChangedError, TableSeenError, TopicChangedError
 from tagstream.streaming.job.failure import own_errors
 from tagstream.table.errors import (
     ForeignCommitError,
@@ -18,7 +18,7 @@ from tagstream.table.errors import (
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _MENDED = (
     IndexDamagedError, MissingSliceError, ForeignCommitError, InstantConflictError, PendingClusteringError,
-    PartitionDepthError, SchemaChangedError, TopicChangedError,
+    PartitionDepthError, SchemaChangedError, TopicChangedError, TableSeenError,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -14,6 +15,9 @@ Format = Literal[
 ]  # fmt: skip
 _FORMAT, _BYTES, _ORDER = "tagstream.source.format", "tagstream.decode.bytes", "tagstream.debezium.order"
 _TRUNCATE = "tagstream.debezium.truncate"
+TABLES = "tagstream.source.tables"
+_POST_PROCESSOR = "hoodie.streamer.source.json.kafka.post.processor.maxwell"
+_MAXWELL_DATABASE, _MAXWELL_TABLE = f"{_POST_PROCESSOR}.database.regex", f"{_POST_PROCESSOR}.table.regex"
 _MODE, _CLASS = "hoodie.write.record.merge.mode", "--source-class"
 _PROVIDER_URL, _URL = "hoodie.streamer.schemaprovider.registry.url", "schema.registry.url"
 _FILE = "hoodie.streamer.schemaprovider.source.schema.file"
@@ -32,7 +36,7 @@ _NOWHERE: _Place = (None, None, None)
 class RecordOptions:
     """``debezium_order``: what orders the events of a table without an ordering field. ``registry_url``: without name and
     password, which ``registry_user_info`` has; ``registry_subject``: of the schema of values. ``delete_field``: the column
-    of typed rows that marks deletes.
+    of typed rows that marks deletes. ``tables``: patterns of the tables whose events are read.
     """
 
     format: Format
@@ -46,6 +50,7 @@ class RecordOptions:
     registry_ca_file: str | None
     registry_user_info: str | None = field(repr=False)
     delete_field: str
+    tables: tuple[str, ...]
 
 
 def record_options(r: Resolved, ordering: tuple[str, ...], *, typed: bool = False) -> RecordOptions:
@@ -65,7 +70,7 @@ def record_options(r: Resolved, ordering: tuple[str, ...], *, typed: bool = Fals
     return RecordOptions(
         format=cast("Format", name),
         debezium_order=cast("Literal['lsn', 'binlog', 'arrival']", order),
-        truncate=_truncate(r, ordering, order),
+        truncate=_truncate(r, ordering, order, name),
         placeholder=r.text("tagstream.debezium.unavailable.value"),
         bytes_as=_bytes_as(r, name),
         null_if_lost=r.text("tagstream.debezium.unavailable.lost") == "null",
@@ -74,6 +79,7 @@ def record_options(r: Resolved, ordering: tuple[str, ...], *, typed: bool = Fals
         registry_ca_file=r.opt_text("tagstream.schema.registry.ca.file"),
         registry_user_info=r.opt_text(_USER) or user_info,
         delete_field=r.text("tagstream.delete.field"),
+        tables=r.attempt(lambda: _tables(r, name), (), TABLES),
     )
 
 
@@ -88,7 +94,26 @@ def _format(r: Resolved) -> tuple[str, str]:
     return name, r.opt_text(_ORDER) or order_by_class or ("arrival" if name == "avro" else "lsn")
 
 
-def _truncate(r: Resolved, ordering: tuple[str, ...], order: str) -> Literal["fail", "delete", "ignore"]:
+def _tables(r: Resolved, name: str) -> tuple[str, ...]:
+    """Patterns of ``database.schema.table``; HoodieStreamer's two keys of Maxwell's messages mean the same."""
+    told = r.opt_text(TABLES)
+    database, table = r.opt_text(_MAXWELL_DATABASE), r.opt_text(_MAXWELL_TABLE)
+    patterns = tuple(part.strip() for part in (told or "").split(",") if part.strip())
+    if not patterns and (database or table):
+        patterns = (rf"(?:{database or '.*'})\.(?:{table or '.*'})",)
+    if patterns and name in ("json", "avro", "rows"):
+        key = TABLES if told else _MAXWELL_TABLE if table else _MAXWELL_DATABASE
+        text = f"{r.said(key)}: records of format {name} name no table; give tagstream.source.format, or remove it"
+        r.problems.append(Problem(text, r.entries.get(key)))
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as e:
+            raise ConfigError(f"{TABLES}: {pattern!r} is no regular expression ({e})") from None
+    return patterns
+
+
+def _truncate(r: Resolved, ordering: tuple[str, ...], order: str, name: str) -> Literal["fail", "delete", "ignore"]:
     """What a TRUNCATE does; to delete what was there needs its place in the order of all rows' events."""
     told = r.text(_TRUNCATE)
     if told == "delete":
@@ -96,6 +121,8 @@ def _truncate(r: Resolved, ordering: tuple[str, ...], order: str) -> Literal["fa
         if ordering:
             fields = ",".join(ordering)
             why = f"a TRUNCATE has no value of the ordering field {fields}, and so no place among its rows' events"
+        elif name in ("maxwell-json", "canal-json"):
+            why = f"{name} has nothing that orders a TRUNCATE among the events of rows"
         elif order == "arrival":
             why = "a TRUNCATE comes in another partition than rows do, and arrival says nothing of which was first"
         elif r.text("hoodie.index.type") != "STATE" or r.opt_text("hoodie.index.class") is not None:

@@ -63,14 +63,17 @@ class DecodeSpec:
     longest_key: int | None = None
 
     @classmethod
-    def for_table(cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options) -> DecodeSpec:
+    def for_table(
+        cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options, pinned: str | None = None
+    ) -> DecodeSpec:
         """The spec of a table; ConfigError when files come without an ordering field, which nothing else orders.
 
+        ``pinned``: the table at the source whose events the stream reads (``messages.tables``).
         A complex key of one field is ``value`` or ``field:value``, by the version that wrote the table: its rows tell.
         """
         config = table.config
         files = options.source_class == "dfs"
-        reads = format_rules(options, ordered=bool(config.ordering_fields))
+        reads = format_rules(options, ordered=bool(config.ordering_fields), pinned=pinned)
         check_order(options, config, reads)
         named = key_names_its_field(table, options)
         spec = cls.of(

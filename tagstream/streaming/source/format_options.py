@@ -7,10 +7,12 @@ from tagstream.streaming.source.decode.formats.datums import check_reader
 from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
 from tagstream.streaming.source.decode.formats.make import FormatRules
 from tagstream.streaming.source.decode.formats.registry import RegistryPlace
+from tagstream.streaming.source.decode.messages.tables import SourceTables
 
 
-def format_rules(options: Options, *, ordered: bool) -> FormatRules:
-    """How the options want records read. ``ordered``: the table has an ordering field.
+def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) -> FormatRules:
+    """How the options want records read. ``ordered``: the table has an ordering field. ``pinned``: the table whose events
+    the stream reads, where the options name none.
 
     Without one only the state index can keep what orders the events; with another they count as they arrive.
     """
@@ -26,5 +28,6 @@ def format_rules(options: Options, *, ordered: bool) -> FormatRules:
         bytes_as=told.bytes_as,
         delete_field=told.delete_field,
         null_if_lost=told.null_if_lost,
+        tables=SourceTables(told.tables, None if told.tables else pinned),
         registry=RegistryPlace(told.registry_url, told.registry_ca_file) if avro and told.registry_url else None,
     )

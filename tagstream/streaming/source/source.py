@@ -10,9 +10,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tagstream.state.key_group import state_key_groups
+from tagstream.streaming.errors import TableSeenError
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.events import Noticed
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_SKIPPED, HEADERS
+from tagstream.streaming.source.decode.messages.tables import seen_text
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.images import with_images
@@ -158,6 +160,9 @@ def make_key_function(
         depth = partition_depth() if callable(partition_depth) else partition_depth
         for raw in raw_batches(batches, spec, files):
             keyed = decoder.keys(raw, depth)
+            table = decoder.first_table()
+            if table is not None:
+                raise TableSeenError(seen_text(table))
             noticed += [] if decoder.watch is None or notes is None else decoder.watch.take()
             if not noticed:  # else the batch is done again
                 yield pack_by_group(pa.Table.from_batches([keyed]), labels)

@@ -59,6 +59,26 @@ FORMAT_KEYS = (
         section=_FORMATS,
     ),
     ConfigKey(
+        "tagstream.source.tables",
+        Kind.STRING,
+        "The tables whose events are read, where a topic has those of several: regular expressions of "
+        "`database.schema.table` (as the events name it; without what they lack), separated by commas; `schema.table` is "
+        "compared, too. Events of other tables count as skipped. Without it the stream is of the first table that it sees, "
+        "and an event of another one is bad.",
+        default_note="the first table that is seen",
+        section=_FORMATS,
+    ),
+    *(
+        ConfigKey(
+            f"hoodie.streamer.source.json.kafka.post.processor.maxwell.{what}.regex",
+            Kind.STRING,
+            f"The {what} whose events are read, as a regular expression: HoodieStreamer's way to say "
+            "`tagstream.source.tables`, which wins.",
+            section=_FORMATS,
+        )
+        for what in ("database", "table")
+    ),
+    ConfigKey(
         "tagstream.debezium.order",
         Kind.CHOICE,
         "What orders a row's events where the table has no ordering field: `source.lsn` of PostgreSQL (`lsn`), MySQL's "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,15 @@ class Watch(Protocol):
     def saw_avro(self, number: int, schema: Mapping[str, Any]) -> None: ...
     def saw_connect(self, key: bytes, fields: Mapping[str, Mapping[str, Any]]) -> None: ...
     def take(self) -> list[Noticed]: ...
+
+
+@runtime_checkable
+class NamesTables(Protocol):
+    """A format whose records name the table that they are of."""
+
+    def first_table(self) -> str | None:
+        """The first one that was seen since the last call, of a stream that has none yet."""
+        ...
 
 
 class RecordFormat(Protocol):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tagstream.state.ordering import ordering_codes, ordering_kind
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
 from tagstream.streaming.source.decode.columns import flat, header_texts, mask_of, nulls_of, only_where, text_where
-from tagstream.streaming.source.decode.events import Events, RecordFormat, Watch
+from tagstream.streaming.source.decode.events import Events, NamesTables, RecordFormat, Watch
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.plain_json import PlainJson, type_at, with_delete_mark
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
@@ -81,6 +81,10 @@ class KeyDecoder:
             columns=len(schema),
         )
         self._names = schema.names
+
+    def first_table(self) -> str | None:
+        """The first table that was seen since the last call, of a stream that has none yet."""
+        return self._format.first_table() if isinstance(self._format, NamesTables) else None
 
     def keys(self, batch: pa.RecordBatch, partition_depth: int | None = None) -> pa.RecordBatch:
         """One row per event of ``batch`` (``key, value, src, pos_hi, pos_lo``), without the blank lines of files.

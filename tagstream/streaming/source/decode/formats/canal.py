@@ -12,7 +12,10 @@ from tagstream.streaming.source.decode.events import Events
 from tagstream.streaming.source.decode.formats.encodings import fitted
 from tagstream.streaming.source.decode.formats.row_images import Images, events_of
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
+from tagstream.streaming.source.decode.messages.rowless import EMPTIED
+from tagstream.streaming.source.decode.messages.tables import NameReader, SourceTables, TableGate, name_fields
 from tagstream.streaming.source.decode.plain_json import without_blank_lines
+from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
 from tagstream.table.keys.keys import KeyGenerator
 
@@ -24,19 +27,38 @@ class CanalJson:
 
     may_lack = False
 
-    def __init__(self, schema: pa.Schema, rules: DecodeRules, generator: KeyGenerator) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        rules: DecodeRules,
+        generator: KeyGenerator,
+        gate: TableGate | None = None,
+        truncate: str = "fail",
+    ) -> None:
+        self._gate = gate or TableGate(SourceTables())
+        self._names = NameReader(self._gate, [(("database",), (), ("table",))])
+        self._truncate_fails = truncate == "fail"
         self._generator = generator
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._required = [f.name for f in schema if not f.nullable]
         row = pa.struct([pa.field(f.name, pa.string()) for f in schema])
         old = pa.struct([pa.field(name, pa.string()) for name in generator.record_key_fields])
         wire = [("type", pa.string()), ("isDdl", pa.bool_()), ("data", pa.list_(row)), ("old", pa.list_(old))]
-        self._decoder = JsonDecoder(pa.schema([pa.field(name, kind) for name, kind in wire]), None, rules)
+        names, places = name_fields(("database",), (), ("table",))
+        paths: dict[str, Path] = {name: (name,) for name, _ in wire} | places
+        self._decoder = JsonDecoder(
+            pa.schema([*(pa.field(name, kind) for name, kind in wire), *names]), None, rules, paths
+        )
+
+    def first_table(self) -> str | None:
+        """The first table that was seen since the last call, of a stream that has none yet."""
+        return self._gate.take_first()
 
     def read(self, batch: pa.RecordBatch) -> Events:
         """The events; statements that define (DDL) and messages without rows are of none."""
         batch = without_blank_lines(batch)
         values = flat(batch.column("value"))
+        values, sifted = self._names.sift(values)
         found, reason = self._decoder.decode(pc.fill_null(values, b'{"isDdl":true}'))
         kind, data, old = (flat(found.column(name)) for name in ("type", "data", "old"))
         ddl = mask_of(found.column("isDdl")) | nulls_of(values)
@@ -44,6 +66,14 @@ class CanalJson:
         of_no_row = ddl | (known & (pc.fill_null(pc.list_value_length(data), 0).to_numpy() == 0))
         of_no_row |= ~known & ~nulls_of(kind) & nulls_of(data)  # QUERY, TRUNCATE, CREATE, ... without isDdl
         reason = pc.coalesce(reason, text_where(~known & ~of_no_row, "no Canal message: its type is unknown"))
+        if self._truncate_fails:
+            reason = pc.coalesce(reason, text_where(mask_of(pc.equal(kind, "TRUNCATE")), EMPTIED))
+        found = self._names.fill(found, reason, values)
+        foreign = self._gate.foreign(found) | sifted
+        self._names.passed(foreign)
+        reason = pc.if_else(pa.array(foreign), self._gate.reasons(found, foreign), reason)
+        if self._gate.passes_over:
+            of_no_row |= foreign
         bad = ~nulls_of(reason)
         # a message without rows stands as one image, so that it is counted or quarantined
         alone = bad | of_no_row

@@ -20,6 +20,8 @@ from tagstream.streaming.source.decode.formats.encodings import Encoding
 from tagstream.streaming.source.decode.formats.enveloped import together
 from tagstream.streaming.source.decode.formats.registry import SchemaRegistry, UnknownSchemaError
 from tagstream.streaming.source.decode.formats.schema_names import avro_encoding, row_record, writer_fields
+from tagstream.streaming.source.decode.messages.rowless import NO_ROW, is_of_signals, is_rowless
+from tagstream.streaming.source.decode.messages.tables import SourceTables, TableGate
 from tagstream.streaming.source.decode.record import Path
 
 _PREFIX = 5
@@ -29,7 +31,8 @@ Ids = npt.NDArray[np.int64]
 class ConfluentAvro:
     """``schema``: the columns wanted, ``paths``: where each is; ``facts`` of the row's columns have their defaults.
 
-    ``watch``: is told of the schemas of records.
+    ``watch``: is told of the schemas of the stream's own records, by ``gate``. ``envelopes``: records are Debezium's, and
+    some may be of no row.
     """
 
     def __init__(
@@ -39,7 +42,13 @@ class ConfluentAvro:
         facts: Mapping[str, Facts],
         registry: SchemaRegistry,
         watch: Watch | None = None,
+        gate: TableGate | None = None,
+        *,
+        envelopes: bool = False,
     ) -> None:
+        self._gate = gate or TableGate(SourceTables())
+        self._envelopes = envelopes
+        self._own: set[int] = set()
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._paths = paths
         self._facts = facts
@@ -67,6 +76,8 @@ class ConfluentAvro:
             writer = self._writer(number)
         except UnknownSchemaError as e:
             return self._none(len(values), str(e))
+        if writer.rowless and self._envelopes:
+            return self._none(len(values), NO_ROW)
         longest = int(pc.max(pc.binary_length(values)).as_py() or 0)
         found, reason = writer.datums.decode(pc.binary_slice(values, _PREFIX, max(longest, _PREFIX)))
         columns = {f.name: _at(found, writer.paths.get(f.name, self._paths[f.name])) for f in self._schema}
@@ -74,7 +85,13 @@ class ConfluentAvro:
         if not wire.num_columns:
             wire = pa.table({"": pa.nulls(len(values))})
         used = {f.name: writer.encodings.get(f.name, Encoding()) for f in self._schema}
-        return finished(wire, reason, self._schema, used, "raw", self._facts)
+        rows, reason = finished(wire, reason, self._schema, used, "raw", self._facts)
+        if writer.signals and self._envelopes and (self._gate.is_open or self._gate.foreign(rows).all()):
+            return self._none(len(values), NO_ROW)
+        if self._watch is not None and (number in self._own or self._gate.has_own(rows)):
+            self._own.add(number)
+            self._watch.saw_avro(number, writer.schema)
+        return rows, reason
 
     def _none(self, count: int, why: str) -> tuple[pa.Table, pa.Array]:
         nothing = pa.Table.from_arrays([pa.nulls(count, f.type) for f in self._schema], schema=self._schema)
@@ -87,21 +104,25 @@ class ConfluentAvro:
             names = writer_fields(schema, self._schema.names, self._facts)
             paths = {column: (*self._paths[column][:-1], name) for column, name in names.items()}
             encodings |= {column: encodings[name] for column, name in names.items()}
-            self._known[number] = _Writer(schema, Datums(schema), encodings, paths)
-        writer = self._known[number]
-        if self._watch is not None:
-            self._watch.saw_avro(number, writer.schema)
-        return writer
+            self._known[number] = _Writer(
+                schema, Datums(schema), encodings, paths, is_rowless(schema), is_of_signals(row_record(schema))
+            )
+        return self._known[number]
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """A writer's schema: what decodes it, the columns' encodings, and the places of those that an alias names."""
+    """A writer's schema: what decodes it, the columns' encodings, and the places of those that an alias names.
+
+    ``rowless``: its records are Debezium's messages of no row. ``signals``: they may be rows of its signaling table.
+    """
 
     schema: Mapping[str, Any]
     datums: Datums
     encodings: Mapping[str, Encoding]
     paths: Mapping[str, Path]
+    rowless: bool
+    signals: bool
 
 
 class ByWireForm:

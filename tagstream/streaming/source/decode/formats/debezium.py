@@ -25,8 +25,19 @@ from tagstream.streaming.source.decode.columns import (
 from tagstream.streaming.source.decode.events import BY_PARTITION, Events, Mask
 from tagstream.streaming.source.decode.formats import placeholder
 from tagstream.streaming.source.decode.formats.body import Body
-from tagstream.streaming.source.decode.formats.envelope import BEFORE, LSN, OP, SNAPSHOT, Order, binlog_order
+from tagstream.streaming.source.decode.formats.envelope import (
+    BEFORE,
+    FLAT_PLACES,
+    LSN,
+    OP,
+    PLACES,
+    SNAPSHOT,
+    Order,
+    binlog_order,
+)
 from tagstream.streaming.source.decode.formats.placeholder import Placeholder
+from tagstream.streaming.source.decode.messages.rowless import EMPTIED, NO_ROW, signals, without_row
+from tagstream.streaming.source.decode.messages.tables import TABLE, NameReader, SourceTables, TableGate
 from tagstream.table.keys.keys import KeyGenerator
 
 _TEXT = pa.string()
@@ -44,6 +55,7 @@ class DebeziumRules:
 class DebeziumEvents:
     """Envelopes to events. ``keys`` decodes message keys to the key columns, ``body`` values to the row's columns and those
     beside it (``envelope.beside``). ``ordered``: by a field of the table. ``needs_message_key``: else the row has it.
+    ``gate``: tells events of other tables. ``json``: what values in JSON are, None: they are Avro.
     """
 
     may_lack = True
@@ -59,6 +71,8 @@ class DebeziumEvents:
         ordered: bool,
         global_index: bool,
         needs_message_key: bool = True,
+        gate: TableGate | None = None,
+        json: Literal["envelopes", "rows"] | None = "envelopes",
     ) -> None:
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._required = [f.name for f in schema if not f.nullable]
@@ -69,22 +83,41 @@ class DebeziumEvents:
         self._ordered = ordered
         self._global = global_index
         self._needs_message_key = needs_message_key
+        self._gate = gate or TableGate(SourceTables())
+        self._json = json
+        self._names = None
+        if json is not None:
+            self._names = NameReader(self._gate, FLAT_PLACES if json == "rows" else PLACES)
         outside = set(generator.partition_fields) - set(generator.record_key_fields)
         self._no_place = sorted(outside) if not global_index else []
         self._placeholder = Placeholder(rules.placeholder)
+
+    def first_table(self) -> str | None:
+        """The first table that was seen since the last call, of a stream that has none yet."""
+        return self._gate.take_first()
 
     def read(self, batch: pa.RecordBatch) -> Events:
         """The events of the records."""
         value = flat(batch.column("value"))
         tombstone = nulls_of(value)
+        sifted = None
+        if self._names is not None:
+            value, sifted = self._names.sift(value)
         body, reason = self._body.decode(pc.fill_null(value, b"{}") if tombstone.any() else value)
+        if self._names is not None:
+            body = self._names.fill(body, reason, value)
         op = pc.if_else(pa.array(tombstone), pa.scalar("d"), flat(body.column(OP)))
         reason = only_where(~tombstone, reason)
-        upsert, delete = _is(op, "c", "r", "u"), _is(op, "d")
-        truncate = _is(op, "t")
-        skipped, why = self._no_rows(op, upsert | delete, truncate)
-        reason = pc.coalesce(reason, why)
-        skipped |= self._after_its_delete(batch, tombstone, delete & ~tombstone)
+        body, foreign, signal = self._foreign(body, value, sifted)
+        upsert, delete = _is(op, "c", "r", "u") & ~(foreign | signal), _is(op, "d")
+        truncate = _is(op, "t") & ~foreign
+        skipped, why = self._no_rows(op, upsert | delete | foreign | signal, truncate)
+        no_row = signal | mask_of(pc.equal(reason, NO_ROW)) | self._without_row(value, op, body, upsert)
+        reason = pc.if_else(pa.array(no_row | foreign), self._gate.reasons(body, foreign), pc.coalesce(reason, why))
+        skipped |= no_row | self._after_its_delete(batch, tombstone, delete & ~tombstone)
+        if self._gate.passes_over:  # a tombstone names no table: the delete before it is what counts
+            skipped |= foreign | tombstone
+        upsert, delete = upsert & ~no_row, delete & ~(foreign | signal)
         rows = self._with_keys(body, batch, delete & ~skipped)
         reason = pc.coalesce(reason, self._key_faults(batch, upsert | delete, rows, delete & ~skipped))
         reason = pc.coalesce(reason, self._nulls(rows, upsert))
@@ -102,17 +135,37 @@ class DebeziumEvents:
             emptied=emptied,
         )  # fmt: skip
 
+    def _foreign(self, body: pa.Table, value: pa.Array, sifted: Mask | None) -> tuple[pa.Table, Mask, Mask]:
+        """(the rows, events of other tables, signals among them). A signal gives the stream no table."""
+        if self._names is None or sifted is None:
+            return body, self._gate.foreign(body), np.zeros(body.num_rows, np.bool_)
+        if self._gate.is_open and self._json == "envelopes":
+            signal = signals(value, np.ones(body.num_rows, np.bool_))
+            if signal.any():
+                i = body.schema.get_field_index(TABLE)
+                body = body.set_column(i, body.schema.field(i), only_where(~signal, flat(body.column(i))))
+            return body, self._gate.foreign(body), signal
+        foreign = self._gate.foreign(body) | sifted
+        self._names.passed(foreign)
+        signal = signals(value, foreign)
+        return body, foreign & ~signal, signal
+
+    def _without_row(self, value: pa.Array, op: pa.Array, body: pa.Table, upsert: Mask) -> Mask:
+        """Messages that are no event of a row; of a flattened stream they are rows without a key."""
+        if self._json is None:
+            return np.zeros(len(op), np.bool_)
+        asked = nulls_of(op)
+        if self._json == "rows":
+            asked = asked | (upsert & nulls_of(body.column(self._generator.record_key_fields[0])))
+        return without_row(value, asked)
+
     def _no_rows(self, op: pa.Array, of_row: Mask, truncate: Mask) -> tuple[Mask, pa.Array]:
         """(events that are of no row, why others are bad)."""
         message = _is(op, "m")
         known = of_row | truncate | message
         reason = text_where(~known, "no Debezium event: its op is none of c, r, u, d, t, m (is it another format?)")
         if self._rules.truncate == "fail":
-            text = (
-                "the table was emptied at its source (TRUNCATE), where tagstream.debezium.truncate=fail stops: empty this "
-                "table, too (delete), or go on with its rows (ignore)"
-            )
-            reason = pc.coalesce(reason, text_where(truncate, text))
+            reason = pc.coalesce(reason, text_where(truncate, EMPTIED))
         return message | (truncate if self._rules.truncate != "fail" else np.zeros(len(op), np.bool_)), reason
 
     @staticmethod

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import flat, mask_of
 from tagstream.streaming.source.decode.formats.body import Body
+from tagstream.streaming.source.decode.messages.tables import DATABASE, NAMES, SCHEMA, TABLE, name_fields
 from tagstream.streaming.source.decode.record import Path
 
 Order = Literal["lsn", "binlog", "arrival"]
@@ -24,6 +25,10 @@ _BESIDE: dict[Order, tuple[tuple[str, pa.DataType, Path], ...]] = {
     "binlog": ((FILE, _TEXT, ("source", "file")), (POS, _LONG, ("source", "pos")), (ROW, _LONG, ("source", "row"))),
     "arrival": (),
 }
+PLACES: list[tuple[Path, Path, Path]] = [
+    (("source", "db"), ("source", "schema"), ("source", "table")),
+    (("payload", "source", "db"), ("payload", "source", "schema"), ("payload", "source", "table")),
+]
 # Columns that HoodieStreamer's Debezium sources put in front of the row, where a table has them.
 STREAMER_COLUMNS: dict[str, Path] = {
     "_change_operation_type": ("op",),
@@ -42,7 +47,8 @@ STREAMER_COLUMNS: dict[str, Path] = {
 
 def beside(order: Order) -> list[tuple[pa.Field, Path]]:
     """The fields that are read beside the row, with their places in an envelope."""
-    found = [(pa.field(OP, _TEXT), ("op",))]
+    fields, paths = name_fields(*PLACES[0])
+    found = [(pa.field(OP, _TEXT), ("op",)), *((field, paths[field.name]) for field in fields)]
     return found + [(pa.field(name, kind), path) for name, kind, path in _BESIDE[order]]
 
 
@@ -90,7 +96,16 @@ _FLAT: Mapping[str, tuple[Path, Path]] = {
     FILE: (("__source_file",), ("__file",)),
     POS: (("__source_pos",), ("__pos",)),
     ROW: (("__source_row",), ("__row",)),
+    DATABASE: (("__source_db",), ("__db",)),
+    SCHEMA: (("__source_schema",), ("__schema",)),
+    TABLE: (("__source_table",), ("__table",)),
 }
+_NAMED = tuple((name, _TEXT) for name in NAMES)
+FLAT_PLACES: list[tuple[Path, Path, Path]] = [
+    tuple((*around, *_FLAT[name][i]) for name in NAMES)  # type: ignore[misc]
+    for around in ((), ("payload",))
+    for i in (0, 1)
+]
 
 
 def flat_fields(schema: pa.Schema, order: Order) -> tuple[pa.Schema, dict[str, Path]]:
@@ -98,7 +113,7 @@ def flat_fields(schema: pa.Schema, order: Order) -> tuple[pa.Schema, dict[str, P
     fields = [*schema, pa.field(OP, _TEXT), pa.field(_DELETED, _TEXT), pa.field(_MARK, pa.bool_())]
     paths: dict[str, Path] = {f.name: (f.name,) for f in schema}
     paths |= {OP: ("__op",), _DELETED: ("__deleted",), _MARK: ("_hoodie_is_deleted",)}
-    for name, kind, _ in _BESIDE[order]:
+    for name, kind in (*_NAMED, *((name, kind) for name, kind, _ in _BESIDE[order])):
         for given, path in zip((name, _SHORT + name), _FLAT[name], strict=True):
             fields.append(pa.field(given, kind))
             paths[given] = path
@@ -118,7 +133,7 @@ class FlatBody:
         deleted = pa.array(mask_of(pc.equal(flat(rows.column(_DELETED)), "true")) | mask_of(rows.column(_MARK)))
         op = pc.if_else(deleted, "d", pc.coalesce(flat(rows.column(OP)), pa.scalar("u")))
         rows = rows.set_column(rows.schema.get_field_index(OP), OP, op)
-        for name, kind, _ in _BESIDE[self._order]:
+        for name, kind in (*_NAMED, *((name, kind) for name, kind, _ in _BESIDE[self._order])):
             both = pc.coalesce(flat(rows.column(name)), flat(rows.column(_SHORT + name))).cast(kind)
             rows = rows.set_column(rows.schema.get_field_index(name), name, both)
         if self._order == "lsn":

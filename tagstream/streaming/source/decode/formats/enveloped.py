@@ -20,6 +20,7 @@ from tagstream.streaming.source.decode.columns import mask_of
 from tagstream.streaming.source.decode.events import Mask, Watch
 from tagstream.streaming.source.decode.formats.body import Body
 from tagstream.streaming.source.decode.formats.encodings import Encoding, by_name
+from tagstream.streaming.source.decode.messages.tables import SourceTables, TableGate
 
 _BEGIN, _PAYLOAD = r'^\s*\{\s*"schema"\s*:\s*', r'\s*,\s*"payload"\s*:'
 _KEPT = 64  # schemas: a table changes some times, not more
@@ -37,7 +38,8 @@ Fields = Mapping[str, Mapping[str, Any]]
 
 class EnvelopedJson:
     """``plain`` decodes records without a schema; ``of_fields`` makes the decoder of records whose row has these Connect
-    fields; ``row``: under which field of the schema the row is (None: it is all of it). ``watch``: is told of the schemas.
+    fields; ``row``: under which field of the schema the row is (None: it is all of it). ``watch``: is told of the schemas
+    of the stream's own tables, by ``gate``.
     """
 
     def __init__(
@@ -46,7 +48,10 @@ class EnvelopedJson:
         of_fields: Callable[[dict[str, Encoding]], Body],
         row: str | None,
         watch: Watch | None = None,
+        gate: TableGate | None = None,
     ) -> None:
+        self._gate = gate or TableGate(SourceTables())
+        self._own: set[bytes] = set()
         self._plain = plain
         self._of_fields = of_fields
         self._row = row
@@ -83,8 +88,10 @@ class EnvelopedJson:
         if mine.any():
             chosen = values if mine.all() else values.filter(pa.array(mine))
             body, fields = self._known[prefix]
-            parts.append(_part(mine, *body.decode(_cut(chosen, prefix))))
-            if self._watch is not None:
+            rows, reason = body.decode(_cut(chosen, prefix))
+            parts.append(_part(mine, rows, reason))
+            if self._watch is not None and (prefix in self._own or self._gate.has_own(rows)):
+                self._own.add(prefix)
                 self._watch.saw_connect(prefix, fields)
         return mine
 

@@ -21,6 +21,7 @@ from tagstream.streaming.source.decode.formats.enveloped import EnvelopedJson
 from tagstream.streaming.source.decode.formats.maxwell import MaxwellJson
 from tagstream.streaming.source.decode.formats.registry import RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.formats.schema_names import column_encodings
+from tagstream.streaming.source.decode.messages.tables import SourceTables, TableGate
 from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
@@ -36,7 +37,7 @@ FormatName = Literal[
 class FormatRules:
     """Which format, and how it is read; a small value that goes to every task. ``bytes_as``: bytes in a text.
 
-    ``delete_field``: the column of typed rows (``rows``) that marks deletes.
+    ``delete_field``: the column of typed rows (``rows``) that marks deletes. ``tables``: whose events are read.
     """
 
     name: FormatName = "json"
@@ -45,6 +46,7 @@ class FormatRules:
     null_if_lost: bool = False
     registry: RegistryPlace | None = None
     delete_field: str = DELETED
+    tables: SourceTables = field(default_factory=SourceTables)
 
     @property
     def ordering_kind(self) -> OrderingKind:
@@ -83,33 +85,34 @@ def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
     if rules.name == "rows":
         return TypedRows(table.schema, rules.delete_field)
     if rules.name == "maxwell-json":
-        return MaxwellJson(table.schema, table.facts, table.rules, table.generator)
+        return MaxwellJson(table.schema, table.facts, table.rules, table.generator, TableGate(rules.tables))
     if rules.name == "canal-json":
-        return CanalJson(table.schema, table.rules, table.generator)
+        truncates = rules.debezium.truncate
+        return CanalJson(table.schema, table.rules, table.generator, TableGate(rules.tables), truncates)
     return _debezium(rules, table)
 
 
 def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
     keys, order = table.generator.record_key_fields, rules.debezium.order
-    named = column_encodings(table.avro_json)
+    named, gate = column_encodings(table.avro_json), TableGate(rules.tables)
     body: Body
     of_keys: Body = json_keys(named, rules, table)
     if rules.registry is not None:
         registry = SchemaRegistry(rules.registry)
         if rules.name == "avro":
             schema, paths = flat_fields(table.schema, order)
-            body = FlatBody(ConfluentAvro(schema, paths, table.facts, registry, table.watch), order)
+            body = FlatBody(ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate), order)
         else:
             schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
-            body = ConfluentAvro(schema, paths, table.facts, registry, table.watch)
+            body = ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, envelopes=True)
         key_schema = pa.schema([table.schema.field(name) for name in keys])
         of_keys = ByWireForm(ConfluentAvro(key_schema, {name: (name,) for name in keys}, {}, registry), of_keys)
     elif rules.name == "debezium-flat-json":
         schema, paths = flat_fields(table.schema, order)
-        body = FlatBody(_enveloped(schema, paths, named, None, rules, table, table.watch), order)
+        body = FlatBody(_enveloped(schema, paths, named, None, rules, table, table.watch, gate), order)
     else:
         schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
-        body = _enveloped(schema, paths, named, "after", rules, table, table.watch)
+        body = _enveloped(schema, paths, named, "after", rules, table, table.watch, gate)
     return DebeziumEvents(
         table.schema,
         table.generator,
@@ -119,6 +122,8 @@ def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
         ordered=table.ordered,
         global_index=table.global_index,
         needs_message_key=rules.name != "avro",
+        gate=gate,
+        json=None if rules.registry is not None else "rows" if rules.name == "debezium-flat-json" else "envelopes",
     )
 
 
@@ -137,6 +142,7 @@ def _enveloped(
     rules: FormatRules,
     table: TableFacts,
     watch: Watch | None = None,
+    gate: TableGate | None = None,
 ) -> EnvelopedJson:
     strict = replace(table.rules, drop_utc=True)
 
@@ -144,4 +150,4 @@ def _enveloped(
         lacks = frozenset(table.schema.names) - frozenset(fields) - frozenset(STREAMER_COLUMNS)
         return JsonBody(schema, paths, fields, table.facts, strict, rules.bytes_as, lacks & frozenset(schema.names))
 
-    return EnvelopedJson(JsonBody(schema, paths, named, {}, strict, rules.bytes_as), of_fields, row, watch)
+    return EnvelopedJson(JsonBody(schema, paths, named, {}, strict, rules.bytes_as), of_fields, row, watch, gate)

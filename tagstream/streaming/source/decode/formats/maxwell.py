@@ -13,6 +13,7 @@ from tagstream.streaming.source.decode.events import Events
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.formats.row_images import Images, events_of
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
+from tagstream.streaming.source.decode.messages.tables import NameReader, SourceTables, TableGate, name_fields
 from tagstream.streaming.source.decode.plain_json import without_blank_lines
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
@@ -30,8 +31,15 @@ class MaxwellJson:
     may_lack = False
 
     def __init__(
-        self, schema: pa.Schema, facts: Mapping[str, Facts], rules: DecodeRules, generator: KeyGenerator
+        self,
+        schema: pa.Schema,
+        facts: Mapping[str, Facts],
+        rules: DecodeRules,
+        generator: KeyGenerator,
+        gate: TableGate | None = None,
     ) -> None:
+        self._gate = gate or TableGate(SourceTables())
+        self._names = NameReader(self._gate, [(("database",), (), ("table",))])
         self._generator = generator
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._required = [f.name for f in schema if not f.nullable]
@@ -39,23 +47,34 @@ class MaxwellJson:
         old = [schema.field(name).with_name(_OLD + name).with_nullable(True) for name in keys]
         paths: dict[str, Path] = {f.name: ("data", f.name) for f in schema}
         paths.update({_OLD + name: ("old", name) for name in keys})
-        wire = pa.schema([*self._schema, pa.field(_TYPE, pa.string()), *old])
-        self._decoder = JsonDecoder(wire, facts, rules, paths | {_TYPE: ("type",)})
+        names, places = name_fields(("database",), (), ("table",))
+        wire = pa.schema([*self._schema, pa.field(_TYPE, pa.string()), *names, *old])
+        self._decoder = JsonDecoder(wire, facts, rules, paths | places | {_TYPE: ("type",)})
+
+    def first_table(self) -> str | None:
+        """The first table that was seen since the last call, of a stream that has none yet."""
+        return self._gate.take_first()
 
     def read(self, batch: pa.RecordBatch) -> Events:
         """The events; messages about schemas and bootstraps are of no row."""
         batch = without_blank_lines(batch)
         values = flat(batch.column("value"))
         empty = nulls_of(values)  # a compacted topic's tombstone: its delete stands before it
+        values, sifted = self._names.sift(values)
         found, reason = self._decoder.decode(pc.fill_null(values, b"{}"))
         kind = flat(found.column(_TYPE))
-        upsert = mask_of(pc.is_in(kind, value_set=pa.array(_UPSERTS)))
-        deleted = mask_of(pc.is_in(kind, value_set=pa.array(_DELETES)))
+        found = self._names.fill(found, reason, values)
+        foreign = self._gate.foreign(found) | sifted
+        self._names.passed(foreign)
+        upsert = mask_of(pc.is_in(kind, value_set=pa.array(_UPSERTS))) & ~foreign
+        deleted = mask_of(pc.is_in(kind, value_set=pa.array(_DELETES))) & ~foreign
         skipped = mask_of(pc.is_in(kind, value_set=pa.array(_NO_ROWS))) | empty
         skipped |= mask_of(pc.match_substring_regex(kind, _DDL))
-        reason = pc.coalesce(
-            reason, text_where(~(upsert | deleted | skipped), "no Maxwell message: its type is unknown")
-        )
+        known = upsert | deleted | skipped | foreign
+        reason = pc.coalesce(reason, text_where(~known, "no Maxwell message: its type is unknown"))
+        reason = pc.if_else(pa.array(foreign), self._gate.reasons(found, foreign), reason)
+        if self._gate.passes_over:
+            skipped |= foreign
         for name in self._required:
             wrong = upsert & nulls_of(found.column(name))
             reason = pc.coalesce(reason, text_where(wrong, f"field {name} is null, which the schema forbids"))
