@@ -54,7 +54,7 @@ from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.tag.lanes import work_of
 from tagstream.streaming.write.left_images import forget_left
-from tagstream.streaming.write.quarantine import batch_folder, forget_batch, forget_old
+from tagstream.streaming.write.quarantine import batch_folder, first_reason, forget_batch, forget_old
 from tagstream.streaming.write.write import RESULT_SCHEMA, make_write_function
 from tagstream.streaming.write.written import unpack_rows
 from tagstream.table.errors import TagstreamError
@@ -328,9 +328,10 @@ class BatchSink:
         raise BadRecordsError(
             f"{outcome.counts['quarantined']} bad records in batch {epoch.batch_id} "
             f"({self._bad_records} in this run, {job.options.max_bad_records} allowed); nothing of the batch was "
-            f"committed. `tagstream quarantine list --checkpoint-dir {job.checkpoint.root}` shows them (they are in "
-            f"{job.quarantine.where(batch_folder(epoch.batch_id))}, with the reason of each). "
-            "Mend the source, or pass --commit-on-errors or a greater --max-bad-records to go on without them"
+            f"committed. {first_reason(job.quarantine, epoch.batch_id)}`tagstream quarantine list --checkpoint-dir "
+            f"{job.checkpoint.root}` shows them (they are in {job.quarantine.where(batch_folder(epoch.batch_id))}, with the "
+            "reason of each). "
+            "Correct the source, or pass --commit-on-errors or a greater --max-bad-records to go on without them"
         )
 
     def _report(self, epoch: Epoch, outcome: Outcome, instant: str, phases: dict[str, float]) -> BatchReport:

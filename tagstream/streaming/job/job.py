@@ -224,7 +224,7 @@ def stream(
                     raise
                 lease.check()  # a driver that stood still leaves it all to its successor
                 take_notes(job, restart.why)
-                LOG.warning("%s. The query starts again", restart.why)
+                LOG.log(restart.level, "%s. The query starts again", restart.why)
                 watch.status.restarted(restart.error, restart.why)
                 job.lease.beat(None)
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from tagstream.state.errors import IndexDamagedError
@@ -36,6 +37,11 @@ class Restart:
     doubt: bool = False
     clustering: str | None = None
     error: str = ""
+
+    @property
+    def level(self) -> int:
+        """Of the log: that a new stream has seen its table is nothing to worry about."""
+        return logging.INFO if self.error == TableSeenError.__name__ else logging.WARNING
 
     @property
     def pause_s(self) -> float:

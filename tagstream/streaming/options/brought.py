@@ -26,6 +26,11 @@ from tagstream.table.errors import ConfigError
 _SOURCE_SCHEMA = "hoodie.streamer.schemaprovider.source.schema.file"
 _LATEST = "OverwriteWithLatestAvroPayload"
 _MODE = "tagstream.unsupported"
+# Hudi's payload classes of Debezium's events: what they order by here, and the column that they take it from.
+_OF_DEBEZIUM = {
+    "PostgresDebeziumAvroPayload": ("lsn", "_event_lsn"),
+    "MySqlDebeziumAvroPayload": ("binlog", "_event_seq"),
+}
 _SWITCH = {"true", "false"}
 _AVRO = ("AvroKafkaSource", "PostgresDebeziumSource", "MysqlDebeziumSource")
 
@@ -87,6 +92,15 @@ def _judged(r: Resolved, key: ConfigKey | Family, entry: Entry) -> Brought:
 def _payload(r: Resolved, entry: Entry) -> str | None:
     if entry.value.rpartition(".")[2] == _LATEST and not r.texts("hoodie.table.ordering.fields"):
         return "without an ordering field the later record wins, as with this class"
+    wanted = _OF_DEBEZIUM.get(entry.value.rpartition(".")[2])
+    if wanted is not None and r.text("hoodie.index.type") == "STATE":
+        order, column = wanted
+        records = record_options(r, r.texts("hoodie.table.ordering.fields"))
+        by_column = r.texts("hoodie.table.ordering.fields") in ((), (column,))
+        if records.format.startswith("debezium") and records.debezium_order == order and by_column:
+            return (
+                f"events are ordered by {'LSN' if order == 'lsn' else 'their place in the binlog'}, as with this class"
+            )
     return None
 
 

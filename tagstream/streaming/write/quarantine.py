@@ -16,6 +16,7 @@ from typing import Any
 from tagstream.table.storage.storage import Storage
 
 _BATCH = "batch="
+_SHOWN = 400  # characters of a reason in one line of a log
 
 
 def batch_folder(batch_id: int) -> str:
@@ -52,6 +53,17 @@ def read_quarantine(quarantine: Storage, batch_id: int) -> Iterator[tuple[int, i
             if "headers" in record:
                 record["headers"] = tuple((header, _decoded(value)) for header, value in record["headers"])
             yield int(part), number, record
+
+
+def first_reason(quarantine: Storage, batch_id: int) -> str:
+    """A sentence, with a blank behind it, that says why the first of a batch's bad records is bad; empty for none."""
+    for _, _, record in read_quarantine(quarantine, batch_id):
+        where = " ".join(
+            f"{name} {record[name]}" for name in ("topic", "partition", "path", "offset") if name in record
+        )
+        reason = " ".join(str(record["reason"]).split())
+        return f"The first ({where}): {reason if len(reason) <= _SHOWN else reason[:_SHOWN] + '...'}. "
+    return ""
 
 
 def _decoded(text: str | None) -> bytes | None:

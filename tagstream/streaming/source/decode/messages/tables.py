@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat, nulls_of, text_where
+from tagstream.streaming.source.decode.columns import flat, nulls_of
 from tagstream.streaming.source.decode.events import Mask
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.record import Path
