@@ -19,6 +19,7 @@ from tagstream.streaming.options.keys.refused import (
     REGISTRY_FAMILY,
     TARGET_SCHEMA_KEY,
 )
+from tagstream.streaming.options.record_options import format_and_order
 from tagstream.streaming.options.resolve import Problem, Resolved, shown
 from tagstream.table.config import FROM_FILE, Concern, ConfigKey, Entry, Family, Status
 from tagstream.table.errors import ConfigError
@@ -29,7 +30,7 @@ _MODE = "tagstream.unsupported"
 # Hudi's payload classes of Debezium's events: what they order by here, and the column that they take it from.
 _OF_DEBEZIUM = {
     "PostgresDebeziumAvroPayload": ("lsn", "_event_lsn"),
-    "MySqlDebeziumAvroPayload": ("binlog", "_event_seq"),
+    "MySqlDebeziumAvroPayload": ("binlog", None),  # its column, _event_seq, is made by HoodieStreamer's source
 }
 _SWITCH = {"true", "false"}
 _AVRO = ("AvroKafkaSource", "PostgresDebeziumSource", "MysqlDebeziumSource")
@@ -92,15 +93,14 @@ def _judged(r: Resolved, key: ConfigKey | Family, entry: Entry) -> Brought:
 def _payload(r: Resolved, entry: Entry) -> str | None:
     if entry.value.rpartition(".")[2] == _LATEST and not r.texts("hoodie.table.ordering.fields"):
         return "without an ordering field the later record wins, as with this class"
-    wanted = _OF_DEBEZIUM.get(entry.value.rpartition(".")[2])
-    if wanted is not None and r.text("hoodie.index.type") == "STATE":
-        order, column = wanted
-        records = record_options(r, r.texts("hoodie.table.ordering.fields"))
-        by_column = r.texts("hoodie.table.ordering.fields") in ((), (column,))
-        if records.format.startswith("debezium") and records.debezium_order == order and by_column:
-            return (
-                f"events are ordered by {'LSN' if order == 'lsn' else 'their place in the binlog'}, as with this class"
-            )
+    wanted, ordering = _OF_DEBEZIUM.get(entry.value.rpartition(".")[2]), r.texts("hoodie.table.ordering.fields")
+    if wanted is None or not format_and_order(r)[0].startswith("debezium"):
+        return None
+    order, column = wanted
+    if ordering and ordering == (column,):
+        return f"the event with the greater {column} wins, as with this class"
+    if not ordering and format_and_order(r)[1] == order and r.text("hoodie.index.type") == "STATE":
+        return f"events are ordered by {'source.lsn' if order == 'lsn' else 'the binlog'}, as with this class"
     return None
 
 

@@ -84,13 +84,17 @@ def record_options(r: Resolved, ordering: tuple[str, ...], *, typed: bool = Fals
 
 
 def _format(r: Resolved) -> tuple[str, str]:
+    by_class, _ = _OF_CLASS.get(r.text(_CLASS), (None, None))
+    if by_class is not None and _FORMAT in r.values and r.text(_FORMAT) != by_class:
+        text = f"{r.said(_FORMAT)} contradicts {r.said(_CLASS)}, whose records are {by_class}; remove one"
+        r.problems.append(Problem(text, r.entries[_FORMAT]))
+    return format_and_order(r)
+
+
+def format_and_order(r: Resolved) -> tuple[str, str]:
+    """The format of the records, and what orders the events of a change stream."""
     by_class, order_by_class = _OF_CLASS.get(r.text(_CLASS), (None, None))
-    name = r.text(_FORMAT)
-    if by_class is not None:
-        if _FORMAT in r.values and name != by_class:
-            text = f"{r.said(_FORMAT)} contradicts {r.said(_CLASS)}, whose records are {by_class}; remove one"
-            r.problems.append(Problem(text, r.entries[_FORMAT]))
-        name = by_class
+    name = by_class or r.text(_FORMAT)
     return name, r.opt_text(_ORDER) or order_by_class or ("arrival" if name == "avro" else "lsn")
 
 

@@ -145,11 +145,25 @@ def test_old_spellings_are_treated_like_the_new(tmp_path: Path, spelling: str) -
     )
 
 
+_PAYLOAD = "hoodie.datasource.write.payload.class=org.apache.hudi.common.model"
+
+
 @pytest.mark.parametrize(
     ("lines", "starts"),
     [
         (["hoodie.datasource.write.payload.class=org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"], True),
         (["hoodie.compaction.payload.class=OverwriteWithLatestAvroPayload", "hoodie.table.ordering.fields=ts"], False),
+        ([f"{_PAYLOAD}.debezium.PostgresDebeziumAvroPayload", "tagstream.source.format=debezium-json"], True),
+        ([f"{_PAYLOAD}.debezium.PostgresDebeziumAvroPayload", "tagstream.source.format=debezium-json",
+          "hoodie.table.ordering.fields=_event_lsn"], True),
+        ([f"{_PAYLOAD}.debezium.PostgresDebeziumAvroPayload", "tagstream.source.format=debezium-json",
+          "hoodie.table.ordering.fields=ts"], False),
+        ([f"{_PAYLOAD}.debezium.PostgresDebeziumAvroPayload", "tagstream.source.format=debezium-json",
+          "hoodie.index.type=GLOBAL_SIMPLE"], False),
+        ([f"{_PAYLOAD}.debezium.PostgresDebeziumAvroPayload"], False),
+        ([f"{_PAYLOAD}.debezium.MySqlDebeziumAvroPayload", "tagstream.source.format=debezium-json"], False),
+        ([f"{_PAYLOAD}.debezium.MySqlDebeziumAvroPayload", "tagstream.source.format=debezium-json",
+          "tagstream.debezium.order=binlog"], True),
         (["hoodie.bucket.index.max.num.buckets=8"], True),
         (["hoodie.bucket.index.max.num.buckets=8", "hoodie.index.type=BUCKET"], False),
         (["hoodie.streamer.source.kafka.value.deserializer.class=io.confluent.KafkaAvroDeserializer"], False),
