@@ -35,6 +35,7 @@ LOCAL: dict[str, tuple[str, str]] = {
     "streaming/crash.py": ("os.open", "a drill's note of the crash"),
     "streaming/options/transformer_options.py": ("Path.read_text", "the SQL file, on the machine of the driver"),
     "streaming/source/transform/stage.py": ("Path.read_text", "the schema file, on the machine of the driver"),
+    "streaming/options/hudi_keys.py": ("Path.read_text", "a list that is part of the program"),
     "streaming/options/props_file.py": ("Path.read_text", "the properties file"),
     "streaming/options/keys/docs.py": (
         "Path.exists Path.mkdir Path.read_text Path.write_text",

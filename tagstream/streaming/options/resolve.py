@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
+from tagstream.streaming.options.hudi_keys import hudi_keys, without_effect
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.table.config import FROM_CONF, ConfigKey, Entry, Family, Registry, Status, Value
 from tagstream.table.errors import ConfigError
@@ -130,6 +131,9 @@ def resolve(registry: Registry, entries: Sequence[Entry]) -> Resolved:
                 result.brought.append((family, entry))
         elif name.startswith(_STRICT):
             result.problems.append(Problem(f"{shown(entry)}: unknown key{_hint(registry, name)}", entry))
+        elif (key := without_effect(name) or without_effect(entry.key)) is not None:
+            if entry.value:
+                result.brought.append((key, entry))
         elif name.startswith("hoodie."):
             result.unknown.append(Problem(f"{shown(entry)}{_hint(registry, name)}", entry))
         elif name.startswith("spark."):
@@ -210,5 +214,10 @@ def shown(entry: Entry) -> str:
 
 
 def _hint(registry: Registry, name: str) -> str:
-    near = registry.nearest(name)
+    """A key of nearly this name: a letter beside it rather in Hudi's list than something like it that the job acts on."""
+    near = _near(name, 0.96) or registry.nearest(name) or _near(name, 0.85)
     return f"; did you mean {near}?" if near else ""
+
+
+def _near(name: str, cutoff: float) -> str | None:
+    return next(iter(difflib.get_close_matches(name, hudi_keys(), n=1, cutoff=cutoff)), None)

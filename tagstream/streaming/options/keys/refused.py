@@ -150,3 +150,64 @@ REFUSED_FAMILIES = (
         "hoodie.streamer.schemaprovider.source.schema.file",
     ),
 )
+
+_LAYOUT = "a table's folders are laid out as by Hudi's defaults; remove it"
+_PARQUET = "base files are Parquet, log files Hudi's own; remove it"
+_MERGE = "with an ordering field the record with the greater value wins, without one the later record; remove it"
+_FLINK = "a key of Hudi's Flink writer"
+_EVENT_TIME, _COMMIT_TIME = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5", "ce9acb64-bde0-424c-9b91-f6ebba25356d"
+_BESIDE = Concern.BESIDE
+
+# What the list of Hudi's own keys has beyond those above (``options.hudi_keys``).
+HUDI_REFUSED = (
+    unsupported(
+        "hoodie.datasource.write.slash.separated.date.partitioning",
+        "a date is one folder; take the key generator TIMESTAMP with yyyy/MM/dd",
+        "false",
+    ),
+    unsupported("hoodie.table.timeline.timezone", "a new table's instants are in local time; remove it", "local"),
+    unsupported("hoodie.timeline.path", _LAYOUT, "timeline"),
+    unsupported("hoodie.timeline.history.path", _LAYOUT, "history"),
+    unsupported("hoodie.archivelog.folder", _LAYOUT, "archived"),
+    unsupported("hoodie.table.ro.file.format", _PARQUET, "parquet", aliases=("hoodie.base.file.format",)),
+    unsupported("hoodie.table.log.file.format", _PARQUET, "hoodie_log", aliases=("hoodie.table.rt.file.format",)),
+    unsupported("hoodie.table.multiple.base.file.formats.enable", _PARQUET, "false"),
+    unsupported("hoodie.storage.layout.type", "buckets are hoodie.index.type=BUCKET", "default"),
+    unsupported("hoodie.metaserver.enabled", "the timeline is read from the table", "false"),
+    unsupported(
+        "hoodie.table.services.enabled",
+        "each service has a key of its own: hoodie.compact.inline, hoodie.clustering.inline, hoodie.clean.automatic, "
+        "hoodie.archive.automatic",
+        "true",
+    ),
+    unsupported(
+        "hoodie.static.overwrite.partition.paths",
+        "a batch that overwrites takes the place of the partitions that it has rows for; `tagstream table "
+        "insert-overwrite --partition` names others",
+    ),
+    unsupported(
+        "hoodie.record.merge.strategy.id",
+        _MERGE,
+        _EVENT_TIME,
+        _COMMIT_TIME,
+        aliases=("hoodie.datasource.write.record.merger.strategy", "hoodie.compaction.record.merger.strategy"),
+    ),
+    unsupported(
+        "hoodie.table.partial.update.mode", "hoodie.write.partial.update=true keeps what a record lacks", "none"
+    ),
+    unsupported("hoodie.payload.ordering.field", "give hoodie.table.ordering.fields"),
+    unsupported("hoodie.precommit.validators", "no validator runs before a commit; remove it", concern=_BESIDE),
+    unsupported("hoodie.write.commit.callback.on", "nobody is called after a commit", "false", concern=_BESIDE),
+    unsupported("hoodie.table.service.manager.enabled", "services run in the job", "false", concern=_BESIDE),
+    # Of Hudi's Flink writer: without the prefix they would be passed on to Kafka's consumer.
+    unsupported(
+        "precombine.field", f"{_FLINK}: give hoodie.table.ordering.fields", aliases=("write.precombine.field",)
+    ),
+    unsupported("write.operation", f"{_FLINK}: give --op", "upsert"),
+    unsupported("table.type", f"{_FLINK}: give --table-type"),
+    unsupported("payload.class", f"{_FLINK}: give hoodie.datasource.write.payload.class"),
+    unsupported("cdc.enabled", f"{_FLINK}: give hoodie.table.cdc.enabled", "false"),
+    unsupported("write.partition.format", f"{_FLINK}: give the key generator TIMESTAMP"),
+    unsupported("metadata.enabled", f"{_FLINK}: give hoodie.metadata.enable"),
+    unsupported("hive_sync.enabled", f"{_FLINK}: run Hudi's sync tool", "false", concern=_BESIDE),
+)

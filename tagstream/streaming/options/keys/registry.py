@@ -14,7 +14,7 @@ from tagstream.streaming.options.keys.job import JOB_KEYS
 from tagstream.streaming.options.keys.metadata import METADATA_KEYS
 from tagstream.streaming.options.keys.partition_times import PARTITION_TIME_KEYS
 from tagstream.streaming.options.keys.pull import HBASE_KEYS, PULL_KEYS
-from tagstream.streaming.options.keys.refused import REFUSED_FAMILIES, REFUSED_KEYS
+from tagstream.streaming.options.keys.refused import HUDI_REFUSED, REFUSED_FAMILIES, REFUSED_KEYS
 from tagstream.streaming.options.keys.services.cleaning import ARCHIVING_KEYS, CLEANING_KEYS
 from tagstream.streaming.options.keys.services.clustering import CLUSTERING_KEYS
 from tagstream.streaming.options.keys.services.compaction import COMPACTION_KEYS
@@ -46,6 +46,7 @@ REGISTRY = Registry(
         *IGNORED_KEYS,
         *BESIDE_KEYS,
         *REFUSED_KEYS,
+        *HUDI_REFUSED,
     ),
     (*IGNORED_FAMILIES, *BESIDE_FAMILIES, *REFUSED_FAMILIES),
 )
