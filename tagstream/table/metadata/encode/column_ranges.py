@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from tagstream.table.decimals import unscaled
 from tagstream.table.file_group.parquet_options import float_nulls, tells_of_nan
+from tagstream.table.schema.stored import meant_field
 from tagstream.table.schema.widen import to_double
 
 _LONGEST: Final = 1024  # characters or bytes of a value that are kept
@@ -90,14 +91,17 @@ def kind_of(arrow: pa.DataType) -> str | None:
     return next((kind for applies, kind in kinds if applies(arrow)), None)
 
 
-def ranges_of_footer(footer: Any, columns: Collection[str]) -> dict[str, ColumnRange]:
+def ranges_of_footer(footer: Any, columns: Collection[str], schema: pa.Schema | None = None) -> dict[str, ColumnRange]:
     """Ranges of the columns that a base file has, from its footer (pyarrow's FileMetaData): no data is read.
+
+    ``schema``: the table's, by which a file of another writer says what its numbers mean (``table.schema.stored``).
 
     Arrow's statistics pass over not-a-number: where a footer does not say that it has none, a column of floats may have it.
     """
     found: dict[str, ColumnRange] = {}
     told = float_nulls(footer)
-    kinds = {field.name: kind_of(field.type) for field in footer.schema.to_arrow_schema() if field.name in columns}
+    fields = [field for field in footer.schema.to_arrow_schema() if field.name in columns]
+    kinds = {field.name: kind_of(meant_field(field, schema)) for field in fields}
     places = [(n, footer.schema.column(n).path) for n in range(footer.num_columns)]
     for number, name in places:
         kind = kinds.get(name)
