@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tagstream.streaming.options.keys.table import NEW_ENCODING
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.formats.make import FormatRules
-from tagstream.table.errors import ConfigError
+from tagstream.table.errors import ConfigError, TableConfigMismatchError
+from tagstream.table.keys.time_partition import NAMES, OLD_PREFIX, PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
 from tagstream.table.metadata.encode.hfile_writer import LONGEST_KEY
@@ -47,6 +50,33 @@ def check_kinds(options: Options, config: TableConfig) -> None:
             f"table {config.name} has the custom key generator, and does not say of which kind its partition fields are: "
             f"give hoodie.datasource.write.partitionpath.field, as {kinds} or with TIMESTAMP for a time"
         )
+
+
+def partition_rules(options: Options, config: TableConfig) -> dict[str, Any]:
+    """The fields of times (``time_fields``) and their rules (``times``): the table's; what it does not say, the job may.
+
+    ConfigError where the two together are not enough, or contradict each other.
+    """
+    fields = config.time_fields or options.time_fields
+    if config.times is not None or not config.time_fields:
+        return {"time_fields": fields, "times": config.times or options.times}
+    own = {name: found for name in NAMES if (found := config.raw.get(PREFIX + name, config.raw.get(OLD_PREFIX + name)))}
+    told = {PREFIX + name: value for name, value in own.items()}
+    table = f"table {config.name} makes partition paths of the times in {', '.join(fields)}"
+    for name, value in options.time_keys.items():
+        if told.setdefault(PREFIX + name, value) != value:
+            raise TableConfigMismatchError(
+                f"{table}, with {PREFIX}{name}={own[name]}, and the job says {value} "
+                f"({options.origin(PREFIX + name)}); remove the option"
+            )
+    try:
+        return {"time_fields": fields, "times": TimePartition.from_properties(told)}
+    except ConfigError as e:
+        known = ", ".join(f"{PREFIX}{name}={value}" for name, value in own.items()) or "none of its keys"
+        raise ConfigError(
+            f"{table}, and they cannot be made: {e}. The table's properties have {known}; what they lack can be given to "
+            "the job"
+        ) from e
 
 
 def longest_key(options: Options, config: TableConfig) -> int | None:

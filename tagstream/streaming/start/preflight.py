@@ -109,7 +109,7 @@ def _look_at_places(options: Options, now_ms: int) -> Ready:
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     schema = avro_to_arrow(avro_json)
-    decode.key_generator_rules.check(schema)
+    decode.key_generator_rules.check(schema, digits=not planned.new)
     _check_checkpoint(options, checkpoint, decode)
     return Ready(table, planned.new, planned.changes, taken_over, _schema_warnings(schema))
 

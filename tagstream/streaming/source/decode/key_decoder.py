@@ -61,7 +61,7 @@ class KeyDecoder:
         partial: bool = False,
         longest_key: int | None = None,
     ) -> None:
-        key_generator.check(schema)
+        key_generator.check(schema, digits=True)  # the start has seen to a new table
         self._longest_key = longest_key
         self.watch = watch
         self._generator = key_generator
