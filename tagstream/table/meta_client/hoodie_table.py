@@ -67,8 +67,9 @@ class HoodieTable:
         config = TableConfig.from_properties(read_properties(storage))
         where = f"table {config.name} at {storage.root}"
         if config.version not in READABLE_VERSIONS:
+            with_what = "a Hudi before 1.0, as 0.15: Hudi 1.x takes none below 6" if config.version < 6 else "Hudi"
             raise UnsupportedTableError(
-                f"{where} has table version {config.version}; versions 6, 8 and 9 can be read: upgrade it with Hudi"
+                f"{where} has table version {config.version}; versions 6, 8 and 9 can be read: upgrade it with {with_what}"
             )
         if config.table_type not in (COPY_ON_WRITE, MERGE_ON_READ):
             raise CorruptFileError(f"{where}: unknown hoodie.table.type {config.table_type!r} in hoodie.properties")
