@@ -79,6 +79,7 @@ class KeyDecoder:
             partition_fields=key_generator.partition_fields,
             partial=partial,
             columns=len(schema),
+            delete_fields=_heads(key_generator, ordering_fields),
         )
         self._names = schema.names
 
@@ -238,6 +239,12 @@ class _RowOrder:
                 )
                 reason = pc.coalesce(reason, text_where(great, text))
         return reason
+
+
+def _heads(generator: KeyGenerator, ordering_fields: Sequence[str]) -> list[str]:
+    """The columns that a delete needs."""
+    fields = (*generator.record_key_fields, *generator.partition_fields, *ordering_fields)
+    return [part for name in fields for part in (name, name.split(".")[0])]
 
 
 def _struct(rows: pa.Table) -> pa.StructArray:
