@@ -105,7 +105,7 @@ def _settings(table: HoodieTable) -> tuple[tuple[str, str], ...]:
         ("type", f"{config.table_type}, version {config.version}"),
         ("record key", ", ".join(config.record_key_fields) or "none"),
         ("partitioned by", ", ".join(config.partition_fields) or "nothing"),
-        ("ordered by", ", ".join(config.ordering_fields) or "commit time"),
+        ("ordered by", ", ".join(config.deciding_fields) or "commit time"),
         ("metadata table", ", ".join(config.metadata_partitions) or "none"),
     )
 

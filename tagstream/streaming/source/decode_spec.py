@@ -80,7 +80,7 @@ class DecodeSpec:
         """
         config = table.config
         files = options.source_class == "dfs"
-        reads = format_rules(options, ordered=bool(config.ordering_fields))
+        reads = format_rules(options, ordered=bool(config.deciding_fields))
         check_order(options, config, reads)
         named = key_names_its_field(table, options)
         spec = cls.of(
@@ -123,7 +123,7 @@ class DecodeSpec:
             key_generator=config.key_generator,
             hive_style=config.hive_style,
             url_encode=config.url_encode,
-            ordering_fields=config.ordering_fields,
+            ordering_fields=config.deciding_fields,
             global_index=global_index,
             files=files,
             name_single_key=bool(names_single_key(table)) if name_single_key is None else name_single_key,

@@ -10,7 +10,7 @@ from tagstream.streaming.source.decode.formats.make import FormatRules
 from tagstream.table.errors import ConfigError, TableConfigMismatchError
 from tagstream.table.keys.time_partition import NAMES, OLD_PREFIX, PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
+from tagstream.table.meta_client.table_config import MERGE_MODE_KEY, TableConfig, key_generator_type
 from tagstream.table.metadata.encode.hfile_writer import LONGEST_KEY
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.read.key_encoding import names_single_key
@@ -18,12 +18,24 @@ from tagstream.table.read.key_encoding import names_single_key
 
 def check_order(options: Options, config: TableConfig, reads: FormatRules) -> None:
     """ConfigError where records come in another order than their own, and nothing tells an older one from a newer one."""
-    if config.ordering_fields:
+    if config.deciding_fields:
         return
     own = {"dfs": "files", "frame": "rows of a DataFrame"}.get(options.source_class)
+    if own == "files" and config.raw:
+        return  # the table is as it is, and files have an order (``order_notes``)
     if own is not None and reads.ordering_kind == "none":
         has_positions = options.records.format.startswith("debezium") and options.frame_schema is None
         kept = has_positions and options.records.debezium_order != "arrival"
+        if config.raw:
+            said = (
+                f"says {MERGE_MODE_KEY}={config.merge_mode.value}"
+                if config.ordering_fields
+                else "has no ordering field"
+            )
+            raise ConfigError(
+                f"{own} have no order among each other, and table {config.name} {said}: send them by files or a topic, "
+                "where they count as they arrive, or write into a new table with hoodie.table.ordering.fields"
+            )
         raise ConfigError(
             f"{own} have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is the "
             f"newer event){', or hoodie.index.type=STATE, which keeps the positions of the log' if kept else ''}"
@@ -36,6 +48,24 @@ def check_order(options: Options, config: TableConfig, reads: FormatRules) -> No
             "value is the newer event); or look at the records (tagstream quarantine list), and send those that nothing "
             "newer follows to the topic yourself"
         )
+
+
+def order_notes(options: Options, config: TableConfig, ordering: str) -> tuple[str, ...]:
+    """What a person should know of the order of events. ``ordering``: how the index keeps it."""
+    if config.deciding_fields or not config.raw:
+        return ()
+    notes = []
+    if config.ordering_fields:
+        notes.append(
+            f"table {config.name} has {MERGE_MODE_KEY}={config.merge_mode.value}: of two events of a row the later one to "
+            f"arrive wins, whatever its ordering field {', '.join(config.ordering_fields)} holds"
+        )
+    if options.source_class == "dfs" and ordering == "none":
+        notes.append(
+            f"no field orders the events of table {config.name}: files count in the order of their modification times (then "
+            "of their paths), and lines in the order of their file; a file that appears later counts as newer"
+        )
+    return tuple(notes)
 
 
 def check_kinds(options: Options, config: TableConfig) -> None:

@@ -79,7 +79,7 @@ def write_base_file(
         ) as writer,
     ):
         old = old_batches(storage, old_path, ctx.file_schema, drops=options.drops_columns) if old_path else iter(())
-        ordering = table.config.ordering_fields if options.compare_ordering else ()
+        ordering = table.config.deciding_fields if options.compare_ordering else ()
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
         result = writer.close()
