@@ -84,7 +84,8 @@ class TableFacts:
 
 def table_facts(arguments: argparse.Namespace, progress: Callable[[str], None]) -> TableFacts:
     """Look at the table, and at the index where a checkpoint is named. Nothing is locked or changed."""
-    table = listed_by_metadata(HoodieTable.open(arguments.target_base_path))
+    table = HoodieTable.open(arguments.target_base_path)
+    table = listed_by_metadata(table.without_metadata_table() if table.has_lost_metadata_table else table)
     timeline = table.timeline()
     index = None
     if arguments.checkpoint_dir is not None:

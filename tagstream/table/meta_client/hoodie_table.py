@@ -32,6 +32,8 @@ from tagstream.table.timeline.timeline import Timeline
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = READABLE_VERSIONS
 _METADATA_TABLE = f"{META_FOLDER}/metadata"
+_METADATA_PROPERTIES = f"{_METADATA_TABLE}/{META_FOLDER}/hoodie.properties"
+_METADATA_KEYS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,13 @@ class HoodieTable:
 
     def without_metadata_table(self) -> HoodieTable:
         """The same table as if its metadata table had been dropped; nothing is changed on disk."""
-        return replace(self, config=replace(self.config, metadata_partitions=()))
+        raw = {key: "" if key in _METADATA_KEYS else value for key, value in self.config.raw.items()}
+        return replace(self, config=replace(self.config, metadata_partitions=(), raw=raw))
+
+    @property
+    def has_lost_metadata_table(self) -> bool:
+        """Whether the properties name a metadata table whose folder is not there: it was not copied, or removed by hand."""
+        return bool(self.config.metadata_partitions) and not self.storage.exists(_METADATA_PROPERTIES)
 
     def drop_metadata_table(self, at_ms: int) -> tuple[str, ...]:
         """Remove the metadata table, first from the properties, then from disk; returns the partitions it had.
@@ -150,8 +158,7 @@ class HoodieTable:
         """
         partitions = self.config.metadata_partitions
         if partitions:
-            cleared = {"hoodie.table.metadata.partitions": "", "hoodie.table.metadata.partitions.inflight": ""}
-            update_properties(self.storage, cleared, at_ms)
+            update_properties(self.storage, dict.fromkeys(_METADATA_KEYS, ""), at_ms)
         self.storage.delete_tree(_METADATA_TABLE)
         return partitions
 
