@@ -57,7 +57,10 @@ def test_a_public_table_from_its_load_to_its_upgrade(name: str, tmp_path: Path, 
 
 def problems_of(case: PublicCase) -> set[str]:
     """What ``table validate`` finds."""
-    return {*validate(case.table), *validate_metadata(case.table)}
+    table = case.table
+    if table.has_lost_metadata_table:
+        table = table.without_metadata_table()
+    return {*validate(table), *validate_metadata(table)}
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
