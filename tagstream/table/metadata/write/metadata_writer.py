@@ -30,6 +30,9 @@ from tagstream.table.timeline.timeline import Timeline
 # timelines of the table and of its metadata table.
 Times = Callable[[], str]
 
+_MOST_TABLES: Final = 64
+_RECORD_FORMS: dict[tuple[str, int], int] = {}  # by place and version of a metadata table
+
 TOKEN: Final = "0-0-0"  # the write token: one driver writes at a time, and a replay makes the same names
 
 
@@ -75,8 +78,7 @@ class MetadataWriter:
     @cached_property
     def forms(self) -> Forms:
         """The forms of what is written: those that the metadata table has, by its newest commit."""
-        told = self._newest_schema()
-        records = self.version if told is None else form_of(told, self.version)
+        records = self._records_form()
         statistics = statistics_form(self.table.storage, self.version)
         # Values without a type beside them have a wrapper that tells it.
         return Forms(self.version, min(statistics, UNTYPED) if is_untyped(records) else statistics, records)
@@ -85,6 +87,18 @@ class MetadataWriter:
     def statistics_form(self) -> int:
         """The version in whose form statistics are written."""
         return self.forms.statistics
+
+    def _records_form(self) -> int:
+        """Asked once in a process: a batch need not read a commit for it."""
+        known = _RECORD_FORMS.get((self.storage.root, self.version))
+        if known is not None:
+            return known
+        told = self._newest_schema()
+        if told is None:
+            return self.version
+        if len(_RECORD_FORMS) >= _MOST_TABLES:
+            _RECORD_FORMS.clear()
+        return _RECORD_FORMS.setdefault((self.storage.root, self.version), form_of(told, self.version))
 
     def _newest_schema(self) -> str | None:
         timeline = self.timeline()
