@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of, only_where, pack_absent, text_where
+from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of, pack_absent, text_where
 from tagstream.streaming.source.decode.events import BY_PARTITION, Events, Mask
 from tagstream.streaming.source.decode.facts import NO_FACTS, Facts
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
@@ -87,27 +87,29 @@ class PlainJson:
         column has to have a value. None where the schema asks for none.
         """
         wire, paths = self._decoder.schema, self._decoder.paths
-        free = [f.name for f in wire if not f.nullable and f.name not in self._of_deletes]
-        if not free:
+        self._free = [f.name for f in wire if not f.nullable and f.name not in self._of_deletes]
+        if not self._free:
             return None
-        schema = pa.schema([f.with_nullable(f.nullable or f.name in free) for f in wire])
+        schema = pa.schema([f.with_nullable(f.nullable or f.name in self._free) for f in wire])
         return JsonDecoder(schema, self._decoder.facts, rules, paths)
 
     def _decoded(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """(rows, why they are bad). What the schema refuses is looked at once more where it may be a delete."""
-        rows, reason = self._decoder.decode(values)
-        if self._bare_deletes is None or reason.null_count == len(reason):
-            return rows, reason
-        marked = mask_of(pc.match_substring(values.cast(pa.binary()), DELETED.encode()))
-        at = np.flatnonzero(~nulls_of(reason) & marked)
+        """(rows, why they are bad). Rows that are no deletes and lack a column are judged by the schema as it is."""
+        if self._bare_deletes is None:
+            return self._decoder.decode(values)
+        rows, reason = self._bare_deletes.decode(values)
+        lacking = np.zeros(len(values), np.bool_)
+        for name in self._free:
+            if rows.column(name).null_count:
+                lacking |= nulls_of(rows.column(name))
+        at = np.flatnonzero(lacking & nulls_of(reason) & ~mask_of(rows.column(DELETED)))
         if not len(at):
             return rows, reason
-        found, wrong = self._bare_deletes.decode(values.take(pa.array(at)))
-        good = nulls_of(wrong) & mask_of(found.column(DELETED))
-        place, taken = np.arange(len(values)), np.flatnonzero(good)
-        place[at[taken]] = len(values) + taken
+        found, wrong = self._decoder.decode(values.take(pa.array(at)))
+        place = np.arange(len(values))
+        place[at] = len(values) + np.arange(len(at))
         both = pa.concat_tables([rows, found]).combine_chunks()
-        return both.take(pa.array(place)), only_where(place < len(values), reason)
+        return both.take(pa.array(place)), pa.concat_arrays([reason, wrong]).take(pa.array(place))
 
     def read(self, batch: pa.RecordBatch) -> Events:
         """The records, without the blank lines of files."""
