@@ -57,7 +57,7 @@ class CatchUpPlan:
 
 def knows_order_alone(table: HoodieTable, ordering: OrderingKind) -> bool:
     """Whether the ordering values of an index are in no column of its table: positions in the source's log (Debezium)."""
-    return ordering != "none" and not table.config.ordering_fields
+    return ordering != "none" and not table.config.deciding_fields
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def check_ordering(table: HoodieTable, layout: StateLayout, ordering_type: pa.Da
     """
     if ordering_kind(ordering_type) != layout.ordering and (ordering_type is not None or has_bytes(layout.ordering)):
         raise ValueError(f"ordering values of type {ordering_type} are not kept as {layout.ordering!r}")
-    fields = table.config.ordering_fields
+    fields = table.config.deciding_fields
     if (ordering_type is None) != (not fields):
         raise BootstrapError(
             f"table {table.config.name} at {table.base_path} has ordering field {', '.join(fields) or None!r}, the "

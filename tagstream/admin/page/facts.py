@@ -84,7 +84,8 @@ class TableFacts:
 
 def table_facts(arguments: argparse.Namespace, progress: Callable[[str], None]) -> TableFacts:
     """Look at the table, and at the index where a checkpoint is named. Nothing is locked or changed."""
-    table = listed_by_metadata(HoodieTable.open(arguments.target_base_path))
+    table = HoodieTable.open(arguments.target_base_path)
+    table = listed_by_metadata(table.without_metadata_table() if table.has_lost_metadata_table else table)
     timeline = table.timeline()
     index = None
     if arguments.checkpoint_dir is not None:
@@ -105,7 +106,7 @@ def _settings(table: HoodieTable) -> tuple[tuple[str, str], ...]:
         ("type", f"{config.table_type}, version {config.version}"),
         ("record key", ", ".join(config.record_key_fields) or "none"),
         ("partitioned by", ", ".join(config.partition_fields) or "nothing"),
-        ("ordered by", ", ".join(config.ordering_fields) or "commit time"),
+        ("ordered by", ", ".join(config.deciding_fields) or "commit time"),
         ("metadata table", ", ".join(config.metadata_partitions) or "none"),
     )
 

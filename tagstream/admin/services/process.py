@@ -12,12 +12,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tagstream.streaming.crash import steps_of
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.table.errors import InstantConflictError, LeaseLostError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.write.dropping import drop_unwritable
 from tagstream.table.services.archiving.archive_table import archive_table
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.clean import clean
@@ -73,7 +74,10 @@ def one_round(
     except LeaseLostError:
         return here.beside_a_job()
     try:
-        return here.alone(lease.check)
+        table, told = drop_unwritable(table, clock_ms())
+        for text in told:
+            say(f"table {table.config.name}: {text}")
+        return replace(here, table=table).alone(lease.check)
     finally:
         lease.release()
 

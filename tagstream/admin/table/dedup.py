@@ -121,7 +121,7 @@ def _rows(table: HoodieTable, partitions: tuple[str, ...]) -> Iterator[tuple[str
 
 
 def _records(table: HoodieTable, rows: pa.Table, partition: str, schema: pa.Schema) -> Records:
-    values = ordering_column(rows, table.config.ordering_fields)
+    values = ordering_column(rows, table.config.deciding_fields)
     ordering = None if values is None else ordering_codes(values)
     if ordering is not None and not pa.types.is_binary(ordering.type) and values is not None:  # a null is the smallest
         ordering = pc.if_else(values.is_valid(), ordering, pa.scalar(-(2**63), pa.int64()))

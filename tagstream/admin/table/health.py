@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from tagstream.admin.output import Column, Fact, Output
+from tagstream.admin.table.opened import readable
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.listing import listed_by_metadata
 from tagstream.table.services.cleaning.options import CleanOptions
@@ -17,7 +18,7 @@ _FINDINGS = (Column("what", "what is wrong"), Column("remedy", "what corrects it
 
 def run_health(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
     """Show figures and findings; exit code 1 when there is a finding."""
-    table = listed_by_metadata(HoodieTable.open(arguments.target_base_path))
+    table = listed_by_metadata(readable(HoodieTable.open(arguments.target_base_path), out))
     timeline, now_ms = table.timeline(), clock_ms()
     plan = plan_table(table, CleanOptions(commits=arguments.commits), now_ms, due=False)
     found = figures_of(table, timeline, now_ms, plan.size if plan is not None else 0)

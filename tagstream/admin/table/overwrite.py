@@ -95,7 +95,7 @@ def _prepared(table: HoodieTable, arguments: argparse.Namespace, out: Output) ->
     settings = RecordSettings.of([arguments.props] if arguments.props is not None else [], arguments.hoodie_conf)
     table.check_writable(keeps_metadata=True)
     check_bucketed(table, wanted=False)
-    spec = settings.decode_spec(table)
+    spec = settings.decode_spec(table).fitted(table)
     ahead = settings.columns_ahead(table, spec)
     if ahead:
         raise AdminError(

@@ -10,10 +10,12 @@ from tagstream.admin.output import Column, Fact, Output
 from tagstream.admin.table.cluster import run_cluster, show_cluster
 from tagstream.admin.table.compact import run_compact, show_compact
 from tagstream.admin.table.dedup import run_dedup, show_dedup
+from tagstream.admin.table.opened import readable
 from tagstream.admin.table.overwrite import run_overwrite, show_overwrite
 from tagstream.admin.table.version import alone
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.write.dropping import drop_unwritable
 from tagstream.table.services.archiving.archive_table import archive_table, plan_archive
 from tagstream.table.services.archiving.options import ArchiveOptions, check_retention
 from tagstream.table.services.cleaning.clean import clean, pending_cleans
@@ -61,7 +63,7 @@ def run_services(arguments: argparse.Namespace, out: Output, clock_ms: Clock) ->
         return 0
     show, act = _COMMANDS[command]
     if arguments.dry_run:
-        show(table, arguments, out, clock_ms)
+        show(readable(table, out), arguments, out, clock_ms)
         out.facts([Fact("changed", "changed", False)])
         out.note("nothing was changed; --yes in place of --dry-run does it")
         return 0
@@ -71,6 +73,9 @@ def run_services(arguments: argparse.Namespace, out: Output, clock_ms: Clock) ->
             "then say --yes"
         )
     with alone(table, clock_ms, command) as lease:
+        table, told = drop_unwritable(table, clock_ms())
+        if told:
+            out.facts([Fact("metadata_dropped", "before it", list(told))])
         done = act(table, arguments, out, clock_ms, lease.check)
         lease.check()
         sweep(table.reload())  # what a command left that was killed behind its commit

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from tagstream.admin.output import Column, Fact, Output
+from tagstream.admin.table.opened import readable
 from tagstream.admin.table.rows import show_rows, wanted_partitions
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.table.file_group.file_group import FileSlice
@@ -54,7 +55,7 @@ _FILES = (
 
 def run_table(arguments: argparse.Namespace, out: Output) -> int:
     """Run one of the table commands; returns the exit code."""
-    table = HoodieTable.open(arguments.target_base_path)
+    table = readable(HoodieTable.open(arguments.target_base_path), out)
     if arguments.command != "validate":  # which holds the metadata table against the folders
         table = listed_by_metadata(table)
     out.facts([Fact("table", "table", table.config.name), Fact("base_path", "path", table.base_path)])

@@ -74,7 +74,7 @@ def _table_rows(page: Page, options: Options, table: HoodieTable, timeline: Time
     page.row("type", f"{config.table_type}, table version {config.version}")
     page.row("record key", ", ".join(config.record_key_fields) or "(not in the properties)")
     page.row("partitioned by", ", ".join(config.partition_fields) or "nothing")
-    page.row("ordered by", ", ".join(config.ordering_fields) or f"nothing ({config.merge_mode.value})")
+    page.row("ordered by", ", ".join(config.deciding_fields) or f"nothing ({config.merge_mode.value})")
     page.row("newest commit", timeline.newest_completed or "none")
     if timeline.pending:
         shown = ", ".join(_instant(i) for i in timeline.pending[:3])

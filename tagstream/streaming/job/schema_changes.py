@@ -57,7 +57,7 @@ def look_at_schema(job: JobContext, *, again: bool = False) -> bool:
         )
     before, evolution = job.avro_json, evolution_rules(job.options, job.table.config, avro_json, defaults_json)
     if avro_json != before:
-        told = evolve(avro_to_arrow(before), avro_to_arrow(avro_json), EvolutionRules(), "").changes
+        told = evolve(avro_to_arrow(before), avro_to_arrow(avro_json), EvolutionRules(corrected=True), "").changes
         LOG.warning("table %s: the schema changes: %s", job.table.base_path, "; ".join(told) or "a default")
     elif again and defaults_json == job.decode.defaults_json and evolution == job.decode.evolution:
         raise ConfigError(

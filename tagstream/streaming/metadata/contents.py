@@ -24,6 +24,7 @@ from tagstream.table.metadata.write.file_looks import look_at_file
 from tagstream.table.metadata.write.layout import groups_of_keys
 from tagstream.table.read.slice_lookup import key_reader
 from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.read.snapshot import snapshot_schema
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.timeline import Timeline
 
@@ -68,18 +69,26 @@ def _look_at(
     if not parts:
         return {}
 
+    timeline = table.timeline()
+    schema = snapshot_schema(table, timeline, table.view(timeline))
+
     def look(chunks: Iterable[list[tuple[str, str]]]) -> Iterator[str]:
         for chunk in chunks:
             for partition, name in chunk:
-                yield json.dumps([partition, name, *look_at(table, partition, name, looks)])
+                yield json.dumps([partition, name, *look_at(table, partition, name, looks, schema)])
 
     rows = spark.sparkContext.parallelize(parts, len(parts)).mapPartitions(look).collect()
     return {(partition, name): (ranges, bloom) for partition, name, ranges, bloom in map(json.loads, rows)}
 
 
-def look_at(table: HoodieTable, partition: str, name: str, looks: Looks) -> tuple[dict[str, list[object]], str | None]:
-    """A file's ranges in JSON, and the text of its bloom filter (None: of a log file, or a base file without one)."""
-    ranges, bloom = look_at_file(table.storage, join(partition, name), looks.columns)
+def look_at(
+    table: HoodieTable, partition: str, name: str, looks: Looks, schema: pa.Schema
+) -> tuple[dict[str, list[object]], str | None]:
+    """A file's ranges in JSON, and the text of its bloom filter (None: of a log file, or a base file without one).
+
+    ``schema``: the table's.
+    """
+    ranges, bloom = look_at_file(table.storage, join(partition, name), looks.columns, schema)
     return ranges_to_json(ranges), bloom.decode() if looks.blooms and bloom is not None else None
 
 

@@ -14,12 +14,22 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.metadata.build import build
 from tagstream.streaming.options.metadata_options import MetadataOptions
-from tagstream.table.errors import CorruptFileError, MetadataTableMismatchError, TableNotFoundError
+from tagstream.table.errors import (
+    CorruptFileError,
+    MetadataTableMismatchError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.metadata.encode.indexed_columns import default_columns
 from tagstream.table.metadata.index_definitions import has_partitioned_index, statistics_form
-from tagstream.table.metadata.metadata_table import FOLDER, PARTITION_STATS_PARTITION, RECORD_INDEX_PARTITION
+from tagstream.table.metadata.metadata_table import (
+    FOLDER,
+    PARTITION_STATS_PARTITION,
+    RECORD_INDEX_PARTITION,
+    MetadataTable,
+)
 from tagstream.table.metadata.write.dropping import drop_partition
 from tagstream.table.metadata.write.initial import create_empty
 from tagstream.table.metadata.write.layout import DEFAULT_GROUPS, PARTITIONS, PARTITIONS_KEY
@@ -82,6 +92,12 @@ def _unreadable(table: HoodieTable) -> str | None:
     try:
         MetadataWriter.open(table)
     except (MetadataTableMismatchError, TableNotFoundError, CorruptFileError) as error:
+        return str(error)
+    try:
+        metadata = MetadataTable.open(table, table.timeline())
+        if metadata is not None:
+            metadata.partition_paths()
+    except UnsupportedTableError as error:
         return str(error)
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from itertools import combinations
 from pathlib import PurePosixPath
 
@@ -93,22 +94,29 @@ def _chosen(r: Resolved, keys: tuple[str, ...], partitions: tuple[str, ...], der
     return chosen
 
 
+def given_times(r: Resolved) -> dict[str, str]:
+    """The keys ``hoodie.keygen.timebased.*`` that the job is given, by their last part."""
+    return {name: r.entries[PREFIX + name].value for name in NAMES if PREFIX + name in r.entries}
+
+
 def partition_times(
-    r: Resolved, generator: str, fields: tuple[str, ...]
+    r: Resolved, generator: str, fields: tuple[str, ...], told: Mapping[str, str]
 ) -> tuple[tuple[str, ...], TimePartition | None]:
     """(partition fields whose paths are made of times, how): of the TIMESTAMP generator all, of the CUSTOM one those of that
-    kind; a problem for kinds that are missing or of no use, and for rules that cannot be."""
+    kind; a problem for kinds that are missing or of no use, and for rules that cannot be. What the job leaves out, an
+    existing table may have."""
     r.attempt(lambda: _check_kinds(r, generator, fields), None, _PARTITIONS, _TYPE, _CLASS)
     names, timed = split_kinds(fields)
     timed = names if generator == "TIMESTAMP" else timed if generator == "CUSTOM" else ()
-    told = {name: r.entries[PREFIX + name].value for name in NAMES if PREFIX + name in r.entries}
     timed_kind = generator in ("TIMESTAMP", "CUSTOM")
     if told and not timed_kind:
+        chosen = any(key in r.entries for key in (_TYPE, _CLASS))
+        this = generator if chosen else f"{generator}, where the table has no other one"
         r.warnings += [
-            f"{r.said(PREFIX + name)}: read by the key generators TIMESTAMP and CUSTOM only, and this one is {generator}"
+            f"{r.said(PREFIX + name)}: read by the key generators TIMESTAMP and CUSTOM only, and this one is {this}"
             for name in told
         ]
-    if not told or not timed_kind:
+    if not timed_kind or not {"timestamp.type", "output.dateformat"} <= told.keys():
         return timed, None  # an existing table may say how
     return timed, r.attempt(
         lambda: TimePartition.from_properties({PREFIX + name: value for name, value in told.items()}),

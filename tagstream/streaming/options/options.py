@@ -15,6 +15,7 @@ from tagstream.streaming.options.checks import (
     check_source,
     check_table_name,
     folder,
+    given_times,
     key_generator,
     merge_mode,
     partition_times,
@@ -35,6 +36,7 @@ from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.time_partition import TimePartition
 from tagstream.table.meta_client.table_config import split_kinds
+from tagstream.table.read.stored_keys import CHECK_STORED
 
 _T = TypeVar("_T")
 
@@ -61,6 +63,7 @@ class Options:
     partition_fields: tuple[str, ...]
     time_fields: tuple[str, ...]
     times: TimePartition | None
+    time_keys: Mapping[str, str]
     ordering_fields: tuple[str, ...]
     hive_style: bool
     url_encode: bool
@@ -68,6 +71,7 @@ class Options:
     merge_mode: str
     key_collisions: str
     new_key_encoding: bool | None
+    check_stored_keys: bool
 
     checkpoint_dir: str
     continuous: bool
@@ -200,7 +204,8 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     records = record_options(r, ordering, typed=frame_schema is not None)
     transformers = transformer_options(r, records.format)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
-    time_fields, times = partition_times(r, generator, partitions)
+    time_keys = given_times(r)
+    time_fields, times = partition_times(r, generator, partitions, time_keys)
     partitions = split_kinds(partitions)[0]
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
     schema = schema_options(r, records, state_index=index is None or index.type == STATE)
@@ -223,6 +228,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         partition_fields=partitions,
         time_fields=time_fields,
         times=times,
+        time_keys=time_keys,
         ordering_fields=ordering,
         hive_style=r.flag("hoodie.datasource.write.hive_style_partitioning"),
         url_encode=r.flag("hoodie.datasource.write.partitionpath.urlencode"),
@@ -230,6 +236,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         merge_mode=merging,
         key_collisions=r.text("tagstream.key.collisions"),
         new_key_encoding=r.opt_flag(NEW_ENCODING),
+        check_stored_keys=r.flag(CHECK_STORED),
         checkpoint_dir=checkpoint,
         continuous=r.flag("--continuous"),
         bootstrap_only=bootstrap_only,

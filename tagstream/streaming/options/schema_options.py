@@ -12,6 +12,7 @@ _EVOLUTION, _PARTIAL = "tagstream.schema.evolution", "hoodie.write.partial.updat
 _NULL, _RECONCILE = "hoodie.write.set.null.for.missing.columns", "hoodie.datasource.write.reconcile.schema"
 _DROP = "hoodie.datasource.write.schema.allow.auto.evolution.column.drop"
 _NEW = "hoodie.datasource.write.new.columns.nullable"
+_CORRECT = "tagstream.schema.correct.times"
 _FILE, _INDEX, _OPERATION = (
     "hoodie.streamer.schemaprovider.source.schema.file", "hoodie.index.type", "hoodie.datasource.write.operation",
 )  # fmt: skip
@@ -21,13 +22,15 @@ _FILE, _INDEX, _OPERATION = (
 class SchemaOptions:
     """``by_records``: columns and types that records' own schemas bring are taken up. ``missing``: what becomes of a column
     of the table that does not come any more. ``new_nullable``: a new column that is not nullable becomes so.
-    ``partial_update``: a field that a record lacks keeps what the row has.
+    ``partial_update``: a field that a record lacks keeps what the row has. ``correct_times``: the source's units of times
+    take the place of wrong ones in the table's schema.
     """
 
     by_records: bool
     missing: Literal["null", "drop", "fail"]
     new_nullable: bool
     partial_update: bool
+    correct_times: bool = False
 
 
 def schema_options(r: Resolved, records: RecordOptions, *, state_index: bool) -> SchemaOptions:
@@ -50,7 +53,7 @@ def schema_options(r: Resolved, records: RecordOptions, *, state_index: bool) ->
     if partial and r.text(_OPERATION) != "UPSERT":
         text = f"{r.said(_PARTIAL)}: rows that are overwritten keep nothing; remove it, or {_OPERATION}"
         r.problems.append(Problem(text, r.entries.get(_PARTIAL)))
-    return SchemaOptions(by_records, _missing(r), r.flag(_NEW), partial)
+    return SchemaOptions(by_records, _missing(r), r.flag(_NEW), partial, r.flag(_CORRECT))
 
 
 def _missing(r: Resolved) -> Literal["null", "drop", "fail"]:

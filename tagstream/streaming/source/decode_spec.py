@@ -20,13 +20,20 @@ from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.schemas.watch import SchemaWatch
 from tagstream.streaming.source.format_options import format_rules
-from tagstream.streaming.source.spec_checks import check_kinds, check_order, key_names_its_field, longest_key
+from tagstream.streaming.source.spec_checks import (
+    check_kinds,
+    check_order,
+    key_names_its_field,
+    longest_key,
+    partition_rules,
+)
 from tagstream.table.file_group.log.ordering_wrapper import beyond
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.ordering import ordering_type
 from tagstream.table.read.key_encoding import names_single_key
+from tagstream.table.read.stored_keys import fitting_generator
 from tagstream.table.schema.evolve import EvolutionRules
 from tagstream.table.schema.schema import avro_to_arrow
 
@@ -38,7 +45,8 @@ class DecodeSpec:
     ``files``: records are lines of files, not Kafka messages. ``merge_on_read``: deletes are written to log files.
     ``refuse_collisions``: composite keys that other values would make, too, are bad. ``evolution``: how schemas of records
     change the table's; None: they do not. ``partial``: a field that a record lacks keeps what the row has. ``longest_key``:
-    bytes of a record key that an index outside of the rows can hold.
+    bytes of a record key that an index outside of the rows can hold. ``sql_times``, ``consistent_times``: the form of
+    timestamps in partition paths and keys (``KeyGenerator``).
     """
 
     avro_json: str
@@ -61,6 +69,8 @@ class DecodeSpec:
     evolution: EvolutionRules | None = None
     partial: bool = False
     longest_key: int | None = None
+    sql_times: bool = False
+    consistent_times: bool = False
 
     @classmethod
     def for_table(
@@ -73,7 +83,7 @@ class DecodeSpec:
         """
         config = table.config
         files = options.source_class == "dfs"
-        reads = format_rules(options, ordered=bool(config.ordering_fields), pinned=pinned)
+        reads = format_rules(options, ordered=bool(config.deciding_fields), pinned=pinned)
         check_order(options, config, reads)
         named = key_names_its_field(table, options)
         spec = cls.of(
@@ -81,7 +91,9 @@ class DecodeSpec:
         )
         check_kinds(options, config)
         # What the table does not say, the job may.
-        spec = replace(spec, time_fields=spec.time_fields or options.time_fields, times=spec.times or options.times)
+        spec = replace(spec, **partition_rules(options, config))
+        if options.check_stored_keys:
+            spec = spec.fitted(table)
         return replace(
             spec,
             refuse_collisions=options.key_collisions == "quarantine",
@@ -114,12 +126,20 @@ class DecodeSpec:
             key_generator=config.key_generator,
             hive_style=config.hive_style,
             url_encode=config.url_encode,
-            ordering_fields=config.ordering_fields,
+            ordering_fields=config.deciding_fields,
             global_index=global_index,
             files=files,
             name_single_key=bool(names_single_key(table)) if name_single_key is None else name_single_key,
             merge_on_read=config.is_merge_on_read,
         )
+
+    def fitted(self, table: HoodieTable) -> DecodeSpec:
+        """The same with the form of timestamps that the table's rows have in their partition paths.
+
+        TableConfigMismatchError where the rows have other keys or paths than this spec makes.
+        """
+        found = fitting_generator(table, self.key_generator_rules)
+        return replace(self, sql_times=found.sql_times, consistent_times=found.consistent_timestamps)
 
     @property
     def schema(self) -> pa.Schema:
@@ -173,6 +193,8 @@ class DecodeSpec:
             name_single_key=self.name_single_key,
             time_fields=self.time_fields,
             times=self.times,
+            sql_times=self.sql_times,
+            consistent_timestamps=self.consistent_times,
         )
 
     @property

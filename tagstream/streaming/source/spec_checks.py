@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tagstream.streaming.options.keys.table import NEW_ENCODING
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.formats.make import FormatRules
-from tagstream.table.errors import ConfigError
+from tagstream.table.errors import ConfigError, TableConfigMismatchError
+from tagstream.table.keys.time_partition import NAMES, OLD_PREFIX, PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import TableConfig, key_generator_type
+from tagstream.table.meta_client.table_config import MERGE_MODE_KEY, TableConfig, key_generator_type
 from tagstream.table.metadata.encode.hfile_writer import LONGEST_KEY
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.read.key_encoding import names_single_key
@@ -15,12 +18,24 @@ from tagstream.table.read.key_encoding import names_single_key
 
 def check_order(options: Options, config: TableConfig, reads: FormatRules) -> None:
     """ConfigError where records come in another order than their own, and nothing tells an older one from a newer one."""
-    if config.ordering_fields:
+    if config.deciding_fields:
         return
     own = {"dfs": "files", "frame": "rows of a DataFrame"}.get(options.source_class)
+    if own == "files" and config.raw:
+        return  # the table is as it is, and files have an order (``order_notes``)
     if own is not None and reads.ordering_kind == "none":
         has_positions = options.records.format.startswith("debezium") and options.frame_schema is None
         kept = has_positions and options.records.debezium_order != "arrival"
+        if config.raw:
+            said = (
+                f"says {MERGE_MODE_KEY}={config.merge_mode.value}"
+                if config.ordering_fields
+                else "has no ordering field"
+            )
+            raise ConfigError(
+                f"{own} have no order among each other, and table {config.name} {said}: send them by files or a topic, "
+                "where they count as they arrive, or write into a new table with hoodie.table.ordering.fields"
+            )
         raise ConfigError(
             f"{own} have no order among each other: give hoodie.table.ordering.fields (the field whose greater value is the "
             f"newer event){', or hoodie.index.type=STATE, which keeps the positions of the log' if kept else ''}"
@@ -35,6 +50,24 @@ def check_order(options: Options, config: TableConfig, reads: FormatRules) -> No
         )
 
 
+def order_notes(options: Options, config: TableConfig, ordering: str) -> tuple[str, ...]:
+    """What a person should know of the order of events. ``ordering``: how the index keeps it."""
+    if config.deciding_fields or not config.raw:
+        return ()
+    notes = []
+    if config.ordering_fields:
+        notes.append(
+            f"table {config.name} has {MERGE_MODE_KEY}={config.merge_mode.value}: of two events of a row the later one to "
+            f"arrive wins, whatever its ordering field {', '.join(config.ordering_fields)} holds"
+        )
+    if options.source_class == "dfs" and ordering == "none":
+        notes.append(
+            f"no field orders the events of table {config.name}: files count in the order of their modification times (then "
+            "of their paths), and lines in the order of their file; a file that appears later counts as newer"
+        )
+    return tuple(notes)
+
+
 def check_kinds(options: Options, config: TableConfig) -> None:
     """ConfigError for a table of the custom key generator that has names of partition fields alone, as tables of version 6
     have, where the job does not say their kinds.
@@ -47,6 +80,33 @@ def check_kinds(options: Options, config: TableConfig) -> None:
             f"table {config.name} has the custom key generator, and does not say of which kind its partition fields are: "
             f"give hoodie.datasource.write.partitionpath.field, as {kinds} or with TIMESTAMP for a time"
         )
+
+
+def partition_rules(options: Options, config: TableConfig) -> dict[str, Any]:
+    """The fields of times (``time_fields``) and their rules (``times``): the table's; what it does not say, the job may.
+
+    ConfigError where the two together are not enough, or contradict each other.
+    """
+    fields = config.time_fields or options.time_fields
+    if config.times is not None or not config.time_fields:
+        return {"time_fields": fields, "times": config.times or options.times}
+    own = {name: found for name in NAMES if (found := config.raw.get(PREFIX + name, config.raw.get(OLD_PREFIX + name)))}
+    told = {PREFIX + name: value for name, value in own.items()}
+    table = f"table {config.name} makes partition paths of the times in {', '.join(fields)}"
+    for name, value in options.time_keys.items():
+        if told.setdefault(PREFIX + name, value) != value:
+            raise TableConfigMismatchError(
+                f"{table}, with {PREFIX}{name}={own[name]}, and the job says {value} "
+                f"({options.origin(PREFIX + name)}); remove the option"
+            )
+    try:
+        return {"time_fields": fields, "times": TimePartition.from_properties(told)}
+    except ConfigError as e:
+        known = ", ".join(f"{PREFIX}{name}={value}" for name, value in own.items()) or "none of its keys"
+        raise ConfigError(
+            f"{table}, and they cannot be made: {e}. The table's properties have {known}; what they lack can be given to "
+            "the job"
+        ) from e
 
 
 def longest_key(options: Options, config: TableConfig) -> int | None:

@@ -23,6 +23,7 @@ from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.source.connector import check_connector
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.preflight import check_source
+from tagstream.streaming.source.spec_checks import order_notes
 from tagstream.streaming.start.java import check_java
 from tagstream.streaming.start.master import check_master
 from tagstream.streaming.start.schema_match import stream_schema
@@ -109,9 +110,10 @@ def _look_at_places(options: Options, now_ms: int) -> Ready:
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     schema = avro_to_arrow(avro_json)
-    decode.key_generator_rules.check(schema)
+    decode.key_generator_rules.check(schema, digits=not planned.new)
     _check_checkpoint(options, checkpoint, decode)
-    return Ready(table, planned.new, planned.changes, taken_over, _schema_warnings(schema))
+    notes = () if options.bootstrap_only else order_notes(options, table.config, decode.ordering_kind)
+    return Ready(table, planned.new, planned.changes, taken_over, (*_schema_warnings(schema), *notes))
 
 
 def together(problems: Sequence[TagstreamError]) -> TagstreamError:

@@ -16,6 +16,7 @@ from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV, Re
 from tagstream.streaming.source.decode.formats.schema_names import renamed, table_schema
 from tagstream.streaming.source.decode.schemas.row_schema import row_schema
 from tagstream.streaming.source.decode.typed.typed_schema import in_table_types
+from tagstream.streaming.start.corrected_times import check_corrected
 from tagstream.streaming.start.former_columns import check_former
 from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedTableError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
@@ -57,6 +58,7 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
         if own is not None:
             schema = evolve(own, schema, given_rules(options, table.config), given_name(options)).schema
             check_former(table, own, schema, given_name(options))
+            check_corrected(table, own, schema)
     if not options.bootstrap_only:
         check_ordering(schema, table.config)
     sources = [given, *([] if text is None else [text])]
@@ -94,6 +96,7 @@ def given_rules(options: Options, config: TableConfig) -> EvolutionRules:
         given=from_file,
         new_nullable=options.schema.new_nullable or options.schema_file is None,
         filled=frozenset(STREAMER_COLUMNS),
+        corrected=options.schema.correct_times,
     )
 
 

@@ -12,14 +12,20 @@ from tagstream.table.keys.time_partition import PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable, check_new
 from tagstream.table.meta_client.new_properties import fields_with_kinds, has_kinds, new_properties
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_properties
-from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE, LAYOUT_2_VERSION, MergeMode, TableConfig
+from tagstream.table.meta_client.table_config import (
+    KEYGEN_PACKAGE,
+    LAYOUT_2_VERSION,
+    MERGE_MODE_KEY,
+    MergeMode,
+    TableConfig,
+)
 from tagstream.table.services.upgrade.upgrade import upgrade
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER
 from tagstream.table.timeline import lease as leases
 from tagstream.table.timeline.lease import LeaseOwner
 
-_VERSION = "hoodie.write.table.version"
+_VERSION, _MODE = "hoodie.write.table.version", "hoodie.write.record.merge.mode"
 LOG = logging.getLogger("tagstream")
 LEASE_MS = 60_000
 
@@ -212,6 +218,12 @@ def check_options(options: Options, config: TableConfig) -> None:
                 f"table {options.target_base_path} has {key}={_show(have)}, but the job says {_show(asked)} "
                 f"({options.origin(key)}); remove the option, or give another --target-base-path"
             )
+    told = config.raw.get(MERGE_MODE_KEY)
+    if options.is_set(_MODE) and told in list(MergeMode) and told != options.merge_mode:
+        raise TableConfigMismatchError(
+            f"table {options.target_base_path} has {MERGE_MODE_KEY}={told}, but the job says {options.merge_mode} "
+            f"({options.origin(_MODE)}); remove the option"
+        )
     if options.times is not None and config.times is not None and options.times != config.times:
         raise TableConfigMismatchError(
             f"table {options.target_base_path} makes partition paths of times by {_told(config.times)}, the job says "

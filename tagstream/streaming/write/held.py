@@ -35,8 +35,8 @@ from tagstream.streaming.write.row_values import (
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import snapshot_schema
-from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.schema.stored import from_file
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
@@ -262,7 +262,7 @@ class HeldRows:
                         at = pc.binary_join_element_wise(part, file_id, rows.column(RECORD_KEY).cast(pa.string()), "\0")
                         out.append(rows.select(there).append_column("@at", at))
         wanted = pa.schema([*(self.schema.field(n).with_nullable(True) for n in names), pa.field("@at", pa.string())])
-        return pa.concat_tables([wanted.empty_table(), *(conform(t, wanted, "rows that are held") for t in out)])
+        return pa.concat_tables([wanted.empty_table(), *(from_file(t, wanted, "rows that are held") for t in out)])
 
     def _check(self, short: pa.Table, bits: Bits) -> None:
         lost = np.flatnonzero(bits.any(axis=1))

@@ -18,8 +18,8 @@ from tagstream.table.errors import TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import snapshot_schema
-from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.schema.stored import from_file
 from tagstream.table.timeline.timeline import Timeline
 
 NUMBER = "@number"
@@ -39,7 +39,7 @@ def values_of(
         if one.values is not None:
             there = [name for name in wanted.names if name in one.values.column_names]
             rows = one.values.select(there).append_column(NUMBER, pa.array([n]))
-            out.append(conform(rows, schema, "rows of changed keys"))
+            out.append(from_file(rows, schema, "rows of changed keys"))
         elif one.place is not None and not timeline.is_archived(one.place[2]):
             places.setdefault(one.place[2], {}).setdefault(one.place[:2], []).append(n)
     for as_of, groups in places.items():
@@ -88,7 +88,9 @@ def _rows_of(
                 out += _with_keys(list(reader.read(file_slice)), value_set, there)
             except (OSError, TagstreamError):  # removed by the cleaner, now or before
                 continue
-    return pa.concat_tables([schema.empty_table(), *(conform(rows, schema, "rows that were deleted") for rows in out)])
+    return pa.concat_tables(
+        [schema.empty_table(), *(from_file(rows, schema, "rows that were deleted") for rows in out)]
+    )
 
 
 def _with_keys(batches: Sequence[pa.Table], keys: pa.Array, names: Sequence[str]) -> list[pa.Table]:

@@ -2,8 +2,8 @@
 
 Footer keys: ``org.apache.hudi.bloomfilter`` (base64), ``hoodie_bloom_filter_type_code`` (absent for SIMPLE),
 ``hoodie_min_record_key`` and ``hoodie_max_record_key`` (absent in a file without rows), ``parquet.avro.schema`` (with
-the meta columns), ``writer.model.name`` = ``avro``; of a file with columns of floats also, Tagstream's own,
-``tagstream.float.statistics``.
+the meta columns), ``writer.model.name`` = ``avro``; of a file with vectors ``hoodie.vector.columns``; of one with columns of
+floats also, Tagstream's own, ``tagstream.float.statistics``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tagstream.table.errors import CorruptFileError, InvalidKeyError
 from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
 from tagstream.table.file_group.parquet_options import base_file_options, compression_of, float_columns, float_entries
-from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.schema.schema import RECORD_KEY, vector_columns
 from tagstream.table.storage.storage import Storage
 
 BLOOM_KEY = b"org.apache.hudi.bloomfilter"
@@ -29,6 +29,7 @@ BLOOM_TYPE_KEY = b"hoodie_bloom_filter_type_code"
 MIN_KEY = b"hoodie_min_record_key"
 MAX_KEY = b"hoodie_max_record_key"
 AVRO_SCHEMA_KEY = b"parquet.avro.schema"
+VECTORS_KEY = b"hoodie.vector.columns"
 DEFAULT_ROW_GROUP_BYTES = 120 * 1024 * 1024  # hoodie.parquet.block.size
 
 
@@ -177,6 +178,9 @@ class BaseFileWriter:
         if self._min is not None and self._max is not None:
             footer[MIN_KEY], footer[MAX_KEY] = self._min.encode(), self._max.encode()
         footer |= float_entries(self._schema, self._nulls)
+        vectors = vector_columns(self._avro_json)
+        if vectors:
+            footer[VECTORS_KEY] = vectors.encode()
         return {**footer, b"writer.model.name": b"avro", AVRO_SCHEMA_KEY: self._avro_json.encode()}
 
 

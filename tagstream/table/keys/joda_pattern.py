@@ -1,8 +1,9 @@
 """Patterns of dates as Joda's DateTimeFormat has them, read and written column by column.
 
 What is here: ``y`` and ``Y`` (year), ``M`` (number), ``d``, ``H``, ``m``, ``s``, ``S`` (fraction of a second), ``Z`` (the
-offset) and text. Names of months and days, halves of the day, week years and zone names depend on a locale or on tables
-of zones, and are refused by name; so are years of two digits that are to be read, which depend on the day it is.
+offset) and text; to be written also ``k``, ``K`` and ``h`` (hours from 1 to 24, from 0 to 11, from 1 to 12). Names of months
+and days, halves of the day, week years and zone names depend on a locale or on tables of zones, and are refused by name; so
+are years of two digits that are to be read, which depend on the day it is.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tagstream.table.errors import ConfigError
 
 _YEAR = "yY"
 _FIELDS = {"M": pc.month, "d": pc.day, "H": pc.hour, "m": pc.minute, "s": pc.second}
+_HOURS = {"k": (24, 1), "K": (12, 0), "h": (12, 1)}  # by letter: how many there are, the first one
 _NUMBERS = npt.NDArray[np.int64]
 CYCLE_YEARS = 400
 CYCLE_MS = 146_097 * 86_400_000
@@ -81,6 +83,8 @@ class Pattern:
             if part.count == 1:
                 return offset
             return pc.replace_substring_regex(offset, r"^(...)(..)$", r"\1:\2")
+        if part.letter in _HOURS:
+            return _padded(_hours(times, *_HOURS[part.letter]), part.count)
         return _padded(_FIELDS[part.letter](times), part.count)
 
     def expression(self) -> str:
@@ -91,6 +95,10 @@ class Pattern:
                 pieces.append(re.escape(part.text))
                 continue
             name = "y" if part.letter in _YEAR else part.letter
+            if name in _HOURS:
+                raise ConfigError(
+                    f"the date pattern {self.text!r} has {part.letter * part.count!r}, which is not read here; H is"
+                )
             if name == "y" and part.count == 2:
                 raise ConfigError(f"the date pattern {self.text!r} has a year of two digits: which century is not said")
             if name in seen:
@@ -133,11 +141,11 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def _check(text: str, letter: str, count: int) -> None:
-    known = letter in _YEAR or letter in _FIELDS or letter in "SZ"
+    known = letter in _YEAR or letter in _FIELDS or letter in _HOURS or letter in "SZ"
     if not known or (letter == "M" and count > 2) or (letter == "Z" and count > 2):
         raise ConfigError(
-            f"the date pattern {text!r} has {letter * count!r}, which is not supported here; y, M (number), d, H, m, s, S, "
-            "Z and text in quotes are"
+            f"the date pattern {text!r} has {letter * count!r}, which is not supported here; y, M (number), d, H, k, K, h, "
+            "m, s, S, Z and text in quotes are"
         )
 
 
@@ -149,6 +157,13 @@ def _digits(part: Part, *, fixed: bool) -> str:
     if part.letter in _YEAR:
         return r"-?\d{1,6}"
     return r"\d{1,2}"
+
+
+def _hours(times: pa.Array, count: int, first: int) -> pa.Array:
+    """Hours counted from ``first`` on; the hour 0 is the last one where they begin with 1."""
+    hours = pc.hour(times)
+    rest = pc.subtract(hours, pc.multiply(pc.divide(hours, count), count))
+    return pc.if_else(pc.less(rest, first), count, rest)
 
 
 def _padded(numbers: pa.Array, width: int) -> pa.Array:

@@ -62,6 +62,12 @@ def to_strings(name: str, values: pa.Array, consistent_timestamps: bool = False)
     return values.cast(pa.string())
 
 
+def sql_timestamps(values: pa.Array) -> pa.Array:
+    """Timestamps as Spark SQL has them in partition paths: ``2024-01-05 18:00:00`` in UTC, without the rest of a second."""
+    seconds = pc.floor_temporal(values.cast(pa.timestamp(values.type.unit)), unit="second").cast(pa.timestamp("s"))
+    return pc.strftime(seconds, format="%Y-%m-%d %H:%M:%S")
+
+
 def _text_kind(arrow: pa.DataType) -> str | None:
     t = pa.types
     if t.is_dictionary(arrow):

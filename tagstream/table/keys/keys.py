@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.fields import column_of, is_missing, is_text
-from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, check_type, collision, to_strings
+from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, check_type, collision, sql_timestamps, to_strings
 from tagstream.table.keys.message_key import record_key_from_message
 from tagstream.table.keys.partition_path import DEFAULT_PARTITION, check_partition_path, url_encode
 from tagstream.table.keys.time_partition import PREFIX, TimePartition
@@ -46,7 +46,8 @@ class KeyGenerator:
     """Rules that make keys of rows; make one with ``create``.
 
     ``name_single_key``: the complex generator with one key field gives ``id:k1``, as Hudi up to 0.14.0 and from 1.1
-    does, and not ``k1`` (0.14.1 to 1.0). ``consistent_timestamps``: see ``key_values.to_strings``. ``times``: how the values
+    does, and not ``k1`` (0.14.1 to 1.0). ``consistent_timestamps``: see ``key_values.to_strings``. ``sql_times``: partition
+    paths have timestamps as Spark SQL writes them (``2024-01-05 18%3A00%3A00`` in UTC). ``times``: how the values
     of ``time_fields`` (all partition fields of the TIMESTAMP generator, some of the CUSTOM one) become paths.
     """
 
@@ -59,6 +60,7 @@ class KeyGenerator:
     consistent_timestamps: bool = False
     time_fields: tuple[str, ...] = ()
     times: TimePartition | None = None
+    sql_times: bool = False
 
     @classmethod
     def create(
@@ -73,6 +75,7 @@ class KeyGenerator:
         consistent_timestamps: bool = False,
         time_fields: Sequence[str] = (),
         times: TimePartition | None = None,
+        sql_times: bool = False,
     ) -> Self:
         """Generator of a kind or class name; None or an empty one: the one Hudi infers from the fields.
 
@@ -100,14 +103,17 @@ class KeyGenerator:
                 "change hoodie.datasource.write.keygenerator.class or hoodie.datasource.write.partitionpath.field"
             )
         plain = (hive_style, url_encode, name_single_key, consistent_timestamps)
-        return cls(found, keys, partitions, *plain, timed, times if timed else None)
+        return cls(found, keys, partitions, *plain, timed, times if timed else None, sql_times)
 
-    def check(self, schema: pa.Schema) -> None:
-        """Raise ConfigError when a field is missing in the schema or of a type that makes no key."""
+    def check(self, schema: pa.Schema, *, digits: bool = False) -> None:
+        """Raise ConfigError when a field is missing in the schema or of a type that makes no key.
+
+        ``digits``: a field of a time may be a text of digits.
+        """
         for name in (*self.record_key_fields, *self.partition_fields):
             kind = column_of(schema.empty_table(), name).type
             if name in self.time_fields and self.times is not None:
-                self.times.check(name, kind)
+                self.times.check(name, kind, digits=digits)
             if name not in self.time_fields or name in self.record_key_fields:
                 check_type(name, kind)
 
@@ -190,8 +196,10 @@ class KeyGenerator:
             values = self.times.paths(column_of(rows, name))[0]
         else:
             values = self._values(rows, name)
-        missing = is_missing(values)
-        if self.url_encode:
+        missing, is_sql = is_missing(values), self.sql_times and pa.types.is_timestamp(column_of(rows, name).type)
+        if is_sql and name not in self.time_fields:
+            values = sql_timestamps(column_of(rows, name))
+        if self.url_encode or is_sql:
             values = url_encode(values)
         values = pc.if_else(missing, DEFAULT_PARTITION, values)
         return pc.binary_join_element_wise(f"{name}=", values, "") if self.hive_style else values

@@ -39,6 +39,7 @@ _UNIT_OF_TYPE: Final = {
 }  # fmt: skip
 _TEXTS: Final = ("DATE_STRING", "MIXED")
 _GMT: Final = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_DIGITS: Final = r"^-?\d{1,18}$"  # that a long holds, whatever they are
 _GREATEST: Final = 2**63 - 1
 _LONG_DIGITS: Final = 18  # that a long holds, whatever they are
 _NULL_MS: Final = 1  # Hudi takes 1 of the unit for a null, or the text of 1 ms
@@ -64,10 +65,8 @@ class TimePartition:
         told = {name: properties.get(PREFIX + name, properties.get(OLD_PREFIX + name)) for name in NAMES}
         kind = (told["timestamp.type"] or "").strip().upper()
         if kind not in (*_UNIT_OF_TYPE, *_TEXTS, "SCALAR"):
-            raise ConfigError(
-                f"{PREFIX}timestamp.type={told['timestamp.type'] or ''} is none of {', '.join(_UNIT_OF_TYPE)}, SCALAR, "
-                f"{', '.join(_TEXTS)}; the key generator needs it"
-            )
+            said = f"={kind} is none of" if kind else " is missing: it is one of"
+            raise ConfigError(f"{PREFIX}timestamp.type{said} {', '.join((*_UNIT_OF_TYPE, 'SCALAR', *_TEXTS))}")
         if not told["output.dateformat"]:
             raise ConfigError(f"{PREFIX}output.dateformat is missing: it says what a partition path looks like")
         unit = _UNIT_OF_TYPE.get(kind)
@@ -100,10 +99,13 @@ class TimePartition:
         """Folders of a partition path."""
         return self.output.folders
 
-    def check(self, name: str, kind: pa.DataType) -> None:
-        """ConfigError where a field's type is not what the rules say: texts or numbers."""
+    def check(self, name: str, kind: pa.DataType, *, digits: bool = False) -> None:
+        """ConfigError where a field's type is not what the rules say: texts or numbers.
+
+        ``digits``: a text may be a number, as in a table whose field Hudi's SQL has turned into a text.
+        """
         is_text = _is_text(kind)
-        if is_text and not self.inputs:
+        if is_text and not self.inputs and not digits:
             raise ConfigError(
                 f"partition field {name!r} is a text, and {PREFIX}timestamp.type={self.kind} takes numbers: DATE_STRING "
                 "takes texts"
@@ -117,8 +119,10 @@ class TimePartition:
 
     def paths(self, values: pa.Array) -> tuple[pa.Array, pa.Array]:
         """(the partition path of each value, why there is none): one of the two is null."""
-        if _is_text(values.type):
+        if _is_text(values.type) and self.inputs:
             return self._of_texts(values.cast(pa.string()))
+        if _is_text(values.type):
+            return self._of_digits(values.cast(pa.string()))
         assert self.unit is not None  # ``check`` has seen to it
         numerator, denominator = _UNITS[self.unit]
         numbers, good = _numbers(values)
@@ -135,6 +139,20 @@ class TimePartition:
         text = f" is no number of {self.unit.lower()} since 1970 that fits into milliseconds of 64 bits"
         reason = pc.binary_join_element_wise("the partition field's value ", values.cast(pa.string()), text, "")
         return pc.if_else(pa.array(good), paths, none), pc.if_else(pa.array(good), none, reason)
+
+    def _of_digits(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Texts that are whole numbers, each of its unit."""
+        is_number = pc.match_substring_regex(texts, _DIGITS)
+        good = pc.fill_null(is_number, True)
+        none = pa.scalar(None, pa.string())
+        paths, reason = self.paths(pc.if_else(good, texts, none).cast(pa.int64()))
+        wrong = pc.binary_join_element_wise(
+            "the partition field's text ",
+            pc.utf8_slice_codeunits(pc.fill_null(texts, ""), 0, 40),
+            " is no whole number",
+            "",
+        )
+        return pc.if_else(good, paths, none), pc.if_else(good, reason, wrong)
 
     def _of_texts(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
         missing = texts.is_null().to_numpy(zero_copy_only=False)

@@ -32,6 +32,8 @@ from tagstream.table.timeline.timeline import Timeline
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = READABLE_VERSIONS
 _METADATA_TABLE = f"{META_FOLDER}/metadata"
+_METADATA_PROPERTIES = f"{_METADATA_TABLE}/{META_FOLDER}/hoodie.properties"
+_METADATA_KEYS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ class HoodieTable:
         config = TableConfig.from_properties(read_properties(storage))
         where = f"table {config.name} at {storage.root}"
         if config.version not in READABLE_VERSIONS:
+            with_what = "a Hudi before 1.0, as 0.15: Hudi 1.x takes none below 6" if config.version < 6 else "Hudi"
             raise UnsupportedTableError(
-                f"{where} has table version {config.version}; versions 6, 8 and 9 can be read: upgrade it with Hudi"
+                f"{where} has table version {config.version}; versions 6, 8 and 9 can be read: upgrade it with {with_what}"
             )
         if config.table_type not in (COPY_ON_WRITE, MERGE_ON_READ):
             raise CorruptFileError(f"{where}: unknown hoodie.table.type {config.table_type!r} in hoodie.properties")
@@ -140,7 +143,13 @@ class HoodieTable:
 
     def without_metadata_table(self) -> HoodieTable:
         """The same table as if its metadata table had been dropped; nothing is changed on disk."""
-        return replace(self, config=replace(self.config, metadata_partitions=()))
+        raw = {key: "" if key in _METADATA_KEYS else value for key, value in self.config.raw.items()}
+        return replace(self, config=replace(self.config, metadata_partitions=(), raw=raw))
+
+    @property
+    def has_lost_metadata_table(self) -> bool:
+        """Whether the properties name a metadata table whose folder is not there: it was not copied, or removed by hand."""
+        return bool(self.config.metadata_partitions) and not self.storage.exists(_METADATA_PROPERTIES)
 
     def drop_metadata_table(self, at_ms: int) -> tuple[str, ...]:
         """Remove the metadata table, first from the properties, then from disk; returns the partitions it had.
@@ -149,8 +158,7 @@ class HoodieTable:
         """
         partitions = self.config.metadata_partitions
         if partitions:
-            cleared = {"hoodie.table.metadata.partitions": "", "hoodie.table.metadata.partitions.inflight": ""}
-            update_properties(self.storage, cleared, at_ms)
+            update_properties(self.storage, dict.fromkeys(_METADATA_KEYS, ""), at_ms)
         self.storage.delete_tree(_METADATA_TABLE)
         return partitions
 

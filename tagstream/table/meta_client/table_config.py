@@ -17,6 +17,7 @@ EVENT_TIME_PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
 COMMIT_TIME_PAYLOAD = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
 DEFAULT_MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
 
+MERGE_MODE_KEY = "hoodie.record.merge.mode"
 PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
 _MARKER = "hoodie.write.partial.update.unavailable.value"
 _EVENT_TIME_PAYLOADS = ("DefaultHoodieRecordPayload", "EventTimeAvroPayload")
@@ -119,6 +120,15 @@ class TableConfig:
         """True when the greater ordering value wins."""
         return self.merge_mode is MergeMode.EVENT_TIME and bool(self.ordering_fields)
 
+    @property
+    def deciding_fields(self) -> tuple[str, ...]:
+        """The ordering fields that say which of two events of a row is newer; none where the table's own property says that
+        the later one to arrive wins, whatever its ordering fields hold.
+
+        A table of version 6 has no such property: there its ordering fields decide.
+        """
+        return () if self.raw.get(MERGE_MODE_KEY) == MergeMode.COMMIT_TIME else self.ordering_fields
+
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> TableConfig:
         """The settings of an existing table; keys of the 0.x and 1.x line are both understood."""
@@ -201,7 +211,7 @@ def _key_generator(properties: Mapping[str, str], keys: Sequence[str], partition
 
 
 def _merge_mode(properties: Mapping[str, str], payload: str, has_ordering: bool) -> MergeMode:
-    mode, name = properties.get("hoodie.record.merge.mode"), payload.rsplit(".", 1)[-1]
+    mode, name = properties.get(MERGE_MODE_KEY), payload.rsplit(".", 1)[-1]
     if mode == MergeMode.CUSTOM and name in _KNOWN_PAYLOADS:
         return _KNOWN_PAYLOADS[name]
     if mode:
@@ -214,7 +224,7 @@ def _merge_mode(properties: Mapping[str, str], payload: str, has_ordering: bool)
 def _partial_update(properties: Mapping[str, str]) -> PartialUpdate:
     mode = properties.get(PARTIAL_UPDATE_MODE, "").strip().upper()
     payload = properties.get("hoodie.compaction.payload.class", "").rsplit(".", 1)[-1]
-    if properties.get("hoodie.record.merge.mode") == MergeMode.CUSTOM and payload in _KNOWN_PAYLOADS:
+    if properties.get(MERGE_MODE_KEY) == MergeMode.CUSTOM and payload in _KNOWN_PAYLOADS:
         return PartialUpdate.IGNORE_DEFAULTS
     if mode in ("", "NONE", "KEEP_VALUES"):
         return PartialUpdate.NONE

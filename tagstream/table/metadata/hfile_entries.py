@@ -1,7 +1,8 @@
 """The entries of an HFile's data block: all side by side where it has the usual form, one by one where it has not.
 
 An entry is ``i32 key length, i32 value length, key, value`` and, by a property of the file, a variable-length version
-number. A key is ``i16 length, row`` and 10 bytes more: no family, the latest timestamp, the type "put".
+number. A key is ``i16 length, row`` and 10 bytes more: no family, the latest timestamp, the type "put". Hudi 1.1 before its
+release left these out; one byte of a version then follows the value, and no property tells of it.
 """
 
 from __future__ import annotations
@@ -122,14 +123,16 @@ def _one_by_one(source: FileRange, block: Block, has_versions: bool) -> pa.Recor
         key = at + _LENGTHS.size
         value = key + key_length
         (row,) = _I16.unpack_from(data, key)
-        if row < 0 or value_length < 0 or key_length < _I16.size + row + len(KEY_END) or value + value_length > end:
+        is_bare = key_length == _I16.size + row
+        is_short = not is_bare and key_length < _I16.size + row + len(KEY_END)
+        if row < 0 or value_length < 0 or is_short or value + value_length > end:
             raise source.corrupt(
                 block.offset, f"at {at} of the block is no entry: lengths {key_length}, {row} and {value_length}"
             )
         keys.append(data[key + _I16.size : key + _I16.size + row])
         at = value + value_length
         values.append(data[value:at])
-        if has_versions:
+        if has_versions or is_bare:
             first = data[at] if at < end else 0
             at += 1 if first < 0x80 or first >= 0x90 else (0x90 if first >= 0x88 else 0x88) - first + 1
     return pa.RecordBatch.from_arrays([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], schema=SCHEMA)

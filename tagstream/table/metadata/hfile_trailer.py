@@ -47,7 +47,7 @@ def read_trailer(source: FileRange) -> Trailer:
         codec = Codec(_number(fields, 12, Codec.NONE))
     except ValueError as error:
         raise source.corrupt(offset, f"the trailer is broken ({error})") from None
-    if 13 in fields:
+    if any(fields.get(13, ())):  # an empty key is none: Hudi 1.1 before its release wrote one
         raise UnsupportedTableError(f"{source.path} is an encrypted HFile, which cannot be read")
     trailer = Trailer(
         load_on_open=_number(fields, 2),

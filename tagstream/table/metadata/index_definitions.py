@@ -14,7 +14,7 @@ PARTITIONED_OPTION: Final = "isPartitioned"  # of the record index: "true" or "f
 
 _RECORD_INDEX, _COLUMN_STATS = "record_index", "column_stats"
 _OLD_FORM: Final = "V1"
-_UNTYPED: Final = 8  # the newest table version whose statistics do not tell the types of their values
+UNTYPED: Final = 8  # the newest table version whose statistics do not tell the types of their values
 
 
 def parse_definitions(data: bytes, where: str) -> dict[str, Any]:
@@ -43,14 +43,14 @@ def statistics_form(storage: Storage, version: int) -> int:
     A table that Hudi has brought to version 9 goes on with the form of before, and its definition says V1: Hudi compares the
     ends of both forms with each other, and fails or is wrong where one is a date and the other a number of days.
     """
-    if version <= _UNTYPED:
+    if version <= UNTYPED:
         return version
     try:
         data = storage.read(INDEX_DEFINITIONS)
     except FileNotFoundError:
         return version
     found = parse_definitions(data, storage.where(INDEX_DEFINITIONS)).get(_COLUMN_STATS) or {}
-    return _UNTYPED if found.get("version") == _OLD_FORM else version
+    return UNTYPED if found.get("version") == _OLD_FORM else version
 
 
 def has_partitioned_index(storage: Storage) -> bool:

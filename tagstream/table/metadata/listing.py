@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from tagstream.table.errors import MetadataTableMismatchError, TableNotFoundError
+from tagstream.table.errors import MetadataTableMismatchError, TableNotFoundError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import FILES_PARTITION, MetadataTable
 from tagstream.table.timeline.timeline import Timeline
@@ -62,6 +62,10 @@ def metadata_listing(table: HoodieTable, timeline: Timeline) -> MetadataListing 
     found = next((seen for seen in _SEEN if _same(seen.metadata, metadata)), None)
     if found is None:
         found = MetadataListing(metadata)
+        try:
+            found.partitions()
+        except UnsupportedTableError:
+            return None  # its files are of a kind that is not read: the folders say the same
         _SEEN[:] = [*(seen for seen in _SEEN if seen.metadata.storage != metadata.storage), found][-_SEEN_TABLES:]
     return found
 

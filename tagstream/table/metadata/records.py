@@ -33,6 +33,9 @@ _BROKEN: Final = (
 # Numbers stay numbers; a decimal is the one logical type whose plain form would lose its scale.
 _DECIMAL: Final = "decimal"
 _DECIMAL_ORDINAL, _DATE_ORDINAL = 10, 12  # value types in table version 9
+_WHOLE_ORDINALS: Final = (3, 4)  # int, long
+_ENDS: Final = ("minValue", "maxValue")
+LAST_TEXT: Final = "\U0010ffff" * 8  # behind every text that anyone would write
 _EXACT: Final = decimal.Context(prec=80)
 
 
@@ -111,7 +114,7 @@ def _merged_stats(old: Record, new: Record) -> Record:
         return {**old, **counts, "isTightBound": new.get("isTightBound", False)}
     if _has_no_values(old):
         return {**new, **counts}
-    old = _in_form_of(new, old)
+    old = _as_text(new, _in_form_of(new, old))
     order = _signed if (new.get("valueType") or {}).get("typeOrdinal") == _DECIMAL_ORDINAL else _plain_order
     ends = {name: _end(old[name], new[name], pick, order) for name, pick in (("minValue", min), ("maxValue", max))}
     return {**new, **counts, **ends}
@@ -129,6 +132,30 @@ def _in_form_of(new: Record, old: Record) -> Record:
         return old
     ends = {name: _changed(old[name], told, typed=after is not None) for name in ("minValue", "maxValue")}
     return {**old, **ends, "valueType": after}
+
+
+def _as_text(new: Record, old: Record) -> Record:
+    """Older statistics of numbers as those of texts, where the column has become one: ends that do not compare would be
+    none, which readers take for a column without values.
+    """
+    if not all(_is_text(new[name]) for name in _ENDS) or any(
+        old[name] is None or _is_text(old[name]) for name in _ENDS
+    ):
+        return old
+    is_whole = (old.get("valueType") or {}).get("typeOrdinal") in _WHOLE_ORDINALS  # else a number may be a date's
+    ends = [old[name][1]["value"] for name in _ENDS]
+    texts = text_ends(ends[0], ends[1]) if is_whole else ("", LAST_TEXT)
+    return {**old, **{name: (new[name][0], {"value": text}) for name, text in zip(_ENDS, texts, strict=True)}}
+
+
+def text_ends(low: int, high: int) -> tuple[str, str]:
+    """Ends of the texts of all whole numbers between two."""
+    ends = (str(low), str(high))
+    return ends if low >= 0 and len(ends[0]) == len(ends[1]) else ("", LAST_TEXT)
+
+
+def _is_text(end: Any) -> bool:
+    return end is not None and str(end[0]).endswith(".StringWrapper")
 
 
 def _changed(end: Any, value_type: Record, *, typed: bool) -> Any:

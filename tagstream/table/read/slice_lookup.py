@@ -19,7 +19,7 @@ from tagstream.table.timeline.timeline import Timeline
 def key_reader(table: HoodieTable, timeline: Timeline, as_of: str, ordering_type: pa.DataType | None) -> SliceReader:
     """Reader of the key column and, where ``ordering_type`` is given, of the ordering columns in that type (a struct's)."""
     schema = snapshot_schema(table, timeline, table.view(timeline, as_of))
-    fields = table.config.ordering_fields if ordering_type is not None else ()
+    fields = table.config.deciding_fields if ordering_type is not None else ()
     kinds = [ordering_type] if len(fields) == 1 else [member.type for member in ordering_type or ()]
     for name, kind in zip(fields, kinds, strict=True):
         place, column = schema.get_field_index(name), pa.field(name, kind)

@@ -22,8 +22,8 @@ from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, PARTIAL_U
 from tagstream.table.ordering import ordering_column, ordering_type
 from tagstream.table.read.merge import LogBatch, MergedLog, match_base, merge_base, merge_log
 from tagstream.table.read.partial import HoleRule, merge_rows
-from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import OPERATION, RECORD_KEY
+from tagstream.table.schema.stored import from_file
 from tagstream.table.timeline.timeline import Timeline
 
 DELETED_FIELD = "_hoodie_is_deleted"
@@ -107,7 +107,7 @@ class SliceReader:
             present = [name for name in columns if name in file.schema_arrow.names]
             try:
                 for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=present):
-                    yield conform(pa.Table.from_batches([batch]), schema, path)
+                    yield from_file(pa.Table.from_batches([batch]), schema, path)
             except (pa.ArrowInvalid, OSError) as error:
                 raise CorruptFileError(f"base file {path} cannot be read to its end ({error}): restore it") from error
 

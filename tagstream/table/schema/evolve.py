@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from tagstream.table.errors import SchemaRefusedError, UnsupportedTableError
 from tagstream.table.schema.schema import arrow_to_avro, is_meta_column
+from tagstream.table.schema.stored import meant
 from tagstream.table.schema.widen import is_judged, same_names, widened
 
+CORRECT_TIMES = "tagstream.schema.correct.times"
 Missing = Literal["null", "drop", "fail"]
 
 
@@ -27,7 +29,8 @@ class EvolutionRules:
     ``missing``: what becomes of a column that does not come. ``given``: what comes is a schema that a person gave, not that
     of a record: its types are meant, so a narrower one is refused, and a new column must be nullable unless
     ``new_nullable``. ``filled``: columns that are filled where they do not come (a default, a place beside the row).
-    ``aliases``: further names that columns come under, with the columns.
+    ``aliases``: further names that columns come under, with the columns. ``corrected``: the types that the table's numbers
+    should have had take their place (``table.schema.stored``).
     """
 
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -36,10 +39,11 @@ class EvolutionRules:
     new_nullable: bool = True
     filled: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=dict)
+    corrected: bool = False
 
     def __hash__(self) -> int:
         pairs = [tuple(sorted(found.items())) for found in (self.roles, self.aliases)]
-        return hash((*pairs, self.missing, self.given, self.new_nullable, self.filled))
+        return hash((*pairs, self.missing, self.given, self.new_nullable, self.filled, self.corrected))
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,8 @@ def _missing(own: pa.Field, rules: EvolutionRules, source: str, changes: list[st
 
 def _type(own: pa.Field, other: pa.Field, rules: EvolutionRules, source: str) -> pa.DataType:
     """The column's type after the change."""
-    name, kind = own.name, widened(own.type, other.type)
+    name, right = own.name, meant(own.type, other.type)
+    kind = widened(right if rules.corrected else own.type, other.type)
     told = f"{source}: column {name!r} is {avro_type(other)}, in the table it is {avro_type(own)}"
     if name in rules.roles and (kind is None or not kind.equals(own.type)):
         raise SchemaRefusedError(
@@ -122,6 +127,12 @@ def _type(own: pa.Field, other: pa.Field, rules: EvolutionRules, source: str) ->
         )
     if kind is None and is_judged(own.type, other.type) and not rules.given:
         return own.type
+    if kind is None and not right.equals(own.type):
+        raise SchemaRefusedError(
+            f"{told}; where Hudi 0.x or 1.0 wrote the table from such a source, its numbers are of the source's type under "
+            f"the wrong name (milliseconds then read as a time of 1970): set {CORRECT_TIMES}=true, and the table's schema "
+            "is corrected; where they are right as they are, give the source's column the table's type"
+        )
     if kind is None or (rules.given and _loses(kind, other.type)):
         raise SchemaRefusedError(
             f"{told}; a column's type is only widened (int to long, float to double, a decimal with more digits before the "

@@ -89,6 +89,21 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*_META_FIELDS, *storage_schema(user_schema(schema))])
 
 
+def vector_columns(avro: str) -> str:
+    """Columns of Hudi's type VECTOR as the footers of its base files name them (``e:VECTOR(128), f:VECTOR(64, DOUBLE)``
+    without blanks between columns); empty where there are none.
+    """
+    if '"vector"' not in avro:
+        return ""
+    found = []
+    for column in load_avro(avro)["fields"]:
+        branches = column["type"] if isinstance(column["type"], list) else [column["type"]]
+        for kind in (b for b in branches if isinstance(b, dict) and b.get("logicalType") == "vector"):
+            element = kind.get("elementType", "FLOAT")
+            found.append(f"{column['name']}:VECTOR({kind['dimension']}{'' if element == 'FLOAT' else f', {element}'})")
+    return ",".join(found)
+
+
 def with_meta_avro(avro: str | dict[str, Any]) -> dict[str, Any]:
     """Avro record with the five meta columns before its own ones."""
     record = load_avro(avro)

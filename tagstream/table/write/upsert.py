@@ -24,8 +24,8 @@ from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.encode.column_ranges import ranges_of_footer, ranges_to_json
 from tagstream.table.ordering import greater, ordering_column
-from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import OPERATION, RECORD_KEY
+from tagstream.table.schema.stored import from_file
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
 from tagstream.table.write.data_file import begin_data_file
@@ -79,7 +79,7 @@ def write_base_file(
         ) as writer,
     ):
         old = old_batches(storage, old_path, ctx.file_schema, drops=options.drops_columns) if old_path else iter(())
-        ordering = table.config.ordering_fields if options.compare_ordering else ()
+        ordering = table.config.deciding_fields if options.compare_ordering else ()
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
         result = writer.close()
@@ -214,7 +214,7 @@ def old_batches(
                 fitting = batch_bytes * found.num_rows // max(found.total_byte_size, 1)
                 rows = min(max(BATCH_ROWS, fitting), _MOST_ROWS)  # repeated values take no room in the file
                 for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
-                    yield conform(pa.Table.from_batches([batch]), schema, path)
+                    yield from_file(pa.Table.from_batches([batch]), schema, path)
     except pa.ArrowInvalid as error:
         raise CorruptFileError(f"{path} cannot be read to its end ({error}): restore it") from error
     except FileNotFoundError as error:

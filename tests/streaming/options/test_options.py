@@ -321,7 +321,6 @@ def test_partitions_by_time() -> None:
             ),
             "partitionpath.field with a kind behind each field (at:TIMESTAMP, or",
         ),
-        (("hoodie.datasource.write.keygenerator.type=TIMESTAMP", TIMES[0]), "output.dateformat is missing"),
         (("hoodie.datasource.write.keygenerator.type=TIMESTAMP", TIMES[0], f"{TIMES[1]} EEE"), "'EEE', which is not"),
     ],
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tagstream.table.file_group.names import next_instant
@@ -28,6 +29,7 @@ from tests.table.reference import unpack
 from tests.table.writer import START_MS, Writer, row
 
 COLUMNS = ("id", "ver", "name")
+SCHEMA = pa.schema([("id", pa.string()), ("ver", pa.int64()), ("name", pa.string())])
 STATISTICS = ("column_stats", "partition_stats", "bloom_filters")
 REAL = (
     "cow_v6_complexkey_replace", "cow_v6_failed_left", "cow_v6_nonpart_simplebloom", "cow_v9_defaults_alltypes",
@@ -49,7 +51,7 @@ def told(table: HoodieTable, damaged: Mapping[str, Any]) -> Changes:
         files = []
         for entry in table.storage.list(part):
             if entry.name.endswith(".parquet"):
-                ranges, bloom = look_at_file(table.storage, f"{part}/{entry.name}", COLUMNS)
+                ranges, bloom = look_at_file(table.storage, f"{part}/{entry.name}", COLUMNS, SCHEMA)
                 assert bloom is not None
                 if part == "p1":
                     gone = damaged.get("left out", ())

@@ -138,6 +138,15 @@ SCHEMA_KEYS = (
         section=_SCHEMA,
     ),
     ConfigKey(
+        "tagstream.schema.correct.times",
+        Kind.BOOL,
+        "The given schema's timestamp-millis takes the place of the table's timestamp-micros, its local timestamps that of "
+        "the table's long: Hudi 0.x and 1.0 wrote such columns under these wrong types, and the numbers are the source's. A "
+        "start looks at the values of the table first (docs/compatibility.md#milliseconds-under-microseconds).",
+        default=False,
+        section=_SCHEMA,
+    ),
+    ConfigKey(
         "hoodie.datasource.write.reconcile.schema",
         Kind.BOOL,
         "The same as hoodie.write.set.null.for.missing.columns=true, and stronger than it: Hudi's older name.",

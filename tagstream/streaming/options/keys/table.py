@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tagstream.table.config import ConfigKey, Kind
+from tagstream.table.read.stored_keys import CHECK_STORED
 
 _TABLE = "Table"
 _KEYGEN = "org.apache.hudi.keygen."
@@ -200,6 +201,15 @@ TABLE_KEYS = (
         "newer refuse to write such a table of version 6 or 8 until `hoodie.write.complex.keygen.validation.enable=false` "
         "is given, with this key as the table has it.",
         default_note="`true`, on an existing table what its rows have",
+        section=_TABLE,
+    ),
+    ConfigKey(
+        CHECK_STORED,
+        Kind.BOOL,
+        "A start makes record keys and partition paths of a few stored rows of up to 16 partitions, and refuses the table "
+        "where the rows have others: another key generator, or other flags of it, would double every row or move it "
+        "beside its partition. `false` starts in spite of it.",
+        default=True,
         section=_TABLE,
     ),
     ConfigKey(

@@ -44,7 +44,9 @@ class JsonDecoder:
         paths: Mapping[str, Path] | None = None,
     ) -> None:
         self.schema = schema
-        self._facts = facts or {}
+        self.facts = facts or {}
+        self.paths = paths
+        self._facts = self.facts
         self._rules = rules
         self._paths = {f.name: (paths or {}).get(f.name, (f.name,)) for f in schema}
         self._records = RecordDecoder(schema, self._facts, rules, self._paths if paths else None)

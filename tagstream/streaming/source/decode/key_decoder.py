@@ -61,7 +61,7 @@ class KeyDecoder:
         partial: bool = False,
         longest_key: int | None = None,
     ) -> None:
-        key_generator.check(schema)
+        key_generator.check(schema, digits=True)  # the start has seen to a new table
         self._longest_key = longest_key
         self.watch = watch
         self._generator = key_generator
@@ -79,6 +79,7 @@ class KeyDecoder:
             partition_fields=key_generator.partition_fields,
             partial=partial,
             columns=len(schema),
+            delete_fields=_heads(key_generator, ordering_fields),
         )
         self._names = schema.names
 
@@ -242,6 +243,12 @@ class _RowOrder:
                 )
                 reason = pc.coalesce(reason, text_where(great, text))
         return reason
+
+
+def _heads(generator: KeyGenerator, ordering_fields: Sequence[str]) -> list[str]:
+    """The columns that a delete needs."""
+    fields = (*generator.record_key_fields, *generator.partition_fields, *ordering_fields)
+    return [part for name in fields for part in (name, name.split(".")[0])]
 
 
 def _struct(rows: pa.Table) -> pa.StructArray:

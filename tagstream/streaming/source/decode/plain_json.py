@@ -48,6 +48,7 @@ class PlainJson:
         partition_fields: Sequence[str] = (),
         partial: bool = False,
         columns: int | None = None,
+        delete_fields: Sequence[str] | None = None,
     ) -> None:
         self.may_lack = partial
         self._columns = len(schema) if columns is None else columns
@@ -55,7 +56,9 @@ class PlainJson:
         self._facts = facts or {}
         self._names = {f.name: (f.name, *self._facts.get(f.name, NO_FACTS).aliases) for f in schema}
         self._loose = {f.name for f in schema if partial or len(self._names[f.name]) > 1}
+        self._of_deletes = {f.name for f in schema if delete_fields is None or f.name in delete_fields}
         self._decoder = self._wire_decoder(rules)
+        self._bare_deletes = self._delete_decoder(rules)
         self._key_fields = key_fields
         self._key_types = key_types
         self._names_partition = names_partition
@@ -79,10 +82,39 @@ class PlainJson:
                     facts[own] = replace(facts[own], default=None)
         return JsonDecoder(pa.schema(fields), facts, rules, paths)
 
+    def _delete_decoder(self, rules: DecodeRules) -> JsonDecoder | None:
+        """Decodes deletes that have no more than their key, partition and ordering: they write no row, so that no other
+        column has to have a value. None where the schema asks for none.
+        """
+        wire, paths = self._decoder.schema, self._decoder.paths
+        self._free = [f.name for f in wire if not f.nullable and f.name not in self._of_deletes]
+        if not self._free:
+            return None
+        schema = pa.schema([f.with_nullable(f.nullable or f.name in self._free) for f in wire])
+        return JsonDecoder(schema, self._decoder.facts, rules, paths)
+
+    def _decoded(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
+        """(rows, why they are bad). Rows that are no deletes and lack a column are judged by the schema as it is."""
+        if self._bare_deletes is None:
+            return self._decoder.decode(values)
+        rows, reason = self._bare_deletes.decode(values)
+        lacking = np.zeros(len(values), np.bool_)
+        for name in self._free:
+            if rows.column(name).null_count:
+                lacking |= nulls_of(rows.column(name))
+        at = np.flatnonzero(lacking & nulls_of(reason) & ~mask_of(rows.column(DELETED)))
+        if not len(at):
+            return rows, reason
+        found, wrong = self._decoder.decode(values.take(pa.array(at)))
+        place = np.arange(len(values))
+        place[at] = len(values) + np.arange(len(at))
+        both = pa.concat_tables([rows, found]).combine_chunks()
+        return both.take(pa.array(place)), pa.concat_arrays([reason, wrong]).take(pa.array(place))
+
     def read(self, batch: pa.RecordBatch) -> Events:
         """The records, without the blank lines of files."""
         batch = without_blank_lines(batch)
-        rows, reason = self._decoder.decode(batch.column("value"))
+        rows, reason = self._decoded(batch.column("value"))
         tombstone = batch.column("value").is_null().to_numpy(zero_copy_only=False)
         lacking, keeps_place = None, None
         if self._loose:
@@ -123,6 +155,8 @@ class PlainJson:
             wrong = nulls_of(columns[field.name]) & good
             if self.may_lack:
                 wrong &= ~missing[field.name] & upsert
+            elif field.name not in self._of_deletes:
+                wrong &= upsert
             reason = pc.coalesce(
                 reason, text_where(wrong, f"field {field.name} is null or missing, which the schema forbids")
             )

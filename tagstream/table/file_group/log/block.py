@@ -13,7 +13,7 @@ from tagstream.table.file_group.log import avro_block, delete_block
 from tagstream.table.file_group.log.delete_block import DeleteRecords
 from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
 from tagstream.table.file_group.parquet_options import BLOCK_SAMPLE, writer_options
-from tagstream.table.schema.conform import conform
+from tagstream.table.schema.stored import from_file
 from tagstream.table.storage.storage import Storage
 
 
@@ -88,7 +88,7 @@ class LogBlock:
             rows = self._read_parquet(reader_schema)
         else:
             raise UnsupportedTableError(f"{self.where} holds no rows of a data table; only Avro and Parquet blocks do")
-        return rows if reader_schema is None else conform(rows, reader_schema, self.where)
+        return rows if reader_schema is None else from_file(rows, reader_schema, self.where)
 
     def deletes(self, ordering_type: pa.DataType | None = None) -> DeleteRecords:
         """Keys of a delete block; see ``delete_block.decode`` for the ordering values."""

@@ -19,12 +19,14 @@ import pyarrow.compute as pc
 
 from tagstream.table.decimals import unscaled
 from tagstream.table.file_group.parquet_options import float_nulls, tells_of_nan
+from tagstream.table.metadata.records import LAST_TEXT, text_ends
+from tagstream.table.schema.stored import meant_field
 from tagstream.table.schema.widen import to_double
 
 _LONGEST: Final = 1024  # characters or bytes of a value that are kept
-_LAST_TEXT: Final = "\U0010ffff" * 8  # behind every text that anyone would write
 _LAST_BYTES: Final = b"\xff" * 32
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_WIDEST_WIDTH: Final = 100
 _BITS: Final = {"int": 32, "date": 32, "time-millis": 32}
 
 Ranges = Mapping[str, "ColumnRange"]
@@ -90,14 +92,17 @@ def kind_of(arrow: pa.DataType) -> str | None:
     return next((kind for applies, kind in kinds if applies(arrow)), None)
 
 
-def ranges_of_footer(footer: Any, columns: Collection[str]) -> dict[str, ColumnRange]:
+def ranges_of_footer(footer: Any, columns: Collection[str], schema: pa.Schema | None = None) -> dict[str, ColumnRange]:
     """Ranges of the columns that a base file has, from its footer (pyarrow's FileMetaData): no data is read.
+
+    ``schema``: the table's, by which a file of another writer says what its numbers mean (``table.schema.stored``).
 
     Arrow's statistics pass over not-a-number: where a footer does not say that it has none, a column of floats may have it.
     """
     found: dict[str, ColumnRange] = {}
     told = float_nulls(footer)
-    kinds = {field.name: kind_of(field.type) for field in footer.schema.to_arrow_schema() if field.name in columns}
+    fields = [field for field in footer.schema.to_arrow_schema() if field.name in columns]
+    kinds = {field.name: kind_of(meant_field(field, schema)) for field in fields}
     places = [(n, footer.schema.column(n).path) for n in range(footer.num_columns)]
     for number, name in places:
         kind = kinds.get(name)
@@ -127,7 +132,8 @@ def ranges_of_rows(rows: pa.Table, columns: Collection[str]) -> dict[str, Column
 def merged_ranges(parts: Iterable[ColumnRange]) -> ColumnRange:
     """One range over several of a column, of row groups, blocks or files; at least one.
 
-    Files of different ages may have a column in types of different width: the range has the widest.
+    Files of different ages may have a column in types of different width: the range has the widest. Beside texts numbers are
+    texts, too: Hudi's SQL makes a column so.
     """
     found = list(parts)
     widest = max((part.kind for part in found), key=_width)
@@ -155,15 +161,19 @@ def is_unknown(found: ColumnRange) -> bool:
 
 def _width(kind: str) -> int:
     decimal = _DECIMAL.match(kind)
-    return int(decimal[1]) if decimal else {"long": 1, "double": 1}.get(kind, 0)
+    return int(decimal[1]) if decimal else {"long": 1, "double": 1, "string": _WIDEST_WIDTH}.get(kind, 0)
 
 
 def _widened(part: ColumnRange, kind: str) -> ColumnRange:
-    """Floats become doubles by their shortest digits, as readers widen them (``table.schema.widen``)."""
+    """Floats become doubles by their shortest digits, as readers widen them (``table.schema.widen``); of what becomes a text
+    the ends are not known, but of numbers that are ordered as their texts are.
+    """
     if part.kind == kind:
         return part
     ends = (part.low, part.high)
-    if kind == "double":
+    if kind == "string" and part.low is not None:
+        ends = text_ends(*ends) if part.kind in ("int", "long") else _widest(kind)
+    elif kind == "double" and part.low is not None:
         ends = tuple(to_double(pa.array([end], pa.float32()))[0].as_py() for end in ends)
     return replace(part, kind=kind, low=ends[0], high=ends[1])
 
@@ -252,7 +262,7 @@ def _widest(kind: str) -> tuple[Any, Any]:
     if kind == "boolean":
         return False, True
     if kind == "string":
-        return "", _LAST_TEXT
+        return "", LAST_TEXT
     if kind in ("bytes", "fixed"):
         return b"", _LAST_BYTES
     if kind in ("float", "double"):

@@ -75,10 +75,13 @@ def bloom_record(partition_path: str, file_name: str, instant: str, bloom_text: 
     return partition_id(partition_path) + file_id(file_name), {"type": BLOOM_TYPE, BLOOM_FILTER: member}
 
 
-def encode_records(records: Mapping[str, Record], version: int) -> tuple[pa.Array, pa.Array]:
-    """Keys, sorted by their bytes, and values (binary) of an HFile. A record loop: there are few for each file."""
+def encode_records(records: Mapping[str, Record], form: int) -> tuple[pa.Array, pa.Array]:
+    """Keys, sorted by their bytes, and values (binary) of an HFile. A record loop: there are few for each file.
+
+    ``form``: of the records (``record_schema``).
+    """
     rows = sorted(((key.encode(), record) for key, record in records.items()), key=itemgetter(0))
-    schema, values = parsed_schema(version), []
+    schema, values = parsed_schema(form), []
     for _, record in rows:
         out = io.BytesIO()
         fastavro.schemaless_writer(out, schema, {**record, "key": ""})

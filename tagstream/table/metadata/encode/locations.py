@@ -27,20 +27,20 @@ _RECORD_INDEX: Final = 5  # the record's type
 _UUID, _LITERAL = 0, 1  # how a file id is stored
 _NO_INDEX: Final = -1
 _UUID_LENGTH: Final = 36
-_NEW: Final = 8  # the table version from that the record has two members more
+_NEW: Final = 8  # the first form whose record has two members more
 _SOME: Final = zigzag(1)  # the second branch of a union with null
 _MOST_DIGITS: Final = 9  # of the counter behind a UUID, which is an int
 
 
-def encode_places(places: pa.Table, version: int) -> pa.Array:
+def encode_places(places: pa.Table, form: int) -> pa.Array:
     """The value of each row (large binary) of a table with the columns of ``PLACES`` behind the first, in their order.
 
-    All columns are without nulls.
+    All columns are without nulls. ``form``: of the record (``record_schema``).
     """
     columns = [places.column(name).combine_chunks() for name in PLACES.names[1:]]
     distinct, codes = _distinct(columns)
     partitions, file_ids, times = (column.take(distinct) for column in columns)
-    return _encoded(partitions, file_ids, times, version).cast(pa.large_binary()).take(pa.array(codes))
+    return _encoded(partitions, file_ids, times, form).cast(pa.large_binary()).take(pa.array(codes))
 
 
 def instant_ms(instant: str, utc: bool) -> int:
@@ -69,14 +69,14 @@ def _distinct(columns: list[pa.Array]) -> tuple[pa.Array, npt.NDArray[np.int64]]
     return pa.array(first), numbers
 
 
-def _encoded(partitions: pa.Array, file_ids: pa.Array, times: pa.Array, version: int) -> pa.Array:
+def _encoded(partitions: pa.Array, file_ids: pa.Array, times: pa.Array, form: int) -> pa.Array:
     ids = file_ids.dictionary_encode()
     # A loop over file groups, of which there are few beside records.
     parts = [_file_id(file_id) for file_id in ids.dictionary.to_pylist()]
     names = pa.array([name for name, _ in parts], pa.binary()).take(ids.indices)
     kinds = pa.array([kind for _, kind in parts], pa.binary()).take(ids.indices)
     head = bytes(5) + zigzag(0) + zigzag(_RECORD_INDEX) + bytes(3) + _SOME + _SOME  # meta columns, key, type, others
-    tail = zigzag(0) * 2 if version >= _NEW else b""  # no position, no secondary index
+    tail = zigzag(0) * 2 if form >= _NEW else b""  # no position, no secondary index
     return pc.binary_join_element_wise(
         _const(head), prefixed(partitions), names, _const(_SOME), zigzags(times.to_numpy()), kinds, _const(tail),
         _const(b""),

@@ -33,7 +33,7 @@ def write_base_file(
         return None
     name = f"{file_id}_{TOKEN}_{instant}.hfile"
     with writer.storage.open_output(join(partition, name)) as out:
-        file = HFileWriter(out, file_avro_json(writer.version), bloom=key_filter(writer.version))
+        file = HFileWriter(out, file_avro_json(writer.forms.records), bloom=key_filter(writer.version))
         file.add(*first)
         for batch in filled:
             file.add(*batch)

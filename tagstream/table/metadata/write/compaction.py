@@ -60,7 +60,8 @@ class CompactionTask:
             )
         found, base, counts = self.file_slice, self.file_slice.base_file, MergeCounts()
         stat = write_base_file(
-            self.writer, found.partition_path, found.file_id, self.instant, merged_entries(metadata, found, counts),
+            self.writer, found.partition_path, found.file_id, self.instant,
+            merged_entries(metadata, found, counts, self.writer.forms.records),
             found.base_instant if base is not None else NO_PREVIOUS, base.name if base is not None else None,
         )  # fmt: skip
         return None if stat is None else _counted(stat, found, counts)
@@ -207,7 +208,7 @@ def _carry_out(writer: MetadataWriter, instant: str, times: Times, execute: Exec
         if found is not None and partition in writer.partitions:  # else it was dropped since
             tasks.append(CompactionTask(writer, data_timeline, instant, _planned(found, operation)))
     stats = sorted((stat for stat in execute(tasks) if stat is not None), key=lambda stat: stat.path)
-    content = delta_content(stats, writer.version, "COMPACT", compacted=True)
+    content = delta_content(stats, writer.forms, "COMPACT", compacted=True)
     at = times() if writer.has_completion_times else None
     writer.storage.write_new(writer.rel(Instant(instant, COMMIT, State.COMPLETED, at)), content)
 

@@ -14,7 +14,7 @@ from tagstream.table.metadata.index_groups import IndexGroups, index_group_name
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.metadata.write.changes import Changes
 from tagstream.table.metadata.write.entries import GroupEntries, entries, partitioned_entries
-from tagstream.table.metadata.write.layout import group_name
+from tagstream.table.metadata.write.layout import Forms, group_name
 from tagstream.table.metadata.write.log_files import delta_log_file, first_log_file
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, Times
 from tagstream.table.metadata.write.rollback import recover, roll_back
@@ -51,11 +51,11 @@ def delta_commit(
     empty: list[str] = []
     for partition in writer.partitions:
         if partition == RECORD_INDEX_PARTITION and writer.has_partitioned_index:
-            told, empty = _partitioned(view, changes, instant, writer.version, new_index_groups)
+            told, empty = _partitioned(view, changes, instant, writer.forms.records, new_index_groups)
             wanted += told
         else:
             slices = _slices(view, partition)
-            found = entries(changes, partition, len(slices), instant, writer.version, writer.statistics_form)
+            found = entries(changes, partition, len(slices), instant, writer.forms)
             wanted += [(slices[one.number], one) for one in found]
     writer.begin(instant, DELTA_COMMIT, inflight=CommitMetadata(operation=_OPERATION).to_bytes(writer.version))
     reach("metadata_begun")
@@ -64,7 +64,7 @@ def delta_commit(
     # A record index may have thousands of groups, each a request to the store.
     stats = each(lambda one: delta_log_file(writer, one[0], instant, one[1]), wanted)
     reach("metadata_files")
-    content = delta_content(stats, writer.version, _OPERATION)
+    content = delta_content(stats, writer.forms, _OPERATION)
     check()
     completed = writer.complete(instant, DELTA_COMMIT, content, times)
     try:
@@ -78,22 +78,22 @@ def delta_commit(
     return completed
 
 
-def delta_content(stats: list[WriteStat], version: int, operation: str, compacted: bool = False) -> bytes:
+def delta_content(stats: list[WriteStat], forms: Forms, operation: str, compacted: bool = False) -> bytes:
     """The content of a completed commit of the metadata table."""
     by_partition: dict[str, list[WriteStat]] = {}
     for stat in stats:
         by_partition.setdefault(stat.partition_path, []).append(stat)
     metadata = CommitMetadata(
         stats={partition: tuple(found) for partition, found in by_partition.items()},
-        extra={SCHEMA_KEY: commit_avro_json(version)},
+        extra={SCHEMA_KEY: commit_avro_json(forms.records)},
         operation=operation,
         compacted=compacted,
     )
-    return metadata.to_bytes(version)
+    return metadata.to_bytes(forms.version)
 
 
 def _partitioned(
-    view: FileSystemView, changes: Changes, instant: str, version: int, new_groups: int
+    view: FileSystemView, changes: Changes, instant: str, form: int, new_groups: int
 ) -> tuple[list[tuple[FileSlice, GroupEntries]], list[str]]:
     """(what goes into which slice of a record index by partition, names of groups that are made and get nothing).
 
@@ -103,7 +103,7 @@ def _partitioned(
     groups = IndexGroups.of(slices, view.storage.root, is_partitioned=True)
     wanted: list[tuple[FileSlice, GroupEntries]] = []
     empty: dict[str, None] = {}
-    for found in partitioned_entries(changes, groups.counts, new_groups, version):
+    for found in partitioned_entries(changes, groups.counts, new_groups, form):
         path = found.data_partition or ""
         own = groups.by_partition.get(path)
         if own is None:

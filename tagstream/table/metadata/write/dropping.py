@@ -8,6 +8,22 @@ from tagstream.table.metadata.encode.indexed_columns import without_definition
 from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER
 from tagstream.table.metadata.write.layout import INFLIGHT_KEY, PARTITIONS_KEY, listed
+from tagstream.table.metadata.write.metadata_writer import unkept_partitions
+
+
+def drop_unwritable(table: HoodieTable, at_ms: int) -> tuple[HoodieTable, tuple[str, ...]]:
+    """(the table without what of its metadata table cannot be written on, what went and why, a sentence each).
+
+    Readers believe what they find there, so it goes before anything is written. A stream's start does the same.
+    """
+    if table.has_lost_metadata_table:
+        names = ", ".join(table.drop_metadata_table(at_ms))
+        return table.reload(), (f"dropped its metadata table ({names}), whose folder is not there any more",)
+    told = []
+    for name in unkept_partitions(table):
+        table = drop_partition(table, name, at_ms)
+        told.append(f"dropped the partition {name} of its metadata table, which this program does not keep in step")
+    return table, tuple(told)
 
 
 def drop_partition(table: HoodieTable, partition: str, at_ms: int) -> HoodieTable:

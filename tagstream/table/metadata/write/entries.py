@@ -32,7 +32,7 @@ from tagstream.table.metadata.metadata_table import (
 from tagstream.table.metadata.name_hash import column_stats_key, file_id, partition_id
 from tagstream.table.metadata.records import Record
 from tagstream.table.metadata.write.changes import KEYS, Changes, WrittenFile
-from tagstream.table.metadata.write.layout import groups_of_keys
+from tagstream.table.metadata.write.layout import Forms, groups_of_keys
 
 
 @dataclass(frozen=True)
@@ -52,24 +52,21 @@ class GroupEntries:
         return len(self.keys) + len(self.deleted)
 
 
-def entries(
-    changes: Changes, partition: str, groups: int, instant: str, version: int, statistics_form: int | None = None
-) -> Iterator[GroupEntries]:
+def entries(changes: Changes, partition: str, groups: int, instant: str, forms: Forms) -> Iterator[GroupEntries]:
     """What one of the metadata table's partitions is told, by file group; groups that have nothing are left out.
 
-    ``statistics_form``: the version that statistics have the form of, None: this one. A record index by partition has
-    ``partitioned_entries``. ValueError where the changes lack what the partition needs.
+    A record index by partition has ``partitioned_entries``. ValueError where the changes lack what the partition needs.
     """
     if partition == RECORD_INDEX_PARTITION:
-        yield from _index_entries(_put(changes), _gone(changes), groups, version)
+        yield from _index_entries(_put(changes), _gone(changes), groups, forms.records)
         return
-    records, gone = _RECORDS[partition](changes, instant, version, statistics_form or version)
-    keys, values = encode_records(records, version)
+    records, gone = _RECORDS[partition](changes, instant, forms.version, forms.statistics)
+    keys, values = encode_records(records, forms.records)
     yield from grouped(keys, values, pa.array(sorted(gone), pa.string()), groups)
 
 
 def partitioned_entries(
-    changes: Changes, groups: Mapping[str | None, int], new_groups: int, version: int
+    changes: Changes, groups: Mapping[str | None, int], new_groups: int, form: int
 ) -> Iterator[GroupEntries]:
     """The same of a record index by partition. ``groups``: how many each partition of the data has; ``new_groups``: how many
     one gets that has none yet.
@@ -77,7 +74,7 @@ def partitioned_entries(
     put, gone = _by_partition(_put(changes)), _by_partition(_gone(changes))
     for path in sorted({*put, *(path for path in gone if path in groups)}):  # what has no group has no key to delete
         own = put.get(path, PLACES.empty_table()), gone.get(path, KEYS.empty_table())
-        yield from _index_entries(*own, groups.get(path, new_groups), version, path)
+        yield from _index_entries(*own, groups.get(path, new_groups), form, path)
 
 
 def grouped(
@@ -128,7 +125,7 @@ def _by_partition(rows: pa.Table) -> dict[str, pa.Table]:
 
 
 def _index_entries(
-    put: pa.Table, deleted: pa.Table, groups: int, version: int, data_partition: str | None = None
+    put: pa.Table, deleted: pa.Table, groups: int, form: int, data_partition: str | None = None
 ) -> Iterator[GroupEntries]:
     places = newest_places(put)
     gone = deleted.column("record_key").combine_chunks().unique().sort()
@@ -136,7 +133,7 @@ def _index_entries(
     if pc.any(both).as_py():
         raise ValueError(f"the key {gone.filter(both)[0]} is put and deleted by one action")
     keys = places.column("record_key").combine_chunks().cast(pa.binary())
-    yield from grouped(keys, encode_places(places, version), gone, groups, data_partition)
+    yield from grouped(keys, encode_places(places, form), gone, groups, data_partition)
 
 
 def newest_places(places: pa.Table) -> pa.Table:

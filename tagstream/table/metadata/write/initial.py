@@ -133,7 +133,10 @@ def write_index_shard(initial: InitialPartition, number: int, places: Iterable[p
     were none, and only the empty group was made.
     """
     batches = (
-        (table.column("record_key").combine_chunks().cast(pa.binary()), encode_places(table, initial.writer.version))
+        (
+            table.column("record_key").combine_chunks().cast(pa.binary()),
+            encode_places(table, initial.writer.forms.records),
+        )
         for table in places
         if table.num_rows
     )
@@ -143,10 +146,10 @@ def write_index_shard(initial: InitialPartition, number: int, places: Iterable[p
 def write_records(initial: InitialPartition, changes: Changes) -> list[WriteStat]:
     """All file groups of another partition, from what the table has: the same form as of a commit that wrote all of it."""
     writer = initial.writer
-    told = entries(changes, initial.partition, initial.groups, initial.instant, writer.version, writer.statistics_form)
+    told = entries(changes, initial.partition, initial.groups, initial.instant, writer.forms)
     found = {group.number: group for group in told}
     if initial.partition == FILES_PARTITION and not found:  # that a table has no partitions is told, too
-        keys, values = encode_records({ALL_PARTITIONS: partitions_record(())}, initial.writer.version)
+        keys, values = encode_records({ALL_PARTITIONS: partitions_record(())}, initial.writer.forms.records)
         found = {0: GroupEntries(0, keys, values, pa.array([], pa.string()))}
     groups = (found.get(number) for number in range(initial.groups))
     stats = [
@@ -160,7 +163,7 @@ def complete_partition(initial: InitialPartition, stats: Sequence[WriteStat], ti
     """Step 2's end, for the driver."""
     writer = initial.writer
     operation = "BULK_INSERT_PREPPED" if writer.has_completion_times else "BULK_INSERT"
-    content = delta_content(list(stats), writer.version, operation)
+    content = delta_content(list(stats), writer.forms, operation)
     writer.complete(initial.instant, DELTA_COMMIT, content, times)
 
 

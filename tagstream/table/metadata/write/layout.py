@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -42,6 +43,22 @@ _GROWTH: Final = 2.0
 _GROUP_BYTES: Final = 1024**3
 _FIRST_OLD: Final = 10  # the first initial instant's number, up to version 7
 _NO_COMMITS: Final = "0" * 14
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The table's version; those in whose form statistics (``index_definitions.statistics_form``) and records
+    (``record_schema``) are written.
+    """
+
+    version: int
+    statistics: int
+    records: int
+
+    @staticmethod
+    def of(version: int) -> Forms:
+        """Those of a new table."""
+        return Forms(version, version, version)
 
 
 def group_name(partition: str, number: int) -> str:

@@ -57,7 +57,7 @@ def delta_log_file(writer: MetadataWriter, file_slice: FileSlice, instant: str, 
 def _write(writer: MetadataWriter, rel: str, found: GroupEntries, instant: str) -> int:
     """Write the log file; its size in bytes. A plan that is executed again has the names of the execution before: a driver
     that wakes up late must not write over what its successor has completed."""
-    blocks = _blocks(found, rel.partition("/")[0], instant, writer.version)
+    blocks = _blocks(found, rel.partition("/")[0], instant, writer.forms.records)
     if len(found.keys) > _BLOCK_ENTRIES:  # not to be put together in memory
         if writer.storage.exists(rel):
             raise writer.conflict(rel)
@@ -73,8 +73,8 @@ def _token_of(instant: str) -> str:
     return write_token(0, zlib.crc32(instant.encode()) >> 1, 0)
 
 
-def _blocks(found: GroupEntries, partition: str, instant: str, version: int) -> Iterator[bytes]:
-    avro = file_avro_json(version)
+def _blocks(found: GroupEntries, partition: str, instant: str, form: int) -> Iterator[bytes]:
+    avro = file_avro_json(form)
     for start in range(0, len(found.keys), _BLOCK_ENTRIES):
         keys, values = (column.slice(start, _BLOCK_ENTRIES) for column in (found.keys, found.values))
         header = {HeaderKey.SCHEMA: avro, HeaderKey.INSTANT_TIME: instant}

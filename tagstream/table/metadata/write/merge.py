@@ -58,9 +58,8 @@ class MergeCounts:
     log_blocks: int = 0
 
 
-def merged_entries(metadata: MetadataTable, file_slice: FileSlice, counts: MergeCounts) -> Iterator[Batch]:
-    """Batches of keys and values in the version's own schema, ascending over all of them; deleted keys are left out."""
-    version = metadata.config.version
+def merged_entries(metadata: MetadataTable, file_slice: FileSlice, counts: MergeCounts, form: int) -> Iterator[Batch]:
+    """Batches of keys and values as records of the form, ascending over all of them; deleted keys are left out."""
     over = _over(list(metadata.log_entries(file_slice)))
     counts.log_entries, counts.log_keys = len(over.values), len(over.keys)
     counts.log_blocks = len(metadata.log_blocks(file_slice))
@@ -68,10 +67,10 @@ def merged_entries(metadata: MetadataTable, file_slice: FileSlice, counts: Merge
     done = 0
     for base in _batches(metadata.base_entries(file_slice)):
         upto = _behind(over.keys, base.keys[len(base.keys) - 1].as_py(), done)
-        yield _merge(base, over, done, upto, joins, version, counts)
+        yield _merge(base, over, done, upto, joins, form, counts)
         done = upto
     if done < len(over.keys):
-        yield _merge(None, over, done, len(over.keys), joins, version, counts)
+        yield _merge(None, over, done, len(over.keys), joins, form, counts)
 
 
 def _behind(keys: pa.Array, last: bytes, start: int) -> int:
@@ -127,7 +126,7 @@ def _over(parts: list[Entries]) -> _Over:
 
 
 def _merge(
-    base: Entries | None, over: _Over, start: int, end: int, joins: bool, version: int, counts: MergeCounts
+    base: Entries | None, over: _Over, start: int, end: int, joins: bool, form: int, counts: MergeCounts
 ) -> Batch:
     """A piece of the base file and the logs' keys from ``start`` to ``end``, which are not greater than its last."""
     touched = over.keys.slice(start, end - start)
@@ -138,16 +137,16 @@ def _merge(
         stays = pc.invert(pc.is_in(base.keys, value_set=touched))
         keys, values = (
             base.keys.filter(stays),
-            _recoded(base.keys.filter(stays), base.values.filter(stays), base, version),
+            _recoded(base.keys.filter(stays), base.values.filter(stays), base, form),
         )
         before = {}
         if joins and len(keys) < len(base.keys):
             gone = pc.invert(stays)
             before = dict(zip(base.keys.filter(gone).to_pylist(), base.values.filter(gone).to_pylist(), strict=True))
     if joins:
-        new_keys, new_values = _joined_records(base, before, over, start, end, version)
+        new_keys, new_values = _joined_records(base, before, over, start, end, form)
     else:
-        new_keys, new_values = _last_values(over, start, end, version)
+        new_keys, new_values = _last_values(over, start, end, form)
     if base is not None:
         updated = pc.sum(pc.is_in(base.keys, value_set=new_keys)).as_py() or 0
         counts.updates += updated
@@ -159,7 +158,7 @@ def _merge(
     return keys.take(order), values.take(order)
 
 
-def _last_values(over: _Over, start: int, end: int, version: int) -> Batch:
+def _last_values(over: _Over, start: int, end: int, form: int) -> Batch:
     """Of each key the last entry, if that is no deletion."""
     last = over.rows[over.starts[start + 1 : end + 1] - 1]
     values = over.values.take(pa.array(last))
@@ -173,12 +172,12 @@ def _last_values(over: _Over, start: int, end: int, version: int) -> Batch:
     for source in np.unique(over.sources[last]).tolist():
         mine = pa.array(over.sources[last] == source)
         part = Entries(keys.filter(mine), values.filter(mine), over.schemas[source], over.where)
-        parts.append((part.keys, _recoded(part.keys, part.values, part, version)))
+        parts.append((part.keys, _recoded(part.keys, part.values, part, form)))
     return pa.concat_arrays([part[0] for part in parts]), pa.concat_arrays([part[1] for part in parts])
 
 
 def _joined_records(
-    base: Entries | None, before: dict[bytes, bytes], over: _Over, start: int, end: int, version: int
+    base: Entries | None, before: dict[bytes, bytes], over: _Over, start: int, end: int, form: int
 ) -> Batch:
     # A loop over the keys that the logs touch, whose records are looked into.
     records: dict[str, Record] = {}
@@ -191,16 +190,16 @@ def _joined_records(
             found = None if new is None else merged(found, new)
         if found is not None:
             records[key.decode()] = found
-    return encode_records(records, version)
+    return encode_records(records, form)
 
 
-def _recoded(keys: pa.Array, values: pa.Array, source: Entries, version: int) -> pa.Array:
-    """The values in the version's schema: as they are, where the source has it."""
-    if not len(keys) or _form(source.avro_json) == _form(file_avro_json(version)):
+def _recoded(keys: pa.Array, values: pa.Array, source: Entries, form: int) -> pa.Array:
+    """The values in the form's schema: as they are, where the source has it."""
+    if not len(keys) or _form(source.avro_json) == _form(file_avro_json(form)):
         return values
     records = decode(values.to_pylist(), source.avro_json, source.where)
     names = [key.decode() for key in keys.to_pylist()]
-    return encode_records(dict(zip(names, records, strict=True)), version)[1]
+    return encode_records(dict(zip(names, records, strict=True)), form)[1]
 
 
 @lru_cache(64)

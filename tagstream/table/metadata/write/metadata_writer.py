@@ -16,10 +16,12 @@ from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
-from tagstream.table.metadata.index_definitions import has_partitioned_index, statistics_form
+from tagstream.table.metadata.encode.record_schema import form_of, is_untyped
+from tagstream.table.metadata.index_definitions import UNTYPED, has_partitioned_index, statistics_form
 from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER, RECORD_INDEX_PARTITION, open_config
-from tagstream.table.metadata.write.layout import PARTITIONS, PARTITIONS_KEY
+from tagstream.table.metadata.write.layout import PARTITIONS, PARTITIONS_KEY, Forms
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.history.lsm import History
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import Timeline
@@ -27,6 +29,9 @@ from tagstream.table.timeline.timeline import Timeline
 # A fresh time of the table's clock as instants have it: later than all that it gave before, and than all times on the
 # timelines of the table and of its metadata table.
 Times = Callable[[], str]
+
+_MOST_TABLES: Final = 64
+_RECORD_FORMS: dict[tuple[str, int], int] = {}  # by place and version of a metadata table
 
 TOKEN: Final = "0-0-0"  # the write token: one driver writes at a time, and a replay makes the same names
 
@@ -71,9 +76,37 @@ class MetadataWriter:
         return tuple(name for name in PARTITIONS if name in names)
 
     @cached_property
+    def forms(self) -> Forms:
+        """The forms of what is written: those that the metadata table has, by its newest commit."""
+        records = self._records_form()
+        statistics = statistics_form(self.table.storage, self.version)
+        # Values without a type beside them have a wrapper that tells it.
+        return Forms(self.version, min(statistics, UNTYPED) if is_untyped(records) else statistics, records)
+
+    @property
     def statistics_form(self) -> int:
-        """The version in whose form statistics are written (``index_definitions.statistics_form``)."""
-        return statistics_form(self.table.storage, self.version)
+        """The version in whose form statistics are written."""
+        return self.forms.statistics
+
+    def _records_form(self) -> int:
+        """Asked once in a process: a batch need not read a commit for it."""
+        known = _RECORD_FORMS.get((self.storage.root, self.version))
+        if known is not None:
+            return known
+        told = self._newest_schema()
+        if told is None:
+            return self.version
+        if len(_RECORD_FORMS) >= _MOST_TABLES:
+            _RECORD_FORMS.clear()
+        return _RECORD_FORMS.setdefault((self.storage.root, self.version), form_of(told, self.version))
+
+    def _newest_schema(self) -> str | None:
+        timeline = self.timeline()
+        for instant in reversed(timeline.completed_writes):
+            schema = timeline.metadata(self.storage, instant).extra.get(SCHEMA_KEY)
+            if schema:
+                return schema
+        return None
 
     @cached_property
     def has_partitioned_index(self) -> bool:
