@@ -42,6 +42,7 @@ class JsonBody:
     ) -> None:
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._bytes_as = bytes_as
+        self._truncate = rules.truncate_times
         self._encodings = {f.name: for_column(encodings.get(f.name, Encoding()), f.type) for f in schema}
         self._facts = facts
         wire = [pa.field(f.name, json_type(self._encodings[f.name], f.type)) for f in schema if f.name not in lacks]
@@ -50,7 +51,9 @@ class JsonBody:
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """Rows and reasons."""
         wire, reason = self._decoder.decode(values)
-        return finished(wire, reason, self._schema, self._encodings, self._bytes_as, self._facts)
+        return finished(
+            wire, reason, self._schema, self._encodings, self._bytes_as, self._facts, truncate=self._truncate
+        )
 
 
 def finished(
@@ -60,6 +63,8 @@ def finished(
     encodings: Mapping[str, Encoding],
     bytes_as: BytesAs,
     facts: Mapping[str, Facts] | None = None,
+    *,
+    truncate: bool = False,
 ) -> tuple[pa.Table, pa.Array]:
     """Columns as they came, into ``schema``; a column that did not come has the schema's default, else it is null."""
     columns = []
@@ -69,7 +74,7 @@ def finished(
             value = pa.scalar(None, field.type) if default is None else pa.scalar(default).cast(field.type)
             columns.append(pa.repeat(value, wire.num_rows))
             continue
-        array, why = finish(flat(wire.column(field.name)), encodings[field.name], field, bytes_as)
+        array, why = finish(flat(wire.column(field.name)), encodings[field.name], field, bytes_as, truncate=truncate)
         columns.append(array)
         if why is not None:
             reason = pc.coalesce(reason, why)

@@ -32,7 +32,7 @@ class ConfluentAvro:
     """``schema``: the columns wanted, ``paths``: where each is; ``facts`` of the row's columns have their defaults.
 
     ``watch``: is told of the schemas of the stream's own records, by ``gate``. ``envelopes``: records are Debezium's, and
-    some may be of no row.
+    some may be of no row. ``truncate``: as of ``encodings.finish``.
     """
 
     def __init__(
@@ -45,7 +45,9 @@ class ConfluentAvro:
         gate: TableGate | None = None,
         *,
         envelopes: bool = False,
+        truncate: bool = False,
     ) -> None:
+        self._truncate = truncate
         self._gate = gate or TableGate(SourceTables())
         self._envelopes = envelopes
         self._own: set[int] = set()
@@ -85,7 +87,7 @@ class ConfluentAvro:
         if not wire.num_columns:
             wire = pa.table({"": pa.nulls(len(values))})
         used = {f.name: writer.encodings.get(f.name, Encoding()) for f in self._schema}
-        rows, reason = finished(wire, reason, self._schema, used, "raw", self._facts)
+        rows, reason = finished(wire, reason, self._schema, used, "raw", self._facts, truncate=self._truncate)
         if writer.signals and self._envelopes and (self._gate.is_open or self._gate.foreign(rows).all()):
             return self._none(len(values), NO_ROW)
         if self._watch is not None and (number in self._own or self._gate.has_own(rows)):

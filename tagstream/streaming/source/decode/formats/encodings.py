@@ -6,7 +6,7 @@ a time of day or a moment. Without a name a value is taken by the column's own t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import nulls_of, text_where
+from tagstream.streaming.source.decode.columns import mask_of, nulls_of, only_where, text_where
 from tagstream.streaming.source.decode.formats import binary_text
 
-Kind = Literal["plain", "decimal", "variable", "bytes", "days", "ticks"]
+Kind = Literal["plain", "decimal", "variable", "bytes", "days", "ticks", "uuid", "nested"]
 BytesAs = Literal["base64", "hex", "raw"]
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -39,14 +39,31 @@ _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_00
 
 @dataclass(frozen=True)
 class Encoding:
-    """One column's form on the wire. ``scale`` of decimals, ``unit`` of ticks; ``wire``: the plain type that is read there,
+    """One value's form on the wire. ``scale`` of decimals, ``unit`` of ticks; ``wire``: the plain type that is read there,
     where it is not the column's own (a float in a column of doubles).
+
+    ``nested``: ``parts`` are the forms of a record's fields by name, ``item`` that of a list's items or a map's values.
     """
 
     kind: Kind = "plain"
     scale: int = 0
     unit: str = "us"
     wire: pa.DataType | None = None
+    parts: tuple[tuple[str, Encoding], ...] = ()
+    item: Encoding | None = None
+
+    def part(self, name: str) -> Encoding:
+        """The form of a record's field."""
+        return next((encoding for known, encoding in self.parts if known == name), PLAIN)
+
+
+PLAIN = Encoding()
+
+
+def nested(parts: Iterable[tuple[str, Encoding]] = (), item: Encoding | None = None) -> Encoding:
+    """The form of a record, list or map; plain where all in it is."""
+    found = tuple((name, encoding) for name, encoding in parts if encoding != PLAIN)
+    return Encoding("nested", parts=found, item=item) if found or item not in (None, PLAIN) else PLAIN
 
 
 def by_name(name: str | None, scale: int = 0, wire: pa.DataType | None = None) -> Encoding:
@@ -63,16 +80,44 @@ def by_name(name: str | None, scale: int = 0, wire: pa.DataType | None = None) -
 
 
 def for_column(encoding: Encoding, target: pa.DataType) -> Encoding:
-    """The encoding of a column of type ``target``: bytes are in a text, a plain value is read as the column's own type."""
-    if encoding.kind != "plain":
+    """The encoding of a column of type ``target``: bytes are in a text, a plain value is read as the column's own type.
+
+    A record, list or map in which all is plain is read as its own type as a whole.
+    """
+    if encoding.kind not in ("plain", "nested"):
         return encoding
+    if pa.types.is_nested(target):
+        return _for_nested(encoding, target)
+    encoding = PLAIN if encoding.kind == "nested" else encoding
     if pa.types.is_binary(target) or (pa.types.is_fixed_size_binary(target) and not pa.types.is_decimal(target)):
         return replace(encoding, kind="bytes")
     return replace(encoding, wire=target) if encoding.wire is None else encoding
 
 
+def _for_nested(encoding: Encoding, target: pa.DataType) -> Encoding:
+    if pa.types.is_struct(target):
+        parts = tuple((f.name, for_column(encoding.part(f.name), f.type)) for f in target)
+        if any(part.kind != "plain" for _, part in parts):
+            return Encoding("nested", parts=parts)
+    else:
+        inner = target.item_type if pa.types.is_map(target) else target.value_type
+        item = for_column(encoding.item or PLAIN, inner)
+        if item.kind != "plain":
+            return Encoding("nested", item=item)
+    return Encoding(wire=target if encoding.wire is None else encoding.wire)
+
+
 def json_type(encoding: Encoding, target: pa.DataType) -> pa.DataType:
     """The type that the JSON decoder is asked for."""
+    if encoding.kind == "nested":
+        if pa.types.is_struct(target):
+            return pa.struct([f.with_type(json_type(encoding.part(f.name), f.type)) for f in target])
+        item = encoding.item or PLAIN
+        if pa.types.is_map(target):
+            return pa.map_(target.key_type, target.item_field.with_type(json_type(item, target.item_type)))
+        return pa.list_(target.value_field.with_type(json_type(item, target.value_type)))
+    if encoding.kind == "uuid":
+        return pa.string()
     if encoding.kind in ("decimal", "bytes"):
         return pa.string()
     if encoding.kind == "variable":
@@ -85,15 +130,22 @@ def json_type(encoding: Encoding, target: pa.DataType) -> pa.DataType:
 
 
 def finish(
-    column: pa.Array, encoding: Encoding, field: pa.Field, bytes_as: BytesAs
+    column: pa.Array, encoding: Encoding, field: pa.Field, bytes_as: BytesAs, *, truncate: bool = False
 ) -> tuple[pa.Array, pa.Array | None]:
-    """A column as it came into the column's own type, and why a value does not fit (null where it does)."""
+    """A column as it came into the column's own type, and why a value does not fit (null where it does).
+
+    ``truncate``: what a moment has beyond the column's unit is cut off (``tagstream.decode.times``).
+    """
+    if pa.types.is_nested(field.type) and pa.types.is_nested(column.type) and not column.type.equals(field.type):
+        return _finish_nested(column, encoding, field, bytes_as, truncate=truncate)
     if encoding.kind == "ticks" and not pa.types.is_timestamp(field.type):
         return _of_day(column, encoding, field)
     try:
         made, reason = _MAKE[encoding.kind](column, encoding, bytes_as)
     except pa.ArrowInvalid as e:
         return pa.nulls(len(column), field.type), text_where(~nulls_of(column), f"field {field.name}: {e}")
+    if truncate and encoding.kind == "ticks":
+        made = _cut_off(made, field.type)
     array, misfit = fitted(made, field)
     if reason is not None:
         reason = pc.binary_join_element_wise(f"field {field.name}: ", reason, "")
@@ -109,6 +161,8 @@ def fitted(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | None
         return column, None
     if pa.types.is_string(field.type) and pa.types.is_decimal(column.type):
         column = pc.cast(column, pa.string())
+    if pa.types.is_float64(column.type) and pa.types.is_float32(field.type):
+        return _narrowed(column, field)
     try:
         return column.cast(field.type), None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -124,6 +178,78 @@ def fitted(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | None
             good.append(pa.nulls(1, field.type))
             why.append(f"field {field.name}: {str(one[0].as_py())[:40]} does not fit {field.type}")
     return pa.concat_arrays(good) if good else pa.array([], field.type), pa.array(why, pa.string())
+
+
+def _narrowed(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | None]:
+    """Doubles as floats; one that is too great for a float becomes no infinity."""
+    made = column.cast(field.type)
+    over = mask_of(pc.and_(pc.is_inf(made), pc.invert(pc.is_inf(column))))
+    if not over.any():
+        return made, None
+    texts = pc.binary_join_element_wise(
+        f"field {field.name}: ", pc.cast(column, pa.string()), " does not fit float", ""
+    )
+    return only_where(~over, made), only_where(over, texts)
+
+
+def _cut_off(moments: pa.Array, target: pa.DataType) -> pa.Array:
+    """Moments without what they have beyond the target's unit, towards the past."""
+    size, own = _PER_DAY[target.unit], _PER_DAY[moments.type.unit]
+    if size >= own:
+        return moments
+    ticks = pc.fill_null(moments.view(pa.int64()), 0).to_numpy()
+    whole = pa.array(ticks - ticks % (own // size), mask=nulls_of(moments))
+    return whole.view(moments.type)
+
+
+def _finish_nested(
+    column: pa.Array, encoding: Encoding, field: pa.Field, bytes_as: BytesAs, *, truncate: bool
+) -> tuple[pa.Array, pa.Array | None]:
+    kind, empty = field.type, nulls_of(column)
+    if pa.types.is_struct(kind):
+        arrays: list[pa.Array] = []
+        reason: pa.Array | None = None
+        for child in kind:
+            there = column.type.get_field_index(child.name) >= 0
+            found = pc.struct_field(column, child.name) if there else pa.nulls(len(column), child.type)
+            part = encoding.part(child.name) if there else PLAIN
+            named = child.with_name(f"{field.name}.{child.name}")
+            array, why = finish(found, part, named, bytes_as, truncate=truncate)
+            arrays.append(array)
+            reason = _first(reason, why)
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array(empty)), reason
+    lengths = pc.fill_null(pc.list_value_length(_as_list(column)), 0).to_numpy().astype(np.int64)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    inside = pc.list_flatten(_as_list(column))
+    inner = kind.item_field if pa.types.is_map(kind) else kind.value_field
+    values = inside.field(1) if pa.types.is_map(kind) else inside
+    named = inner.with_name(f"{field.name}[]")
+    array, why = finish(values, encoding.item or PLAIN, named, bytes_as, truncate=truncate)
+    if pa.types.is_map(kind):
+        keys = inside.field(0).cast(kind.key_type)
+        made: pa.Array = pa.MapArray.from_arrays(offsets, keys, array).cast(kind)
+        made = pc.if_else(pa.array(~empty), made, pa.scalar(None, kind)) if empty.any() else made
+    else:
+        made = pa.ListArray.from_arrays(offsets, array, type=kind, mask=pa.array(empty))
+    return made, None if why is None else _of_whole(why, lengths)
+
+
+def _as_list(column: pa.Array) -> pa.Array:
+    """A map as the list of its entries, which it is."""
+    if not pa.types.is_map(column.type):
+        return column
+    entries = pa.StructArray.from_arrays([column.keys, column.items], names=["key", "value"])
+    return pa.ListArray.from_arrays(column.offsets, entries, mask=column.is_null())
+
+
+def _of_whole(why: pa.Array, lengths: np.ndarray) -> pa.Array:
+    """The first reason of each list's items."""
+    bad = np.flatnonzero(~nulls_of(why))
+    lists = np.repeat(np.arange(len(lengths)), lengths)[bad]
+    of_list, first = np.unique(lists, return_index=True)
+    place = np.full(len(lengths), -1, np.int64)
+    place[of_list] = bad[first]
+    return why.take(pa.array(place, mask=place < 0))
 
 
 Made = tuple[pa.Array, pa.Array | None]
@@ -196,6 +322,14 @@ def _of_day(column: pa.Array, encoding: Encoding, field: pa.Field) -> Made:
     return array, _first(text_where(wrong, f"field {field.name}: is not within a day") if wrong.any() else None, misfit)
 
 
+def _uuid(column: pa.Array, _encoding: Encoding, _bytes_as: BytesAs) -> Made:
+    """Sixteen bytes as the text of a UUID (RFC 9562)."""
+    raw = column.cast(pa.binary())
+    digits = pa.array([None if value is None else value.hex() for value in raw.to_pylist()], pa.string())
+    parts = [pc.utf8_slice_codeunits(digits, a, b) for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))]
+    return pc.binary_join_element_wise(*parts, "-"), None
+
+
 _MAKE: dict[Kind, Callable[[pa.Array, Encoding, BytesAs], Made]] = {
     "plain": _plain,
     "bytes": _bytes,
@@ -203,6 +337,7 @@ _MAKE: dict[Kind, Callable[[pa.Array, Encoding, BytesAs], Made]] = {
     "variable": _variable,
     "days": _days,
     "ticks": _ticks,
+    "uuid": _uuid,
 }
 
 

@@ -1,8 +1,8 @@
 """JSON of Kafka Connect's converter, with its schema in front of each record or without.
 
-A schema is some thousand bytes that stay the same until the source's table changes. So each distinct text in front of the
-payload is read once, and records are known by comparing their first bytes with it. The converter writes no blanks; a program
-that has written records again may have put some between the names and the values.
+A schema is some thousand bytes that stay the same until the source's table changes. So each distinct text around the payload
+is read once, and records are known by comparing their first and last bytes with it. The converter writes the schema first
+and no blanks; a program that has written records again may have put the payload first, or blanks between names and values.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from tagstream.streaming.source.decode.columns import mask_of
 from tagstream.streaming.source.decode.events import Mask, Watch
 from tagstream.streaming.source.decode.formats.body import Body
-from tagstream.streaming.source.decode.formats.encodings import Encoding, by_name
+from tagstream.streaming.source.decode.formats.encodings import Encoding, by_name, nested
 from tagstream.streaming.source.decode.messages.tables import SourceTables, TableGate
 
-_BEGIN, _PAYLOAD = r'^\s*\{\s*"schema"\s*:\s*', r'\s*,\s*"payload"\s*:'
+_BEGIN, _NEXT = r'^\s*\{\s*"(schema|payload)"\s*:\s*', r'\s*,\s*"(payload|schema)"\s*:\s*'
 _KEPT = 64  # schemas: a table changes some times, not more
 _WIRE = {
     "int8": pa.int32(),
@@ -34,6 +34,10 @@ _WIRE = {
 }
 
 Fields = Mapping[str, Mapping[str, Any]]
+# The bytes in front of a payload and behind it. Behind one that comes last there is a brace, perhaps with blanks.
+_Around = tuple[bytes, bytes]
+_END = b"}"
+_DECODER = json.JSONDecoder()
 
 
 class EnvelopedJson:
@@ -51,16 +55,16 @@ class EnvelopedJson:
         gate: TableGate | None = None,
     ) -> None:
         self._gate = gate or TableGate(SourceTables())
-        self._own: set[bytes] = set()
+        self._own: set[_Around] = set()
         self._plain = plain
         self._of_fields = of_fields
         self._row = row
         self._watch = watch
-        self._known: dict[bytes, tuple[Body, Fields]] = {}
+        self._known: dict[_Around, tuple[Body, Fields | None]] = {}
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """Rows and reasons, of records of any mixture of schemas."""
-        values = values.cast(pa.binary())
+        values = _trimmed(values.cast(pa.binary()))
         enveloped = mask_of(pc.match_substring_regex(values, _BEGIN))
         if not enveloped.any():
             return self._plain.decode(values)
@@ -68,8 +72,8 @@ class EnvelopedJson:
         rest = enveloped.copy()
         if not enveloped.all():
             parts.append(_part(~enveloped, *self._plain.decode(values.filter(pa.array(~enveloped)))))
-        for prefix in list(self._known):
-            rest &= ~self._take(values, prefix, rest, parts)
+        for around in list(self._known):
+            rest &= ~self._take(values, around, rest, parts)
         while rest.any():
             first = int(np.flatnonzero(rest)[0])
             learnt = self._learn(values[first].as_py())
@@ -82,38 +86,52 @@ class EnvelopedJson:
             rest &= ~self._take(values, learnt, rest, parts)
         return together(parts, len(values))
 
-    def _take(self, values: pa.Array, prefix: bytes, rest: Mask, parts: list[Any]) -> Mask:
+    def _take(self, values: pa.Array, around: _Around, rest: Mask, parts: list[Any]) -> Mask:
         """Decode the records of a schema; which these were."""
+        prefix, suffix = around
         mine = rest & mask_of(pc.starts_with(values, prefix))
+        if suffix != _END:
+            mine &= mask_of(pc.ends_with(values, suffix))
         if mine.any():
             chosen = values if mine.all() else values.filter(pa.array(mine))
-            body, fields = self._known[prefix]
-            rows, reason = body.decode(_cut(chosen, prefix))
+            body, fields = self._known[around]
+            rows, reason = body.decode(_cut(chosen, around))
             parts.append(_part(mine, rows, reason))
-            if self._watch is not None and (prefix in self._own or self._gate.has_own(rows)):
-                self._own.add(prefix)
-                self._watch.saw_connect(prefix, fields)
+            watch = self._watch
+            if watch is not None and fields is not None and (around in self._own or self._gate.has_own(rows)):
+                self._own.add(around)
+                watch.saw_connect(prefix if suffix == _END else suffix, fields)
         return mine
 
-    def _learn(self, record: bytes) -> bytes | None:
+    def _learn(self, record: bytes) -> _Around | None:
+        """What is around the payload of a record, and of all that have the same schema in the same form; None where it is
+        no record with a schema."""
         try:
             text = record.decode("utf-8")
-            begin = re.match(_BEGIN, text)
-            schema, end = json.JSONDecoder().raw_decode(text, begin.end() if begin is not None else 0)
+            values: dict[str, Any] = {}
+            places: dict[str, tuple[int, int]] = {}
+            at = re.match(_BEGIN, text)
+            while at is not None and at.group(1) not in places:
+                values[at.group(1)], end = _DECODER.raw_decode(text, at.end())
+                places[at.group(1)] = at.end(), end
+                at = re.compile(_NEXT).match(text, end)
         except (ValueError, RecursionError):
             return None
-        payload = re.compile(_PAYLOAD).match(text, end)
-        if payload is None or not isinstance(schema, dict):
+        if places.keys() != {"schema", "payload"}:
             return None
-        fields = connect_fields(schema, self._row)
-        if fields is None:
+        schema, (begin, end) = values["schema"], places["payload"]
+        fields = connect_fields(schema, self._row) if isinstance(schema, dict) else None
+        if fields is None and schema is not None:
             return None
-        prefix = text[: payload.end()].encode()
+        first = places["schema"][0] < begin
+        around = text[:begin].encode(), _END if first else text[end:].encode()
         while len(self._known) >= _KEPT:
             self._known.pop(next(iter(self._known)))
-        body = self._of_fields({name: connect_encoding(f) for name, f in fields.items()})
-        self._known[prefix] = body, fields
-        return prefix
+        if fields is None:  # without its schema, in the form of one
+            self._known[around] = self._plain, None
+        else:
+            self._known[around] = self._of_fields({name: connect_encoding(f) for name, f in fields.items()}), fields
+        return around
 
 
 def connect_fields(schema: Mapping[str, Any], row: str | None) -> dict[str, Mapping[str, Any]] | None:
@@ -127,9 +145,15 @@ def connect_fields(schema: Mapping[str, Any], row: str | None) -> dict[str, Mapp
 
 
 def connect_encoding(field: Mapping[str, Any]) -> Encoding:
-    """How a Connect field comes."""
-    scale = (field.get("parameters") or {}).get("scale", 0)
-    return by_name(field.get("name"), int(scale), _WIRE.get(str(field.get("type"))))
+    """How a Connect field comes, at any depth."""
+    scale, kind = (field.get("parameters") or {}).get("scale", 0), str(field.get("type"))
+    found = by_name(field.get("name"), int(scale), _WIRE.get(kind))
+    if found.kind != "plain":
+        return found
+    if kind == "struct":
+        return nested((f["field"], connect_encoding(f)) for f in field.get("fields") or () if "field" in f)
+    inner = {"array": field.get("items"), "map": field.get("values")}.get(kind)
+    return nested(item=connect_encoding(inner)) if isinstance(inner, dict) else found
 
 
 def together(parts: list[tuple[np.ndarray, pa.Table, pa.Array]], count: int) -> tuple[pa.Table, pa.Array]:
@@ -147,9 +171,18 @@ def _part(mine: Mask, rows: pa.Table, reason: pa.Array) -> tuple[np.ndarray, pa.
     return np.flatnonzero(mine), rows, reason.combine_chunks() if isinstance(reason, pa.ChunkedArray) else reason
 
 
-def _cut(values: pa.Array, prefix: bytes) -> pa.Array:
-    """The payloads: without the prefix and the brace that ends the record; nothing for a record that is cut short."""
-    whole = pc.and_(pc.greater(pc.binary_length(values), len(prefix)), pc.ends_with(values, b"}"))
+def _trimmed(values: pa.Array) -> pa.Array:
+    """The records without blanks behind them, which few writers leave."""
+    ends = pc.fill_null(pc.ends_with(values, _END), True)
+    if pc.all(ends, min_count=0).as_py():
+        return values
+    return pc.if_else(ends, values, pc.replace_substring_regex(values, r"[ \t\r\n]+$", ""))
+
+
+def _cut(values: pa.Array, around: _Around) -> pa.Array:
+    """The payloads, without what is around them; nothing for a record that is cut short."""
+    prefix, suffix = around
+    whole = pc.and_(pc.greater(pc.binary_length(values), len(prefix)), pc.ends_with(values, suffix))
     if not pc.all(whole, min_count=0).as_py():
-        values = pc.if_else(whole, values, pa.scalar(prefix + b"}", pa.binary()))
-    return pc.binary_slice(values, len(prefix), -1)
+        values = pc.if_else(whole, values, pa.scalar(prefix + suffix, pa.binary()))
+    return pc.binary_slice(values, len(prefix), -len(suffix))

@@ -95,16 +95,17 @@ def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
 def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
     keys, order = table.generator.record_key_fields, rules.debezium.order
     named, gate = column_encodings(table.avro_json), TableGate(rules.tables)
+    cut = table.rules.truncate_times
     body: Body
     of_keys: Body = json_keys(named, rules, table)
     if rules.registry is not None:
         registry = SchemaRegistry(rules.registry)
         if rules.name == "avro":
             schema, paths = flat_fields(table.schema, order)
-            body = FlatBody(ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate), order)
+            body = FlatBody(ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, truncate=cut), order)
         else:
             schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
-            body = ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, envelopes=True)
+            body = ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, envelopes=True, truncate=cut)
         key_schema = pa.schema([table.schema.field(name) for name in keys])
         of_keys = ByWireForm(ConfluentAvro(key_schema, {name: (name,) for name in keys}, {}, registry), of_keys)
     elif rules.name == "debezium-flat-json":

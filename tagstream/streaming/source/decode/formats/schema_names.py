@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tagstream.streaming.source.decode.facts import Facts
-from tagstream.streaming.source.decode.formats.encodings import DECIMAL, VARIABLE, Encoding, by_name
+from tagstream.streaming.source.decode.formats.encodings import PLAIN, VARIABLE, Encoding, by_name, nested
 
 _MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 _MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
@@ -28,6 +28,21 @@ _TABLE_TYPES: dict[str, Any] = {
     "io.debezium.time.ZonedTimestamp": _MICROS,
     # times of day stay numbers: Spark 3 reads no file with a column of Parquet's type TIME
     VARIABLE: "string",
+}
+
+
+_LOGICAL: dict[tuple[Any, Any], Encoding] = {
+    ("bytes", "decimal"): Encoding("decimal"),
+    ("fixed", "decimal"): Encoding("decimal"),
+    ("int", "date"): Encoding("days"),
+    ("int", "time-millis"): Encoding("ticks", unit="ms"),
+    ("long", "time-micros"): Encoding("ticks", unit="us"),
+    ("fixed", "uuid"): Encoding("uuid"),
+    **{
+        ("long", f"{local}timestamp-{word}"): Encoding("ticks", unit=unit)
+        for local in ("", "local-")
+        for word, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
+    },
 }
 
 
@@ -61,18 +76,60 @@ def table_schema(avro_json: str) -> str:
 
 
 def column_encodings(avro_json: str) -> dict[str, Encoding]:
-    """How the columns come whose types are named."""
+    """How the columns come whose types, or types in them, are named."""
     row = row_record(json.loads(avro_json))
-    return {f["name"]: avro_encoding(f["type"]) for f in row["fields"] if _name_of(f["type"]) is not None}
+    found = {f["name"]: avro_encoding(f["type"], logical=False) for f in row["fields"]}
+    return {name: encoding for name, encoding in found.items() if encoding != PLAIN}
 
 
-def avro_encoding(avro: Any) -> Encoding:
-    """How a column of an Avro type comes."""
+def avro_encoding(avro: Any, *, logical: bool = True, names: dict[str, Any] | None = None) -> Encoding:
+    """How a value of an Avro type comes, at any depth. ``logical``: it is a datum, whose logical types count (Avro's
+    specification, "Logical Types"); else only the names of Kafka Connect and Debezium. ``names``: types that were named
+    before."""
+    names = {} if names is None else names
     kind = _type(avro)
+    if isinstance(kind, str):
+        if kind not in names:
+            return PLAIN
+        kind = names[kind]
     if not isinstance(kind, dict):
-        return Encoding()
+        return PLAIN
+    if isinstance(kind.get("type"), dict | list):
+        return avro_encoding(kind["type"], logical=logical, names=names)
     parameters = kind.get("connect.parameters") or {}
-    return by_name(kind.get("connect.name"), int(parameters.get("scale") or kind.get("scale") or 0))
+    scale = int(parameters.get("scale") or kind.get("scale") or 0)
+    found = by_name(kind.get("connect.name"), scale)
+    if found == PLAIN and logical:
+        found = _LOGICAL.get((kind.get("type"), kind.get("logicalType")), PLAIN)
+        found = Encoding("decimal", scale) if found.kind == "decimal" else found
+    if found != PLAIN:
+        return found
+    if kind.get("type") in ("record", "error"):
+        known = {kind["name"]: PLAIN} if "name" in kind else {}  # one that holds itself is no row
+        inside = names | known
+        parts = []
+        for f in kind.get("fields", ()):
+            parts.append((f["name"], avro_encoding(f["type"], logical=logical, names=inside)))
+            inside |= _named(f["type"])
+        return nested(parts)
+    if kind.get("type") in ("array", "map"):
+        return nested(
+            item=avro_encoding(kind["items" if kind["type"] == "array" else "values"], logical=logical, names=names)
+        )
+    return PLAIN
+
+
+def _named(avro: Any) -> dict[str, Any]:
+    """The types that a type gives names to, for those behind it."""
+    found: dict[str, Any] = {}
+    for branch in _branches(avro):
+        if not isinstance(branch, dict):
+            continue
+        if isinstance(branch.get("name"), str):
+            found[branch["name"]] = branch
+        for inner in (branch.get("items"), branch.get("values"), *(f["type"] for f in branch.get("fields", ()))):
+            found |= _named(inner) if inner is not None else {}
+    return found
 
 
 def renamed(avro_json: str, columns: Collection[str], aliases: Mapping[str, str] | None = None) -> str:
@@ -122,33 +179,31 @@ def writer_fields(
 
 
 def _table_field(field: Mapping[str, Any]) -> dict[str, Any]:
-    name = _name_of(field["type"])
-    if name is None or (name not in _TABLE_TYPES):
+    made = _table_type(field["type"])
+    if made == field["type"]:
         return dict(field)
-    to = _TABLE_TYPES[name]
-    kind = {**to, "connect.name": name} if isinstance(to, dict) else {"type": to, "connect.name": name}
-    out = dict(field)
-    if isinstance(field["type"], list):
-        out["type"] = [kind if _is_named(branch) else branch for branch in field["type"]]
-    else:
-        out["type"] = kind
+    out = {**field, "type": made}
     if out.get("default") is not None:
         del out["default"]  # it is in the form of the type that was
     return out
 
 
-def _is_named(branch: Any) -> bool:
-    return isinstance(branch, dict) and "connect.name" in branch
-
-
-def _name_of(avro: Any) -> str | None:
-    kind = _type(avro)
-    if not isinstance(kind, dict):
-        return None
-    name = kind.get("connect.name")
-    if name is None and kind.get("logicalType") == "decimal" and kind.get("type") == "bytes":
-        return DECIMAL if "connect.parameters" in kind else None
-    return str(name) if name is not None else None
+def _table_type(avro: Any) -> Any:
+    """The type of the table that a type with names means, at any depth."""
+    if isinstance(avro, list):
+        return [_table_type(branch) for branch in avro]
+    if not isinstance(avro, dict):
+        return avro
+    name = avro.get("connect.name")
+    if name in _TABLE_TYPES:
+        to = _TABLE_TYPES[name]
+        return {**to, "connect.name": name} if isinstance(to, dict) else {"type": to, "connect.name": name}
+    if avro.get("type") in ("record", "error"):
+        return {**avro, "fields": [_table_field(f) if isinstance(f, dict) else f for f in avro.get("fields", ())]}
+    for part in ("items", "values"):
+        if part in avro:
+            return {**avro, part: _table_type(avro[part])}
+    return {**avro, "type": _table_type(avro["type"])} if isinstance(avro.get("type"), dict | list) else avro
 
 
 def _type(avro: Any) -> Any:
