@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.keys.joda_pattern import CYCLE_MS, Pattern, near_times, parse_pattern, read_times
+from tagstream.table.keys.joda_pattern import Pattern, parse_pattern, read_times
+from tagstream.table.keys.zones import by_offset, to_utc
 
 PREFIX: Final = "hoodie.keygen.timebased."
 OLD_PREFIX: Final = "hoodie.deltastreamer.keygen.timebased."
@@ -182,13 +183,18 @@ class TimePartition:
         if self.output_zone is None:  # the time as it is written
             paths = self.output.write(pa.array(wall, pa.timestamp("ms", "UTC")))
         else:
-            local = _to_utc(wall, self.input_zone)
+            local = to_utc(wall, self.input_zone)
             paths = self._written(np.where(has_offset, wall - offset, np.where(missing, wall, local)))
         return pc.if_else(pa.array(good), paths, pa.scalar(None, pa.string())), reason
 
     def _written(self, ms: npt.NDArray[np.int64]) -> pa.Array:
-        times = pa.array(ms, pa.timestamp("ms", self.output_zone or "UTC"))
-        return self.output.write(times)
+        parts = by_offset(ms, self.output_zone or "UTC")
+        written = [self.output.write(pa.array(ms[at], pa.timestamp("ms", zone))) for at, zone in parts]
+        if len(parts) == 1:
+            return written[0]
+        place = np.empty(len(ms), np.int64)
+        place[np.concatenate([at for at, _ in parts])] = np.arange(len(ms))
+        return pa.concat_arrays([_flat(part) for part in written]).take(pa.array(place))
 
     @cached_property
     def properties(self) -> dict[str, str]:
@@ -203,6 +209,10 @@ class TimePartition:
         if self.output_zone is not None:
             found["output.timezone"] = self.output_zone
         return {PREFIX + name: value for name, value in found.items()}
+
+
+def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -233,17 +243,6 @@ def _numbers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bo
         numbers.to_numpy(zero_copy_only=False).astype(np.int64),
         fits.to_numpy(zero_copy_only=False).astype(np.bool_),
     )
-
-
-def _to_utc(wall_ms: npt.NDArray[np.int64], zone: str | None) -> npt.NDArray[np.int64]:
-    if zone in (None, "UTC"):
-        return wall_ms
-    near, cycles = near_times(wall_ms)
-    walls = pa.array(near, pa.timestamp("ms"))
-    # An hour that the clock passed twice counts as the first one; one that it left out as the time after it.
-    times = pc.assume_timezone(walls, zone, ambiguous="earliest", nonexistent="latest")
-    found: npt.NDArray[np.int64] = times.cast(pa.int64()).to_numpy().astype(np.int64) + cycles * CYCLE_MS
-    return found
 
 
 def _zone(key: str, text: str | None) -> str | None:
