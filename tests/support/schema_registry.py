@@ -38,7 +38,10 @@ class Registry:
         if parts[:2] == ["schemas", "ids"] and parts[2] in self.schemas:
             return 200, self.schemas[parts[2]]
         if parts[0] == "subjects" and parts[1] in self.subjects:
-            return 200, self.schemas[str(self.subjects[parts[1]][-1])]
+            versions = self.subjects[parts[1]]
+            number = len(versions) if parts[3] == "latest" else int(parts[3])
+            if number <= len(versions):
+                return 200, self.schemas[str(versions[number - 1])]
         return 404, {"error_code": 40403}
 
 

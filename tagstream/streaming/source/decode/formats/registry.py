@@ -1,6 +1,7 @@
 """A schema registry of Confluent's interface: schemas by id, kept for good once they are known (an id never changes).
 
-Only two calls are made: ``GET /schemas/ids/ID`` and, at the start, ``GET /subjects/SUBJECT/versions/latest``.
+Three calls are made: ``GET /schemas/ids/ID``, at the start ``GET /subjects/SUBJECT/versions/latest``, and for each schema
+that another one refers to ``GET /subjects/SUBJECT/versions/VERSION``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tagstream.streaming.errors import SourceError
+from tagstream.streaming.source.decode.references import UnknownTypeError, types_in, whole
 
 # Name and password of the registry, where tasks find them: they are never part of what is sent to tasks.
 USER_INFO_ENV = "TAGSTREAM_SCHEMA_REGISTRY_USER_INFO"
@@ -48,6 +50,7 @@ class SchemaRegistry:
         self._env = env
         self._wait = wait
         self._known: dict[int, dict[str, Any]] = {}
+        self._types: dict[tuple[str, int], dict[str, Any]] = {}
 
     def by_id(self, number: int) -> dict[str, Any]:
         """The Avro schema of an id. UnknownSchemaError when there is none, SourceError when the registry does not answer."""
@@ -55,7 +58,7 @@ class SchemaRegistry:
             answer = self._get(f"/schemas/ids/{number}")
             if answer is None:
                 raise UnknownSchemaError(f"the schema registry at {self._place.url} has no schema of id {number}")
-            self._known[number] = _avro(answer, f"schema {number}")
+            self._known[number] = self._whole(answer, f"schema {number}")
         return self._known[number]
 
     def latest(self, subject: str) -> str:
@@ -67,7 +70,39 @@ class SchemaRegistry:
                 "hoodie.streamer.schemaprovider.registry.url, or name a file with "
                 "hoodie.streamer.schemaprovider.source.schema.file"
             )
-        return json.dumps(_avro(answer, f"subject {subject}"))
+        return json.dumps(self._whole(answer, f"subject {subject}"))
+
+    def _whole(self, answer: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """The schema of an answer with the types of those that it refers to."""
+        schema = _avro(answer, what)
+        try:
+            made = whole(schema, self._types_of(answer, what, ()))
+        except UnknownTypeError as e:
+            raise SourceError(
+                f"{what} of the registry at {self._place.url} names type {e}, which neither it nor a schema that it refers "
+                "to defines; correct it there"
+            ) from None
+        return made if isinstance(made, dict) else {"type": made}
+
+    def _types_of(self, answer: Mapping[str, Any], what: str, around: tuple[tuple[str, int], ...]) -> dict[str, Any]:
+        """The types that the references of an answer define, and the references of these."""
+        found: dict[str, Any] = {}
+        for reference in answer.get("references") or ():
+            place = str(reference["subject"]), int(reference["version"])
+            if place in around:
+                continue
+            if place not in self._types:
+                subject, version = place
+                other = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+                if other is None:
+                    raise SourceError(
+                        f"{what} of the registry at {self._place.url} refers to version {version} of subject {subject}, "
+                        "which is not there"
+                    )
+                types = types_in(_avro(other, f"subject {subject}"))
+                self._types[place] = types | self._types_of(other, f"subject {subject}", (*around, place))
+            found |= self._types[place]
+        return found
 
     def _get(self, path: str) -> dict[str, Any] | None:
         """The answer; None for 404."""

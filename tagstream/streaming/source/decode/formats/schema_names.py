@@ -89,9 +89,7 @@ def avro_encoding(avro: Any, *, logical: bool = True, names: dict[str, Any] | No
     names = {} if names is None else names
     kind = _type(avro)
     if isinstance(kind, str):
-        if kind not in names:
-            return PLAIN
-        kind = names[kind]
+        kind = names.get(kind, names.get(kind.rpartition(".")[2]))
     if not isinstance(kind, dict):
         return PLAIN
     if isinstance(kind.get("type"), dict | list):
@@ -105,8 +103,7 @@ def avro_encoding(avro: Any, *, logical: bool = True, names: dict[str, Any] | No
     if found != PLAIN:
         return found
     if kind.get("type") in ("record", "error"):
-        known = {kind["name"]: PLAIN} if "name" in kind else {}  # one that holds itself is no row
-        inside = names | known
+        inside = names | dict.fromkeys(_names_of(kind))  # one that holds itself is no row
         parts = []
         for f in kind.get("fields", ()):
             parts.append((f["name"], avro_encoding(f["type"], logical=logical, names=inside)))
@@ -119,14 +116,22 @@ def avro_encoding(avro: Any, *, logical: bool = True, names: dict[str, Any] | No
     return PLAIN
 
 
+def _names_of(kind: Mapping[str, Any]) -> list[str]:
+    """The names that a type can be named by again: its last one, and with its namespace where it says that."""
+    name = kind.get("name")
+    if not isinstance(name, str):
+        return []
+    last, space = name.rpartition(".")[2], name.rpartition(".")[0] or kind.get("namespace")
+    return [last, f"{space}.{last}"] if space else [last]
+
+
 def _named(avro: Any) -> dict[str, Any]:
     """The types that a type gives names to, for those behind it."""
     found: dict[str, Any] = {}
     for branch in _branches(avro):
         if not isinstance(branch, dict):
             continue
-        if isinstance(branch.get("name"), str):
-            found[branch["name"]] = branch
+        found |= dict.fromkeys(_names_of(branch), branch)
         for inner in (branch.get("items"), branch.get("values"), *(f["type"] for f in branch.get("fields", ()))):
             found |= _named(inner) if inner is not None else {}
     return found
