@@ -11,8 +11,13 @@ import fastavro
 import pytest
 
 from tagstream.streaming.errors import SourceError
-from tagstream.streaming.source.decode.formats.registry import RegistryPlace, SchemaRegistry
-from tagstream.streaming.source.decode.references import UnknownTypeError, types_in, whole
+from tagstream.streaming.source.decode.formats.registry import (
+    RegistryPlace,
+    SchemaRegistry,
+    UnknownTypeError,
+    types_in,
+    whole,
+)
 from tests.support import schema_registry
 
 SOURCE = {"type": "record", "name": "Source", "namespace": "io.debezium", "fields": [{"name": "lsn", "type": "long"}]}
