@@ -40,6 +40,12 @@ class IndexOptions:
         return self.type == STATE
 
     @property
+    def moves(self) -> bool:
+        """Whether a row whose partition field changes moves to its new partition, where the index is a global one."""
+        said = self.update_partition_path if self.hbase is None else self.hbase.update_partition_path
+        return (self.is_state or FACTS[self.type].update_partition_path) if said is None else said
+
+    @property
     def longest_key(self) -> int | None:
         """Bytes of a record key that an index in another system can hold; None where there is no such system."""
         if self.hbase is None:
@@ -101,22 +107,19 @@ def make_index(options: IndexOptions, record_key_fields: tuple[str, ...]) -> Hoo
     kind = options.type
     if kind == STATE:
         return None
-    moves = (
-        FACTS[kind].update_partition_path if options.update_partition_path is None else options.update_partition_path
-    )
     match kind:
         case "BLOOM":
-            return BloomIndex(options.bloom, moves)
+            return BloomIndex(options.bloom, options.moves)
         case "GLOBAL_BLOOM":
-            return GlobalBloomIndex(options.bloom, moves)
+            return GlobalBloomIndex(options.bloom, options.moves)
         case "SIMPLE":
-            return SimpleIndex(options.simple_parallelism, moves)
+            return SimpleIndex(options.simple_parallelism, options.moves)
         case "GLOBAL_SIMPLE":
-            return GlobalSimpleIndex(options.global_simple_parallelism, moves)
+            return GlobalSimpleIndex(options.global_simple_parallelism, options.moves)
         case "RECORD_INDEX":
-            return GlobalRecordLevelIndex(moves)
+            return GlobalRecordLevelIndex(options.moves)
         case "RECORD_LEVEL_INDEX":
-            return RecordLevelIndex(moves)
+            return RecordLevelIndex(options.moves)
         case "INMEMORY":
             return InMemoryIndex()
         case "HBASE":

@@ -93,7 +93,7 @@ class DecodeSpec:
         # What the table does not say, the job may.
         spec = replace(spec, **partition_rules(options, config))
         if options.check_stored_keys:
-            spec = spec.fitted(table)
+            spec = spec.fitted(table, moves=options.index.moves or not options.global_index)
         return replace(
             spec,
             refuse_collisions=options.key_collisions == "quarantine",
@@ -133,12 +133,14 @@ class DecodeSpec:
             merge_on_read=config.is_merge_on_read,
         )
 
-    def fitted(self, table: HoodieTable) -> DecodeSpec:
+    def fitted(self, table: HoodieTable, *, moves: bool = True) -> DecodeSpec:
         """The same with the form of timestamps that the table's rows have in their partition paths.
+
+        ``moves``: a row whose partition field changes moves to its new partition.
 
         TableConfigMismatchError where the rows have other keys or paths than this spec makes.
         """
-        found = fitting_generator(table, self.key_generator_rules)
+        found = fitting_generator(table, self.key_generator_rules, moves=moves)
         return replace(self, sql_times=found.sql_times, consistent_times=found.consistent_timestamps)
 
     @property

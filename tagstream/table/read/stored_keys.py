@@ -19,6 +19,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.stored_paths import StoredRows, stored_rows
 from tagstream.table.schema.schema import PARTITION_PATH, RECORD_KEY
 
+KEY, PATH = "record key", "partition path"
 CHECK_STORED = "tagstream.check.stored.keys"
 _ZONES = (
     "UTC",
@@ -41,20 +42,28 @@ class Difference:
     at: StoredRows
 
 
-def fitting_generator(table: HoodieTable, generator: KeyGenerator) -> KeyGenerator:
+def fitting_generator(table: HoodieTable, generator: KeyGenerator, *, moves: bool = True) -> KeyGenerator:
     """The generator with timestamps in partition paths in the form that the table's rows have.
 
-    TableConfigMismatchError where it makes none of the keys or paths of a partition's rows, with what would.
+    ``moves``: a row whose partition field changes moves to its new partition. Where it does not, a row's path may be another
+    one than its fields make, and tells little by itself.
+    TableConfigMismatchError where it makes other keys than the rows have, or none of their paths, with what would.
     """
     fields = (*generator.record_key_fields, *generator.partition_fields)
     samples = [found for found in stored_rows(table, fields) if _can_be_made(generator, found)]
-    first = next(differences(generator, samples), None)
-    if first is None:
+    if next(differences(generator, samples), None) is None:
         return generator
-    for form in _forms(generator):
-        if next(differences(form, samples), None) is None:
-            return form
-    hint = next((text for form, text in _others(generator) if next(differences(form, samples), None) is None), None)
+    wrong, best = min(
+        ((list(differences(form, samples)), form) for form in (generator, *_forms(generator))), key=lambda f: len(f[0])
+    )
+    if not wrong:
+        return best
+    hint = _hint(generator, samples, len(wrong), moves)
+    # Rows that an earlier writer left in their partition explain single files; a wrong generator fits none.
+    by_path = all(difference.what == PATH for difference in wrong)
+    if hint is None and by_path and (not moves or len(wrong) < len(samples)):
+        return best
+    first = next((d for d in wrong if d.what == KEY), wrong[0])
     name = f"table {table.config.name} at {table.base_path}"
     raise TableConfigMismatchError(
         f"{name}: the {generator.kind.value} key generator makes {_shown(first.made)} of the {first.what} "
@@ -62,6 +71,15 @@ def fitting_generator(table: HoodieTable, generator: KeyGenerator) -> KeyGenerat
         f"partition; {hint or 'its writer had another key generator, or other flags of it'}. {CHECK_STORED}=false starts in "
         "spite of it"
     )
+
+
+def _hint(generator: KeyGenerator, samples: Sequence[StoredRows], wrong: int, moves: bool) -> str | None:
+    """What the generator that fits more files would need; a time zone has to fit all, and says nothing of rows that stay."""
+    counts = [(len(list(differences(form, samples))), text) for form, text in _flags(generator)]
+    if moves:
+        counts += [(0, text) for form, text in _zones(generator) if next(differences(form, samples), None) is None]
+    least, text = min(counts, key=lambda found: found[0])
+    return text if least < wrong else None
 
 
 def _can_be_made(generator: KeyGenerator, found: StoredRows) -> bool:
@@ -78,8 +96,8 @@ def differences(generator: KeyGenerator, samples: Iterable[StoredRows]) -> Itera
     for found in samples:
         rows = found.rows
         pairs = (
-            ("record key", rows.column(RECORD_KEY), generator.record_keys(rows)),
-            ("partition path", rows.column(PARTITION_PATH), generator.partition_paths(rows)),
+            (KEY, rows.column(RECORD_KEY), generator.record_keys(rows)),
+            (PATH, rows.column(PARTITION_PATH), generator.partition_paths(rows)),
         )
         for what, stored, made in pairs:
             stored = pc.cast(stored.combine_chunks(), pa.string())
@@ -96,7 +114,7 @@ def _forms(generator: KeyGenerator) -> Sequence[KeyGenerator]:
     )
 
 
-def _others(generator: KeyGenerator) -> Iterator[tuple[KeyGenerator, str]]:
+def _flags(generator: KeyGenerator) -> Iterator[tuple[KeyGenerator, str]]:
     """Generators with another flag, and what to do where their paths are the table's."""
     properties = "correct hoodie.properties of the table"
     for hive in (generator.hive_style, not generator.hive_style):
@@ -114,12 +132,16 @@ def _others(generator: KeyGenerator) -> Iterator[tuple[KeyGenerator, str]]:
         replace(generator, name_single_key=not generator.name_single_key),
         "its keys have the other form of a single field",
     )
-    if generator.times is not None:
-        for zone in _ZONES:
-            yield (
-                replace(generator, times=replace(generator.times, output_zone=zone)),
-                f"its paths are in another time zone, such as {zone}: say so with {PREFIX}timezone",
-            )
+
+
+def _zones(generator: KeyGenerator) -> Iterator[tuple[KeyGenerator, str]]:
+    """The generator in other time zones, and what to do where its paths are the table's."""
+    times = generator.times
+    for zone in _ZONES if times is not None else ():
+        yield (
+            replace(generator, times=times and replace(times, output_zone=zone)),
+            f"its paths are in another time zone, such as {zone}: say so with {PREFIX}timezone",
+        )
 
 
 def _shown(text: str | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +16,8 @@ from tagstream.table.keys.joda_pattern import parse_pattern
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.read.stored_keys import differences
+from tagstream.table.read import stored_keys
+from tagstream.table.read.stored_keys import differences, fitting_generator
 from tagstream.table.read.stored_paths import StoredRows, stored_rows
 from tagstream.table.schema.schema import PARTITION_PATH, RECORD_KEY
 from tests.support import public_tables
@@ -137,6 +140,58 @@ def test_texts_of_digits_are_numbers_in_a_table_that_has_them() -> None:
     assert paths.to_pylist() == ["2024/01/15/09", "1970/01/01/00", None, "1969/12/31/23", None]
     assert [r is None for r in reasons.to_pylist()] == [True, True, False, True, False]
     assert reasons[2].as_py() == "the partition field's text x is no whole number"
+
+
+class Stored:
+    """A table that has these rows of each partition, and no files: (partition path, value of the partition field)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: dict[str, list[str]]) -> None:
+        self.config = SimpleNamespace(name="t")
+        self.base_path = "/t"
+        found = []
+        for path, values in rows.items():
+            same = {RECORD_KEY: ["k"] * len(values), PARTITION_PATH: [path] * len(values), "id": ["k"] * len(values)}
+            found.append(StoredRows(path, f"{path}/f", pa.table({**same, "p": values})))
+        monkeypatch.setattr(stored_keys, "stored_rows", lambda *_: iter(found))
+
+
+@pytest.mark.parametrize(
+    ("rows", "moves", "refused"),
+    [
+        ({"a": ["b"]}, False, None),
+        ({"a": ["b"], "c": ["d"]}, False, None),
+        ({"a": ["b"], "c": ["c"]}, True, None),
+        ({"a": ["b"], "c": ["d"]}, True, "its writer had another key generator"),
+        ({"p=a": ["a"], "p=c": ["d"]}, False, "written with hoodie.datasource.write.hive_style_partitioning=true and"),
+        ({"p=a": ["a"], "p=c": ["d"]}, True, "written with hoodie.datasource.write.hive_style_partitioning=true and"),
+        ({"a%3Ab": ["a:b"], "c": ["d"], "e": ["e"]}, True, "urlencode=true: correct"),
+    ],
+    ids=["one", "all", "some", "all but none may", "flag", "flag that moves", "encoded"],
+)
+def test_rows_that_their_writer_left_where_they_were_are_no_alarm(
+    rows: dict[str, list[str]], moves: bool, refused: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index over all partitions may keep a row where it was while its partition field changes."""
+    generator = KeyGenerator.create("SIMPLE", ["id"], ["p"])
+    table: Any = Stored(monkeypatch, rows)
+    if refused is None:
+        assert fitting_generator(table, generator, moves=moves) == generator
+        return
+    with pytest.raises(TableConfigMismatchError, match=re.escape(refused)):
+        fitting_generator(table, generator, moves=moves)
+
+
+def test_a_day_beside_a_row_s_own_is_no_time_zone_where_rows_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = "hoodie.keygen.timebased."
+    times = TimePartition.from_properties({
+        f"{prefix}timestamp.type": "DATE_STRING", f"{prefix}input.dateformat": "yyyy-MM-dd HH:mm",
+        f"{prefix}output.dateformat": "yyyy/MM/dd",
+    })  # fmt: skip
+    generator = KeyGenerator.create("TIMESTAMP", ["id"], ["p"], times=times)
+    table: Any = Stored(monkeypatch, {"2024/03/02": ["2024-03-01 20:00"]})
+    assert fitting_generator(table, generator, moves=False) == generator
+    with pytest.raises(TableConfigMismatchError, match="its paths are in another time zone, such as Asia/Shanghai"):
+        fitting_generator(table, generator)
 
 
 def test_all_rows_of_a_file_have_to_differ() -> None:
