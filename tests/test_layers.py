@@ -110,7 +110,7 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/start streaming/watch streaming/job",
     "streaming/tables": "table/* streaming streaming/options/* streaming/source/* streaming/start streaming/watch "
     "streaming/job streaming/frame",
-    "admin": "table",
+    "admin": "table table/meta_client",
     "admin/advise": "table/* state/* streaming/* admin",
     "admin/index": "table/* state/* bootstrap streaming/* admin",
     "admin/table": "table/* state streaming/* admin",

@@ -10,6 +10,8 @@ from typing import Any
 
 from tagstream.admin.index.index_files import existing_checkpoint, open_index
 from tagstream.admin.index.verify import KINDS, Comparison, committed_manifests
+from tagstream.admin.opened import readable
+from tagstream.admin.output import Output
 from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.streaming.status.lines import commit_line, largest
 from tagstream.streaming.status.snapshot import CommitLine, GroupSize, PartitionLine
@@ -82,20 +84,19 @@ class TableFacts:
     index: IndexFacts | None
 
 
-def table_facts(arguments: argparse.Namespace, progress: Callable[[str], None]) -> TableFacts:
+def table_facts(arguments: argparse.Namespace, out: Output) -> TableFacts:
     """Look at the table, and at the index where a checkpoint is named. Nothing is locked or changed."""
-    table = HoodieTable.open(arguments.target_base_path)
-    table = listed_by_metadata(table.without_metadata_table() if table.has_lost_metadata_table else table)
+    table = listed_by_metadata(readable(HoodieTable.open(arguments.target_base_path), out))
     timeline = table.timeline()
     index = None
     if arguments.checkpoint_dir is not None:
-        index = _index(table, arguments.checkpoint_dir, progress)
+        index = _index(table, arguments.checkpoint_dir, out.progress)
     return TableFacts(
         table=table,
         as_of=timeline.newest_completed,
         settings=_settings(table),
         timeline=_timeline(table, timeline),
-        files=_files(table, timeline, progress),
+        files=_files(table, timeline, out.progress),
         index=index,
     )
 

@@ -19,7 +19,7 @@ GROUPS_SHOWN = 64
 def run_page(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
     """Write the page; exit code 1 when index and table differ."""
     path = os.path.abspath(arguments.out)
-    found = table_facts(arguments, out.progress)
+    found = table_facts(arguments, out)
     content = table_page(found, clock_ms())
     _write(path, content)
     out.facts(

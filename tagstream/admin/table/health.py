@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from tagstream.admin.opened import readable
 from tagstream.admin.output import Column, Fact, Output
-from tagstream.admin.table.opened import readable
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.listing import listed_by_metadata
 from tagstream.table.services.cleaning.options import CleanOptions

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
+from tagstream.admin.opened import readable
 from tagstream.admin.output import Column, Fact, Output
 from tagstream.admin.table.cluster import run_cluster, show_cluster
 from tagstream.admin.table.compact import run_compact, show_compact
 from tagstream.admin.table.dedup import run_dedup, show_dedup
-from tagstream.admin.table.opened import readable
 from tagstream.admin.table.overwrite import run_overwrite, show_overwrite
 from tagstream.admin.table.version import alone
 from tagstream.table.errors import ConfigError

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+from tagstream.admin.opened import readable
 from tagstream.admin.output import Column, Fact, Output
-from tagstream.admin.table.opened import readable
 from tagstream.admin.table.rows import show_rows, wanted_partitions
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.table.file_group.file_group import FileSlice

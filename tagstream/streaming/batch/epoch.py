@@ -58,6 +58,21 @@ def raw_offset(root: Storage, batch_id: int) -> Any | None:
     return None if lines is None or lines[0] == "-" else json.loads(lines[0])
 
 
+def read_up_to(root: Storage, log: str, begin: str | None) -> dict[int, int] | None:
+    """By partition of a topic the next offset after the newest batch in Spark's ``offsets`` or ``commits`` folder.
+
+    Before the first batch it is where ``begin`` says, Spark's starting offsets. A partition that is left out is read from
+    its first record, so "earliest" is empty; None: not known ("latest").
+    """
+    newest = newest_batch(root, log)
+    found = None if newest is None else raw_offset(root, newest)
+    if found is None:
+        if begin == "latest":
+            return None
+        found = {} if begin in (None, "earliest") else json.loads(begin)
+    return {int(p): int(at) for parts in found.values() for p, at in parts.items() if int(at) >= 0}
+
+
 def source_offsets(root: Storage, batch_id: int) -> list[Any] | None:
     """Every source's offset after ``batch_id``, null for a source that had given nothing yet; None for no such batch.
 

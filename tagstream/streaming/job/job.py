@@ -27,9 +27,9 @@ from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
 from tagstream.streaming.job.failure import explain, note_batch, own_errors
 from tagstream.streaming.job.query import end_query, run_to_end, start_query
 from tagstream.streaming.job.quiet import FailureLog
-from tagstream.streaming.job.restart import Restart, restart_after
+from tagstream.streaming.job.restart import Restart, restart_after, take_noticed
 from tagstream.streaming.job.runs import claim_run, run_owner
-from tagstream.streaming.job.schema_changes import forget_notes, look_at_schema, take_notes
+from tagstream.streaming.job.schema_changes import forget_notes, look_at_schema
 from tagstream.streaming.job.session import (
     end_session,
     fix_state_settings,
@@ -223,7 +223,7 @@ def stream(
                     note_batch(e, job.root.files)
                     raise
                 lease.check()  # a driver that stood still leaves it all to its successor
-                take_notes(job, restart.why)
+                take_noticed(job, restart.why)
                 LOG.log(restart.level, "%s. The query starts again", restart.why)
                 watch.status.restarted(restart.error, restart.why)
                 job.lease.beat(None)

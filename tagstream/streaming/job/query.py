@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import newest_batch, raw_offset
+from tagstream.streaming.batch.epoch import newest_batch, read_up_to
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.job.schema_changes import schema_notes
@@ -49,7 +48,7 @@ def start_query(
         frame.started(query)
         return query
     plans = None if files is None else files.folder
-    raw = raw_records(spark, job.options, job.starting_offsets, _reached(job), plans, headers=job.decode.reads_headers)
+    raw = raw_records(spark, job.options, job.starting_offsets, _planned(job), plans, headers=job.decode.reads_headers)
     spec = None if files is None else files.spec
     if job.options.transformers:
         made = transformation(job.options, job.decode)
@@ -106,13 +105,9 @@ class DepthOfBatch:
         return read_profile(self, batch_id).partition_depth
 
 
-def _reached(job: JobContext) -> dict[int, int]:
-    """Where a Kafka stream goes on: after the batch that Spark planned last, or where a new query is told to begin."""
-    planned = newest_batch(job.root.files, "offsets")
-    known = None if planned is None or job.decode.files else raw_offset(job.root.files, planned)
-    if known is None and job.starting_offsets not in (None, "earliest"):
-        known = json.loads(job.starting_offsets or "null")
-    return {int(p): at for parts in (known or {}).values() for p, at in parts.items() if at >= 0}
+def _planned(job: JobContext) -> dict[int, int]:
+    """Where a Kafka stream reads on: after the batch that Spark planned last, or where a new query begins."""
+    return {} if job.decode.files else read_up_to(job.root.files, "offsets", job.starting_offsets) or {}
 
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | None) -> StreamingQuery:

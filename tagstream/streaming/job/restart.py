@@ -1,4 +1,4 @@
-"""Which failures of a query are mended by bringing index and table together again and starting it anew."""
+"""Which failures of a query end in a new one, after index and table were brought together again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import logging
 from dataclasses import dataclass
 
 from tagstream.state.errors import IndexDamagedError
+from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.commit.sink import BatchSink
 from tagstream.streaming.errors import PartitionDepthError, SchemaChangedError, TableSeenError, TopicChangedError
 from tagstream.streaming.job.failure import own_errors
+from tagstream.streaming.job.schema_changes import take_notes
+from tagstream.streaming.recovery.source_table import take_table
 from tagstream.table.errors import (
     ForeignCommitError,
     InstantConflictError,
@@ -17,7 +20,7 @@ from tagstream.table.errors import (
 )
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
-_MENDED = (
+_RESTARTED = (
     IndexDamagedError, MissingSliceError, ForeignCommitError, InstantConflictError, PendingClusteringError,
     PartitionDepthError, SchemaChangedError, TopicChangedError, TableSeenError,
 )  # fmt: skip
@@ -25,7 +28,7 @@ _MENDED = (
 
 @dataclass(frozen=True)
 class Restart:
-    """``rebuild``: the index is to be loaded anew; ``doubt``: only if it lacks no commit of the table.
+    """``rebuild``: the index is loaded from the table again; ``doubt``: only if it lacks no commit of the table.
 
     ``error``: class of what ended the query.
     ``count``: restarts in a row without a batch in between. ``clustering``: the instant of one to be waited for.
@@ -49,13 +52,19 @@ class Restart:
         return 0.0 if self.count <= 1 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self.count - 2, 20))
 
 
+def take_noticed(job: JobContext, why: str) -> None:
+    """Keep what the tasks of a query have noticed of schemas and of the source's table; ``why`` it ended."""
+    take_table(job, why)
+    take_notes(job)
+
+
 def restart_after(error: Exception, sink: BatchSink, before: Restart | None) -> Restart | None:
     """What to do about an error that ended the query; None where it is final, or where a rebuilt index has not helped.
 
     Other writers may come in between as often as they like: the pauses grow, the tries have no limit.
     """
     texts = dict(own_errors(error))
-    name = next((kind.__name__ for kind in _MENDED if kind.__name__ in texts), None)
+    name = next((kind.__name__ for kind in _RESTARTED if kind.__name__ in texts), None)
     if name is None:
         return None
     if sink.committed:

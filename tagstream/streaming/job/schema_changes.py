@@ -9,7 +9,6 @@ from collections.abc import Callable
 from tagstream.state.durable.root import SCHEMAS
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import SchemaChangedError
-from tagstream.streaming.recovery.source_table import take_table
 from tagstream.streaming.source.schema_notes import SchemaNotes
 from tagstream.streaming.source.transform.stage import source_schema
 from tagstream.streaming.start.schema_match import columns_left_null, evolution_rules, given_name, stream_schema
@@ -25,9 +24,8 @@ def schema_notes(job: JobContext) -> SchemaNotes:
     return SchemaNotes(job.schema_notes, str(job.run))
 
 
-def take_notes(job: JobContext, why: str) -> None:
-    """Keep what the tasks of the query that has ended have noticed; it counts from the next query on. ``why`` it ended."""
-    take_table(job, why)
+def take_notes(job: JobContext) -> None:
+    """Keep the schemas that the tasks of the query that has ended have noticed; they count from the next query on."""
     found = schema_notes(job).read()
     job.noticed = tuple(dict.fromkeys([*job.noticed, *found]))
 

@@ -6,19 +6,18 @@ offsets mean records of that topic alone. It is asked for at a start, and before
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.errors import CheckpointError, SourceError, TopicChangedError
+from tagstream.streaming.errors import SourceError, TopicChangedError
+from tagstream.streaming.recovery.kept import read_kept, to_keep
 from tagstream.streaming.source.topic import TopicIds, topic_id
 from tagstream.table.storage.storage import Storage
 
 _FILE = "tagstream/source/topic.json"
 _VERSION = 1
+_CURE = "restore it, or delete it: then nobody notices that the topic was deleted and created again since"
 
 
 def look_at_topic(job: JobContext, spark: SparkSession) -> None:
@@ -59,16 +58,7 @@ def refuse_loss(job: JobContext, why: str) -> None:
 
 def read_topic(root: Storage, topic: str | None) -> str | None:
     """The id of the topic that the query in `root` reads; None where it is not known."""
-    try:
-        doc: dict[str, Any] = json.loads(root.read(_FILE))
-        found: str | None = doc["topics"].get(topic)
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, AttributeError) as e:
-        raise CheckpointError(
-            f"{root.where(_FILE)} is damaged ({e!r}); restore it, or delete it: then nobody notices that the topic was "
-            "deleted and created again since"
-        ) from e
+    found: str | None = read_kept(root, _FILE, _VERSION, lambda doc: doc["topics"].get(topic), cure=_CURE)
     return found
 
 
@@ -76,8 +66,7 @@ def keep_topic(job: JobContext, root: Storage) -> None:
     """Keep the id for the query in `root`."""
     topic = job.options.kafka_topic
     if job.topic_id is not None and read_topic(root, topic) != job.topic_id:
-        doc = {"version": _VERSION, "topics": {topic: job.topic_id}}
-        root.replace(_FILE, json.dumps(doc).encode())
+        root.replace(_FILE, to_keep(_VERSION, topics={topic: job.topic_id}))
 
 
 class TopicWatch:

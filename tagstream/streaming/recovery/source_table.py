@@ -6,12 +6,11 @@ a topic may have as well, is then bad and named.
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.errors import CheckpointError
+from tagstream.streaming.recovery.kept import read_kept, to_keep
 from tagstream.streaming.source.decode.messages.tables import seen_table
 from tagstream.table.storage.create import create
 from tagstream.table.storage.storage import Storage
@@ -19,20 +18,12 @@ from tagstream.table.storage.storage import Storage
 LOG = logging.getLogger("tagstream")
 _FILE = "tagstream/source_table.json"
 _VERSION = 1
+_CURE = "restore it, or delete it: the stream is then of the first table that it sees"
 
 
 def read_table(checkpoint: Storage) -> str | None:
     """The table that the stream reads; None where it has seen none yet."""
-    try:
-        doc = json.loads(checkpoint.read(_FILE))
-        return str(doc["table"])
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as e:
-        raise CheckpointError(
-            f"{checkpoint.where(_FILE)} is damaged ({e!r}); restore it, or delete it: the stream is then of the first table "
-            "that it sees"
-        ) from e
+    return read_kept(checkpoint, _FILE, _VERSION, lambda doc: str(doc["table"]), cure=_CURE)
 
 
 def take_table(job: JobContext, why: str) -> None:
@@ -40,8 +31,7 @@ def take_table(job: JobContext, why: str) -> None:
     seen = seen_table(why)
     if seen is None:
         return
-    doc = {"version": _VERSION, "table": seen}
-    create(job.checkpoint, _FILE, json.dumps(doc).encode())
+    create(job.checkpoint, _FILE, to_keep(_VERSION, table=seen))
     pinned = read_table(job.checkpoint)
     LOG.info(
         "the stream reads table %s; an event of another one is a bad record (tagstream.source.tables names others)",

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from tagstream.state.durable.root import BEGINS, TAKEOVER
 from tagstream.streaming.batch.commit_record import STREAMER_KEY, all_extra_metadata, parse
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.errors import CheckpointError, SourceError
+from tagstream.streaming.errors import SourceError
+from tagstream.streaming.recovery.kept import read_kept, to_keep
 from tagstream.streaming.recovery.same_topic import recreated, refuse_loss
 from tagstream.streaming.source.topic import EARLIEST, Ends, topic_offsets
 from tagstream.table.storage.create import create
@@ -27,7 +28,6 @@ from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
-T = TypeVar("T")
 _RESUME = "tagstream/resume.json"
 _FIXED_PLACE = "sources/0/0"  # Spark's own
 _VERSION = 2
@@ -46,19 +46,17 @@ def read_takeover(root: Storage) -> Takeover | None:
     """What the query works on; None when its index began empty."""
     numbers = [int(name.removesuffix(".json")) for name in root.names(TAKEOVER) if name.removesuffix(".json").isdigit()]
     name = f"{TAKEOVER}/{max(numbers)}.json" if numbers else f"{TAKEOVER}.json"
-    return _read(root, name, _VERSION, lambda doc: Takeover(**doc))
+    return read_kept(root, name, _VERSION, lambda doc: Takeover(**doc))
 
 
 def write_takeover(root: Storage, takeover: Takeover) -> None:
     """Make it durable."""
-    doc = json.dumps({"version": _VERSION, **asdict(takeover)}, indent=1).encode()
-    create(root, f"{TAKEOVER}/{takeover.generation}.json", doc)
+    create(root, f"{TAKEOVER}/{takeover.generation}.json", to_keep(_VERSION, **asdict(takeover)))
 
 
 def write_resume(checkpoint: Storage, start_offsets: Any) -> None:
     """Keep where the next query must begin to read: our rows from there on were taken away by another writer."""
-    doc = json.dumps({"version": _RESUME_VERSION, "start_offsets": start_offsets}).encode()
-    checkpoint.replace(_RESUME, doc)
+    checkpoint.replace(_RESUME, to_keep(_RESUME_VERSION, start_offsets=start_offsets))
 
 
 def forget_resume(checkpoint: Storage) -> None:
@@ -69,7 +67,7 @@ def forget_resume(checkpoint: Storage) -> None:
 def read_resume(checkpoint: Storage) -> Any:
     """Offsets that the next query must begin at; None where nothing says so."""
     # A new checkpoint would begin behind the rows that were taken away.
-    return _read(checkpoint, _RESUME, _RESUME_VERSION, lambda doc: doc["start_offsets"], cure="restore it")
+    return read_kept(checkpoint, _RESUME, _RESUME_VERSION, lambda doc: doc["start_offsets"], cure="restore it")
 
 
 def write_begins(root: Storage, instant: str | None) -> None:
@@ -83,32 +81,12 @@ def write_begins(root: Storage, instant: str | None) -> None:
     if instant is None:
         root.delete(BEGINS)
     else:
-        root.replace(BEGINS, json.dumps({"version": _BEGINS_VERSION, "after": instant}).encode())
+        root.replace(BEGINS, to_keep(_BEGINS_VERSION, after=instant))
 
 
 def read_begins(root: Storage) -> str | None:
     """The commit at whose end the query began to read; None where no commit gave the place."""
-    return _read(root, BEGINS, _BEGINS_VERSION, lambda doc: str(doc["after"]))
-
-
-def _read(
-    files: Storage,
-    name: str,
-    version: int,
-    content: Callable[[dict[str, Any]], T],
-    cure: str = "restore it, or start with a new checkpoint",
-) -> T | None:
-    """What a file with a version holds; None where it is missing, CheckpointError where it cannot be read."""
-    path = files.where(name)
-    try:
-        doc: dict[str, Any] = json.loads(files.read(name))
-        if doc.pop("version") == version:
-            return content(doc)
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise CheckpointError(f"{path} is damaged ({e!r}); {cure}") from e
-    raise CheckpointError(f"{path} has another version than {version}; run the program version that wrote it")
+    return read_kept(root, BEGINS, _BEGINS_VERSION, lambda doc: str(doc["after"]))
 
 
 def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -> tuple[str | None, str | None]:

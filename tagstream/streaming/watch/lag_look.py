@@ -6,13 +6,12 @@ how old that is, the broker is asked.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import newest_batch, raw_offset
+from tagstream.streaming.batch.epoch import read_up_to
 from tagstream.streaming.source.topic import Ends, oldest_from, topic_offsets
 from tagstream.streaming.status.run_status import RunStatus
 from tagstream.streaming.status.snapshot import Waiting
@@ -30,27 +29,13 @@ class LagLook:
         topic, settings = job.options.kafka_topic, job.options.kafka_options
         if topic is None or job.options.source_class != "kafka":
             return
-        begin = reached(job)
+        begin = read_up_to(job.root.files, "commits", job.starting_offsets or job.options.starting_offsets)
         if begin is None:
             return
         waits = waiting(topic_offsets(self._spark, topic, settings), begin)
         left = {part: at for part, (at, records) in waits.items() if records}
         oldest = oldest_from(self._spark, topic, settings, left, job.clock_ms())
         self._status.waits(Waiting(part, records, oldest.get(part)) for part, (_, records) in waits.items())
-
-
-def reached(job: JobContext) -> Mapping[int, int] | None:
-    """Next offset of each partition after the last committed batch; empty: from the beginning. None: not known."""
-    done = newest_batch(job.root.files, "commits")
-    found = None if done is None else raw_offset(job.root.files, done)
-    if found is None:
-        found = job.starting_offsets or job.options.starting_offsets
-        if found == "earliest":
-            return {}
-        if found == "latest":
-            return None
-        found = json.loads(found)
-    return {int(p): int(at) for parts in found.values() for p, at in parts.items() if int(at) >= 0}
 
 
 def waiting(ends: Mapping[int, Ends], begin: Mapping[int, int]) -> dict[int, tuple[int, int]]:
