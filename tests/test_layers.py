@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/options": "table/* index/* streaming streaming/options/keys",
     "streaming/source/decode": "table/* state/* streaming",
     "streaming/source/decode/typed": "table/* state/* streaming streaming/source/decode",
-    "streaming/source/decode/messages": "streaming/source/decode",
+    "streaming/source/decode/messages": "table streaming/source/decode",
     "streaming/source/decode/formats": "table/* state/* streaming streaming/source/decode streaming/source/decode/typed "
     "streaming/source/decode/messages",
     "streaming/source/decode/schemas": "table/* streaming streaming/source/decode streaming/source/decode/formats",

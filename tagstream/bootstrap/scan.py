@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.bootstrap.plan import BootstrapPlan
+from tagstream.table.chunks import flat
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.format import BlockType
@@ -96,7 +97,7 @@ def _merged(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys]:
         yield SliceKeys(*_some(log.keys, log.winner_orderings, (log.row < 0) & ~lost), True)
         for earlier in batches:
             if len(natural) and earlier.orderings is not None:
-                yield _tombstones(earlier.keys, _flat(earlier.orderings), natural)
+                yield _tombstones(earlier.keys, flat(earlier.orderings), natural)
 
 
 def _natural_deletes(log: MergedLog) -> pa.Array:
@@ -120,7 +121,7 @@ def _some(keys: pa.Array, ordering: pa.Array | None, mask: npt.NDArray[np.bool_]
 
 
 def _keys(batch: pa.Table, file_slice: FileSlice) -> pa.Array:
-    keys = _flat(batch.column(RECORD_KEY))
+    keys = flat(batch.column(RECORD_KEY))
     if keys.null_count:
         raise CorruptFileError(
             f"base file {file_slice.base_path} has rows without {RECORD_KEY}; it was not written by Hudi"
@@ -130,7 +131,3 @@ def _keys(batch: pa.Table, file_slice: FileSlice) -> pa.Array:
 
 def _ordering(reader: SliceReader, batch: pa.Table) -> pa.Array | None:
     return reader.ordering(batch) if len(reader.columns) > 1 else None
-
-
-def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

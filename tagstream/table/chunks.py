@@ -32,6 +32,11 @@ def together(tables: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables([*chunks, _one_piece(held)])
 
 
+def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, which has to fit into one Arrow array."""
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
 def take(rows: pa.Table, order: Rows | pa.Array) -> pa.Table:
     """The rows of these numbers, each at most once; a null number gives a row of nulls."""
     if isinstance(order, pa.Array):

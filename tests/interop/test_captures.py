@@ -5,7 +5,6 @@ The rows are those that the source's own SELECT gave.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +52,7 @@ STOCK = Source("shop.stock", 8, ["region", "item"], "region")
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[schema_registry.Registry]:
-    kept = json.loads(cdc.file("registry.json"))
-    with schema_registry.running(schema_registry.Registry(kept["schemas"], kept["subjects"])) as found:
+    with schema_registry.captured() as found:
         yield found
 
 

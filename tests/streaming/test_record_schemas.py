@@ -40,8 +40,7 @@ WANTED = {
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[schema_registry.Registry]:
-    kept = json.loads(cdc.file("registry.json"))
-    with schema_registry.running(schema_registry.Registry(kept["schemas"], kept["subjects"])) as running:
+    with schema_registry.captured() as running:
         yield running
 
 

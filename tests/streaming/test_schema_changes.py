@@ -267,8 +267,7 @@ def test_the_registry_s_schemas_are_taken_up(
 ) -> None:
     """From the first of nine schemas on, each phase in a run of its own or all in one batch."""
     topic = items_topic
-    kept = json.loads(cdc.file("registry.json"))
-    with schema_registry.running(schema_registry.Registry(kept["schemas"], {f"{topic}-value": [4]})) as registry:
+    with schema_registry.captured({f"{topic}-value": [4]}) as registry:
         conf = {"tagstream.source.format": "debezium-avro", "schema.registry.url": registry.url, FILE: ""}
         case = items_case(tmp_path, spark, kafka_broker, table_type, conf)
         phases = [(phase, messages) for phase, messages in cdc.phases("avro", topic) if messages]
@@ -288,7 +287,7 @@ def test_the_registry_s_schemas_are_taken_up(
     }  # fmt: skip
     assert read_meta(PosixStorage(str(case.checkpoint))) is not None
     assert not list((case.root / "tagstream" / "index").glob("gen-[1-9]*"))
-    with schema_registry.running(schema_registry.Registry(kept["schemas"], {f"{topic}-value": [4]})) as registry:
+    with schema_registry.captured({f"{topic}-value": [4]}) as registry:
         again = replace(case, conf={**case.conf, "schema.registry.url": registry.url})
         assert again.run() == []
     notes = case.root / "tagstream" / "schemas"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import chain, zip_longest
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,8 @@ from tagstream.streaming.errors import BadRecordsError, CheckpointError
 from tagstream.streaming.options.cli import load_options
 from tagstream.table.errors import ConfigError
 from tests.streaming.stream_case import StreamCase
-from tests.streaming.test_debezium_stream import debezium_case
+from tests.streaming.test_debezium_stream import check_table, debezium_case
 from tests.support import cdc, schema_registry
-from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.producer import send_captured
 
@@ -24,23 +22,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 def both(folder: str, phase: str) -> list[cdc.Message]:
-    """The events of a phase of two tables, in turns; a tombstone stays behind its delete."""
-    of_tables = [dict(cdc.phases(folder, f"shop.{table}")).get(phase, []) for table in ("orders", "stock")]
-    pairs: list[list[list[cdc.Message]]] = []
-    for messages in of_tables:
-        pairs.append([])
-        for message in messages:
-            if message.value is None and pairs[-1]:
-                pairs[-1][-1].append(message)
-            else:
-                pairs[-1].append([message])
-    return [m for together in zip_longest(*pairs, fillvalue=()) for m in chain.from_iterable(together)]
+    """The events of a phase of two tables, in turns."""
+    return cdc.in_turns(*(dict(cdc.phases(folder, f"shop.{table}")).get(phase, []) for table in ("orders", "stock")))
 
 
 def check(case: StreamCase, phase: str) -> None:
-    rows = read_table(case.table, meta_columns=False).to_pylist()
-    wrong = cdc.differences(rows, cdc.truth("shop.orders", phase), ["id"], ["span"])
-    assert not wrong, (phase, wrong[:5])
+    check_table(case, "shop.orders", phase, ["id"], ["span"])
 
 
 @pytest.mark.parametrize("folder", ["json", "avro"])
@@ -49,8 +36,7 @@ def test_the_tables_that_are_named_are_read(
 ) -> None:
     topic = f"two-tables-{folder}"
     kafka_broker.create_topic(topic, partitions=2)
-    kept = json.loads(cdc.file("registry.json"))
-    with schema_registry.running(schema_registry.Registry(kept["schemas"], kept["subjects"])) as registry:
+    with schema_registry.captured() as registry:
         conf = {"tagstream.source.tables": r"shop\.orders", "tagstream.source.format": f"debezium-{folder}"}
         if folder == "avro":
             conf["schema.registry.url"] = registry.url

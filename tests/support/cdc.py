@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
+from itertools import chain, zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -118,6 +119,19 @@ def raw_batch(found: Sequence[Message]) -> pa.RecordBatch:
             "new_key": pa.array([m.new_key for m in found], pa.binary()),
         }
     )
+
+
+def in_turns(*streams: Sequence[Message]) -> list[Message]:
+    """The messages of several tables as one topic has them; a tombstone stays behind its delete."""
+    pairs: list[list[list[Message]]] = []
+    for messages in streams:
+        pairs.append([])
+        for message in messages:
+            if message.value is None and pairs[-1]:
+                pairs[-1][-1].append(message)
+            else:
+                pairs[-1].append([message])
+    return [m for together in zip_longest(*pairs, fillvalue=()) for m in chain.from_iterable(together)]
 
 
 def differences(

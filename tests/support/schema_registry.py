@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
+from tests.support import cdc
+
 
 @dataclass
 class Registry:
@@ -71,3 +73,11 @@ def running(registry: Registry) -> Iterator[Registry]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def captured(subjects: Mapping[str, list[int]] | None = None) -> Iterator[Registry]:
+    """A running registry with the schemas of the captured streams; ``subjects``: in place of theirs."""
+    kept = json.loads(cdc.file("registry.json"))
+    with running(Registry(kept["schemas"], kept["subjects"] if subjects is None else subjects)) as found:
+        yield found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from weakref import ref
 
 from py4j.protocol import Py4JNetworkError
 from pyspark import TaskContext
@@ -111,7 +113,7 @@ def _planned(job: JobContext) -> dict[int, int]:
 
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | None) -> StreamingQuery:
-    writer = rows.writeStream.foreachBatch(sink).outputMode("append")
+    writer = rows.writeStream.foreachBatch(_weakly(sink)).outputMode("append")
     writer = writer.option("checkpointLocation", job.root.files.root)
     if frame is None:  # in a session of the user's there may be tables of the same name
         writer = writer.queryName(job.table.config.name)
@@ -122,6 +124,23 @@ def _start(rows: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | Non
     else:
         writer = writer.trigger(availableNow=True)
     return writer.start()
+
+
+def _weakly(sink: BatchSink) -> Callable[[DataFrame, int], None]:
+    """The sink for Spark to call, which keeps nothing alive.
+
+    Py4J keeps a function as long as the JVM has the query that calls it, and the JVM keeps the query as long as Python has
+    it. Through the sink that would be for ever: each query that ended would stay in the memory of the driver.
+    """
+    found = ref(sink)
+
+    def call(batch: DataFrame, batch_id: int) -> None:
+        alive = found()
+        if alive is None:
+            raise StopRequested("the query has ended; its batch is done again by the next start")
+        alive(batch, batch_id)
+
+    return call
 
 
 def end_query(query: StreamingQuery) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table import chunks
+from tagstream.table.chunks import flat
 
 # Rows of an Arrow batch between Spark and Python, and the bytes of a packed value: their product, 512 MiB, stays below
 # the 2 GiB that a column of an Arrow batch may have. A value that is larger because one record is brings empty rows
@@ -92,4 +93,4 @@ def file_group_codes(parts: pa.Array, files: pa.Array) -> tuple[Codes, list[tupl
 
 def _encoded(values: Any) -> pa.DictionaryArray:
     encoded = pc.dictionary_encode(values)
-    return encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    return flat(encoded)

@@ -23,6 +23,7 @@ from tagstream.streaming.source.decode.key_decoder import FLAG_IMAGE
 from tagstream.streaming.tag.located import DELETED, OP_IMAGE, OP_LEFT, OPEN, image_name, located_table, order_name
 from tagstream.streaming.tag.mends import mends
 from tagstream.table import chunks
+from tagstream.table.chunks import flat
 from tagstream.table.schema.conform import as_type
 
 Ints = npt.NDArray[np.int64]
@@ -115,7 +116,7 @@ def _sources(done: Completion, good: pa.Table) -> dict[str, pa.Array]:
     other = done.held >= 0
     from_rows = np.where(own, done.rows, np.where(other, done.held, -1))
     mask = pa.array(from_rows, mask=from_rows < 0)
-    from_key = pc.if_else(pa.array(own), _flat(keys.take(mask)), _flat(good.column("old").take(mask)))
+    from_key = pc.if_else(pa.array(own), flat(keys.take(mask)), flat(good.column("old").take(mask)))
     bits = absent_bits(done.donor < 0, np.arange(len(done.rows)), len(done.rows))
     wanted = {"from_key": from_key, "from_image": _of_orders(good, done.held)}
     return {"absent": bits} | wanted | _places(done.places)
@@ -128,7 +129,7 @@ def _images(
     n = len(keys)
     own, other = done.image_held == OWN, done.image_held >= 0
     take = pa.array(np.where(other, done.image_held, -1), mask=~other)
-    from_key = pc.if_else(pa.array(own), keys, _flat(good.column("old").take(take)))
+    from_key = pc.if_else(pa.array(own), keys, flat(good.column("old").take(take)))
     places = [
         p if held_at == OWN else None for p, held_at in zip(done.image_places, done.image_held.tolist(), strict=True)
     ]
@@ -189,7 +190,3 @@ def _scattered(rows: pa.Table, where: Ints, columns: dict[str, pa.Array]) -> pa.
         both = pa.chunked_array([*rows.column(i).chunks, as_type(values, rows.schema.field(i).type)])
         rows = rows.set_column(i, rows.schema.field(i), both.take(take))
     return rows
-
-
-def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -23,7 +23,6 @@ from tagstream.streaming.write.left_images import KEY, find_left, left_table
 from tagstream.streaming.write.left_rows import NUMBER, deleted_rows, values_of
 from tagstream.streaming.write.row_values import (
     Bits,
-    flat_of,
     from_images,
     merged,
     named_images,
@@ -32,6 +31,7 @@ from tagstream.streaming.write.row_values import (
     wanted_images,
     with_values,
 )
+from tagstream.table.chunks import flat
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.read.snapshot import snapshot_schema
@@ -95,7 +95,7 @@ class HeldRows:
         some = taken.any(axis=1)
         if some.any():
             take = pa.array(some)
-            keys, sources = (flat_of(short.column(name)).filter(take) for name in ("skey", "from_key"))
+            keys, sources = (flat(short.column(name)).filter(take) for name in ("skey", "from_key"))
             made = notes_table(keys, sources, taken[some], values.filter(take))
             write_file(self.left.below(BORROWED), self.instant, self.task, made)
         # Of a key that was deleted before, the row is gone for good where it was not found.
@@ -112,11 +112,11 @@ class HeldRows:
         if not to_mend.num_rows:
             return rows
         pairs = [pair for pair in pairs if pair in notes]
-        keys = flat_of(to_mend.column("skey"))
+        keys = flat(to_mend.column("skey"))
         sources = self._complete_images(images, set(to_mend.column("from_key").to_pylist()))
         # A key that changed twice in the batch has an image for each time.
         sources = sources.filter(pc.is_in(named_images(sources), value_set=wanted_images(to_mend)))
-        lost = unpack_absent(flat_of(sources.column("absent")), len(self.schema))
+        lost = unpack_absent(flat(sources.column("absent")), len(self.schema))
         wanted = dict(zip(pairs, wanted_images(to_mend).to_pylist(), strict=True))
         unknown = dict(zip(named_images(sources).to_pylist(), lost, strict=True))
         for (key, source), note in notes.items():
@@ -128,7 +128,7 @@ class HeldRows:
         own = self._whole(to_mend.filter(to_mend.column("from_file").is_valid()))
         batch = rows.filter(mine)
         right = right_values(sources, lost, wanted)
-        changed, _ = mended(batch, unpack_absent(flat_of(batch.column("absent")), len(self.schema)), right, notes)
+        changed, _ = mended(batch, unpack_absent(flat(batch.column("absent")), len(self.schema)), right, notes)
         more, is_new = mended(own, np.ones((own.num_rows, len(self.schema)), np.bool_), right, notes)
         return pa.concat_tables([rows.filter(pc.invert(mine)), changed, more.filter(pa.array(is_new))])
 
@@ -150,7 +150,7 @@ class HeldRows:
         if not leaves.any():
             return images
         asked = images.filter(pa.array(leaves))
-        whole = unpack_absent(flat_of(asked.column("absent")), len(self.schema)).all(axis=1)
+        whole = unpack_absent(flat(asked.column("absent")), len(self.schema)).all(axis=1)
         away = pa.array(whole & asked.column("from_file").is_valid().to_numpy())  # only the table has it
         here = asked.filter(pc.invert(away))
         found = self._complete_images(images, set(here.column("skey").to_pylist())) if here.num_rows else here
@@ -161,12 +161,10 @@ class HeldRows:
             found = found.set_column(i, found.schema.field(i), none)
         left = pa.concat_tables([asked.filter(away), found])
         values = struct_of(left.column("row"))
-        lost = unpack_absent(flat_of(left.column("absent")), values.type.num_fields).any(axis=1)
-        keys = record_keys(flat_of(left.column("skey")))
+        lost = unpack_absent(flat(left.column("absent")), values.type.num_fields).any(axis=1)
+        keys = record_keys(flat(left.column("skey")))
         as_of = self.timeline.newest_completed
-        made = left_table(
-            keys, flat_of(left.column("ord")), lost, left.select(["from_part", "from_file"]), as_of, values
-        )
+        made = left_table(keys, flat(left.column("ord")), lost, left.select(["from_part", "from_file"]), as_of, values)
         write_file(self.left, self.instant, self.task, made)
         return images.filter(pa.array(~leaves))
 
@@ -196,7 +194,7 @@ class HeldRows:
         lost = bits.any(axis=1) & ~images.column("from_key").is_valid().to_numpy()
         if not lost.any():
             return images, values, bits
-        keys = record_keys(flat_of(images.column("skey")))
+        keys = record_keys(flat(images.column("skey")))
         names = [f.name for i, f in enumerate(values.type) if bits[lost, i].any()]
         wanted = pa.schema([self.schema.field(name).with_nullable(True) for name in names])
         numbers = np.flatnonzero(lost).tolist()
@@ -204,7 +202,7 @@ class HeldRows:
         asked = [(names_of[n], orders[n]) for n in numbers]
         left = {numbers[n]: one for n, one in find_left(self.left, asked, self.instant).items()}
         held = values_of(left, self.table, self.timeline, names_of, wanted)
-        found = pc.index_in(pa.array(range(images.num_rows), pa.int64()), value_set=flat_of(held.column(NUMBER)))
+        found = pc.index_in(pa.array(range(images.num_rows), pa.int64()), value_set=flat(held.column(NUMBER)))
         values, bits = merged(values, bits, held, found, found.is_valid().to_numpy(zero_copy_only=False) & lost)
         # A key whose events may yet come, and none was a delete, was most likely never in the table: all of its deletes
         # would be gone through.
@@ -212,10 +210,10 @@ class HeldRows:
         settled = np.isin(np.arange(images.num_rows), list(left))
         ask = lost & ~settled & ~is_open
         held = deleted_rows(self.table, self.timeline, set(keys.filter(pa.array(ask)).to_pylist()), wanted)
-        found = pc.index_in(keys, value_set=flat_of(held.column(KEY)))
+        found = pc.index_in(keys, value_set=flat(held.column(KEY)))
         there = found.is_valid().to_numpy(zero_copy_only=False) & ask
         note = pc.if_else(
-            pa.array(settled & bits.any(axis=1)), pa.scalar(None, pa.string()), flat_of(images.column("note"))
+            pa.array(settled & bits.any(axis=1)), pa.scalar(None, pa.string()), flat(images.column("note"))
         )
         i = images.schema.get_field_index("note")
         return images.set_column(i, images.schema.field(i), note), *merged(values, bits, held, found, there)
@@ -223,12 +221,12 @@ class HeldRows:
     def _own(self, short: pa.Table) -> tuple[pa.StructArray, Bits]:
         """Rows with what the table has of them, and what they still lack."""
         values = struct_of(short.column("row"))
-        bits = unpack_absent(flat_of(short.column("absent")), values.type.num_fields)
+        bits = unpack_absent(flat(short.column("absent")), values.type.num_fields)
         known = short.column("from_file").is_valid().to_numpy()
         if not known.any():
             return values, bits
         names = [f.name for i, f in enumerate(values.type) if bits[known, i].any()]
-        keys = record_keys(flat_of(short.column("from_key")))
+        keys = record_keys(flat(short.column("from_key")))
         held = self._read(
             short.column("from_part").to_pylist(), short.column("from_file").to_pylist(), keys, known, names
         )
@@ -267,7 +265,7 @@ class HeldRows:
     def _check(self, short: pa.Table, bits: Bits) -> None:
         lost = np.flatnonzero(bits.any(axis=1))
         if len(lost) and not self.null_if_lost:
-            raise self._lost(flat_of(short.column("skey"))[int(lost[0])].as_py(), bits[lost[0]], len(lost))
+            raise self._lost(flat(short.column("skey"))[int(lost[0])].as_py(), bits[lost[0]], len(lost))
 
     def _lost(self, skey: bytes, columns: Bits, count: int) -> HeldRowError:
         key = record_keys(pa.array([skey], pa.binary()))[0].as_py()

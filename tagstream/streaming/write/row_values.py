@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
+from tagstream.table.chunks import flat
 from tagstream.table.schema.conform import as_type
 
 Bits = npt.NDArray[np.bool_]
@@ -21,7 +20,7 @@ def from_images(values: pa.StructArray, bits: Bits, short: pa.Table, images: pa.
         return values, bits
     found = pc.index_in(wanted_images(short), value_set=named_images(images))
     there = found.is_valid().to_numpy(zero_copy_only=False)
-    has = unpack_absent(flat_of(images.column("absent")), values.type.num_fields)
+    has = unpack_absent(flat(images.column("absent")), values.type.num_fields)
     rows = pc.fill_null(found, 0).to_numpy()
     usable = bits & there[:, None] & ~has[rows]
     columns = []
@@ -42,8 +41,8 @@ def named_images(images: pa.Table) -> pa.Array:
 
 
 def _named(rows: pa.Table, key: str, name: str) -> pa.Array:
-    names = pc.fill_null(flat_of(rows.column(name)), b"")
-    return pc.binary_join_element_wise(names, flat_of(rows.column(key)), pa.scalar(b"\0", pa.binary()))
+    names = pc.fill_null(flat(rows.column(name)), b"")
+    return pc.binary_join_element_wise(names, flat(rows.column(key)), pa.scalar(b"\0", pa.binary()))
 
 
 def merged(
@@ -53,9 +52,7 @@ def merged(
     for i, (field, column) in enumerate(zip(values.type, values.flatten(), strict=True)):
         use = bits[:, i] & there
         if use.any():
-            column = pc.if_else(
-                pa.array(use), as_type(flat_of(held.column(field.name)).take(found), field.type), column
-            )
+            column = pc.if_else(pa.array(use), as_type(flat(held.column(field.name)).take(found), field.type), column)
         columns.append(column)
     return pa.StructArray.from_arrays(columns, fields=list(values.type)), bits & ~there[:, None]
 
@@ -68,15 +65,9 @@ def with_values(images: pa.Table, values: pa.StructArray, bits: Bits) -> pa.Tabl
 
 
 def place_keys(short: pa.Table, keys: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(
-        flat_of(short.column("from_part")), flat_of(short.column("from_file")), keys, "\0"
-    )
+    return pc.binary_join_element_wise(flat(short.column("from_part")), flat(short.column("from_file")), keys, "\0")
 
 
 def struct_of(column: pa.ChunkedArray) -> pa.StructArray:
-    flat = column.combine_chunks()
-    return flat.chunk(0) if isinstance(flat, pa.ChunkedArray) else flat
-
-
-def flat_of(values: Iterable[object]) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    whole = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole

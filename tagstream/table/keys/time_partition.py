@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.joda_pattern import Pattern, parse_pattern, read_times
 from tagstream.table.keys.zones import by_offset, to_utc
@@ -40,9 +41,9 @@ _UNIT_OF_TYPE: Final = {
 }  # fmt: skip
 _TEXTS: Final = ("DATE_STRING", "MIXED")
 _GMT: Final = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?(\d{2}))?")
-_DIGITS: Final = r"^-?\d{1,18}$"  # that a long holds, whatever they are
 _GREATEST: Final = 2**63 - 1
 _LONG_DIGITS: Final = 18  # that a long holds, whatever they are
+_DIGITS: Final = rf"^-?\d{{1,{_LONG_DIGITS}}}$"
 _NULL_MS: Final = 1  # Hudi takes 1 of the unit for a null, or the text of 1 ms
 
 
@@ -194,7 +195,7 @@ class TimePartition:
             return written[0]
         place = np.empty(len(ms), np.int64)
         place[np.concatenate([at for at, _ in parts])] = np.arange(len(ms))
-        return pa.concat_arrays([_flat(part) for part in written]).take(pa.array(place))
+        return pa.concat_arrays([flat(part) for part in written]).take(pa.array(place))
 
     @cached_property
     def properties(self) -> dict[str, str]:
@@ -209,10 +210,6 @@ class TimePartition:
         if self.output_zone is not None:
             found["output.timezone"] = self.output_zone
         return {PREFIX + name: value for name, value in found.items()}
-
-
-def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def _is_text(kind: pa.DataType) -> bool:

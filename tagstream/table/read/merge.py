@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.chunks import flat
 from tagstream.table.ordering import greater, ranks
 from tagstream.table.read.log_batch import LogBatch, MergedLog
 from tagstream.table.read.partial import composed, fold
@@ -125,5 +126,5 @@ def _row_numbers(batches: Sequence[LogBatch]) -> _Ints:
 
 
 def _concat(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
-    flat = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
-    return pa.concat_arrays(flat) if flat else pa.array([], kind)
+    pieces = [flat(a) for a in arrays]
+    return pa.concat_arrays(pieces) if pieces else pa.array([], kind)

@@ -37,15 +37,22 @@ def again(broker: KafkaBroker, topic: str, new: list[ev.Event]) -> None:
     send(broker, topic, new)
 
 
+def streamed(folder: Path, spark: SparkSession, broker: KafkaBroker, topic: str, **conf: str) -> StreamCase:
+    """A table of the first ten events of a new topic."""
+    broker.create_topic(topic, partitions=1)
+    send(broker, topic, events(0, 10))
+    case = kafka_case(folder, spark, broker, topic)
+    case = replace(case, conf={**case.conf, **conf})
+    case.run()
+    return case
+
+
 @pytest.mark.parametrize("records", [20, 5, 10])
 def test_it_is_refused_and_read_from_its_beginning_where_the_loss_is_accepted(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, records: int
 ) -> None:
     topic = f"again-{records}"
-    kafka_broker.create_topic(topic, partitions=1)
-    send(kafka_broker, topic, events(0, 10))
-    case = kafka_case(tmp_path, spark, kafka_broker, topic)
-    case.run()
+    case = streamed(tmp_path, spark, kafka_broker, topic)
     assert case.run() == []
     again(kafka_broker, topic, events(100, records))
     for _ in range(2):
@@ -61,10 +68,7 @@ def test_it_is_refused_and_read_from_its_beginning_where_the_loss_is_accepted(
 def test_a_new_checkpoint_knows_it_from_the_commits(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
 ) -> None:
-    kafka_broker.create_topic("again-new", partitions=1)
-    send(kafka_broker, "again-new", events(0, 10))
-    case = kafka_case(tmp_path, spark, kafka_broker, "again-new")
-    case.run()
+    case = streamed(tmp_path, spark, kafka_broker, "again-new")
     again(kafka_broker, "again-new", events(100, 20))
     shutil.rmtree(case.checkpoint)
     with pytest.raises(SourceError, match="was deleted and created again"):
@@ -78,10 +82,7 @@ def test_nothing_is_committed_where_it_happens_while_a_batch_runs(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, accepted: bool
 ) -> None:
     topic = f"again-meanwhile-{accepted}".lower()
-    kafka_broker.create_topic(topic, partitions=1)
-    send(kafka_broker, topic, events(0, 10))
-    case = kafka_case(tmp_path, spark, kafka_broker, topic)
-    case.run()
+    case = streamed(tmp_path, spark, kafka_broker, topic)
     case = replace(case, conf={**case.conf, **(LOSS if accepted else {})})
     send(kafka_broker, topic, events(50, 5))
     done: list[int] = []
@@ -101,10 +102,7 @@ def test_nothing_is_committed_where_it_happens_while_a_batch_runs(
 
 
 def test_a_damaged_note_is_named(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
-    kafka_broker.create_topic("again-damaged", partitions=1)
-    send(kafka_broker, "again-damaged", events(0, 10))
-    case = kafka_case(tmp_path, spark, kafka_broker, "again-damaged")
-    case.run()
+    case = streamed(tmp_path, spark, kafka_broker, "again-damaged")
     note = case.checkpoint / "tagstream" / "source" / "topic.json"
     note.write_text("{")
     with pytest.raises(CheckpointError, match=r"topic\.json is damaged"):
@@ -119,11 +117,7 @@ def test_an_open_transaction_keeps_nothing_waiting(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
 ) -> None:
     """The start looks at the sizes of records that it can read, not at those of the transaction."""
-    kafka_broker.create_topic("open-transaction", partitions=1)
-    send(kafka_broker, "open-transaction", events(0, 10))
-    case = kafka_case(tmp_path, spark, kafka_broker, "open-transaction")
-    case = replace(case, conf={**case.conf, "isolation.level": "read_committed"})
-    case.run()
+    case = streamed(tmp_path, spark, kafka_broker, "open-transaction", **{"isolation.level": "read_committed"})
     writer = KafkaProducer(**kafka_broker.python_client(), transactional_id="t", transaction_timeout_ms=600_000)
     writer.init_transactions()
     writer.begin_transaction()

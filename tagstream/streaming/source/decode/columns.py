@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.chunks import flat
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -27,11 +29,6 @@ def nulls_of(values: pa.Array | pa.ChunkedArray) -> Mask:
     """The mask of the nulls."""
     mask: Mask = flat(values.is_null()).to_numpy(zero_copy_only=False)
     return mask
-
-
-def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def text_where(mask: Mask, text: str) -> pa.Array:

@@ -46,10 +46,9 @@ class JsonDecoder:
         self.schema = schema
         self.facts = facts or {}
         self.paths = paths
-        self._facts = self.facts
         self._rules = rules
         self._paths = {f.name: (paths or {}).get(f.name, (f.name,)) for f in schema}
-        self._records = RecordDecoder(schema, self._facts, rules, self._paths if paths else None)
+        self._records = RecordDecoder(schema, self.facts, rules, self._paths if paths else None)
         self._arrow_can = len(schema) > 0 and all(can_read(f.type) for f in schema)
         has_floats = any(contains(f.type, pa.types.is_floating) for f in schema)
         self._unwanted = guard.patterns(has_floats and not rules.round_numbers)
@@ -125,7 +124,7 @@ class JsonDecoder:
         columns, doubt = [], None
         for field in self.schema:
             flat = at_path(table, self._paths[field.name])
-            mode, facts = self._modes.get(field.name, Mode.NATIVE), self._facts.get(field.name, NO_FACTS)
+            mode, facts = self._modes.get(field.name, Mode.NATIVE), self.facts.get(field.name, NO_FACTS)
             array, unsure = convert(flat, field, mode, self._rules, facts)
             if unsure is not None:
                 doubt = unsure if doubt is None else doubt | unsure

@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 
 from tagstream.state.ordering import ordering_codes, ordering_kind
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
-from tagstream.streaming.source.decode.columns import flat, header_texts, mask_of, nulls_of, only_where, text_where
+from tagstream.streaming.source.decode.columns import header_texts, mask_of, nulls_of, only_where, text_where
 from tagstream.streaming.source.decode.events import Events, NamesTables, RecordFormat, Watch
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.plain_json import PlainJson, type_at, with_delete_mark
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.state_keys import state_keys
+from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS, beyond
 from tagstream.table.keys.keys import KeyGenerator, check_partition_path

@@ -8,12 +8,12 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat
 from tagstream.streaming.source.decode.facts import NO_FACTS, Facts
 from tagstream.streaming.source.decode.formats.encodings import BytesAs, Encoding, finish, for_column, json_type
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
+from tagstream.table.chunks import flat
 
 
 class Body(Protocol):

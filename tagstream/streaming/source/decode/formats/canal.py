@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of, text_where
+from tagstream.streaming.source.decode.columns import mask_of, nulls_of, text_where
 from tagstream.streaming.source.decode.convert import latin1_bytes
 from tagstream.streaming.source.decode.events import Events
 from tagstream.streaming.source.decode.formats.encodings import fitted
@@ -17,6 +17,7 @@ from tagstream.streaming.source.decode.messages.tables import NameReader, Source
 from tagstream.streaming.source.decode.plain_json import without_blank_lines
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
+from tagstream.table.chunks import flat
 from tagstream.table.keys.keys import KeyGenerator
 
 _ROWS = ("INSERT", "UPDATE", "DELETE")
@@ -58,19 +59,16 @@ class CanalJson:
         """The events; statements that define (DDL) and messages without rows are of none."""
         batch = without_blank_lines(batch)
         values = flat(batch.column("value"))
-        values, sifted = self._names.sift(values)
-        found, reason = self._decoder.decode(pc.fill_null(values, b'{"isDdl":true}'))
+        found, reason, sifted = self._names.decode(pc.fill_null(values, b'{"isDdl":true}'), self._decoder.decode)
+        foreign = self._names.foreign(found, sifted)
         kind, data, old = (flat(found.column(name)) for name in ("type", "data", "old"))
-        ddl = mask_of(found.column("isDdl")) | nulls_of(values)
+        ddl = mask_of(found.column("isDdl"))
         known = mask_of(pc.is_in(kind, value_set=pa.array(_ROWS)))
         of_no_row = ddl | (known & (pc.fill_null(pc.list_value_length(data), 0).to_numpy() == 0))
         of_no_row |= ~known & ~nulls_of(kind) & nulls_of(data)  # QUERY, TRUNCATE, CREATE, ... without isDdl
         reason = pc.coalesce(reason, text_where(~known & ~of_no_row, "no Canal message: its type is unknown"))
         if self._truncate_fails:
             reason = pc.coalesce(reason, text_where(mask_of(pc.equal(kind, "TRUNCATE")), EMPTIED))
-        found = self._names.fill(found, reason, values)
-        foreign = self._gate.foreign(found) | sifted
-        self._names.passed(foreign)
         reason = pc.if_else(pa.array(foreign), self._gate.reasons(found, foreign), reason)
         if self._gate.passes_over:
             of_no_row |= foreign

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat, mask_of, text_where
+from tagstream.streaming.source.decode.columns import mask_of, text_where
 from tagstream.streaming.source.decode.events import Watch
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.formats.body import Body, finished
@@ -23,6 +23,7 @@ from tagstream.streaming.source.decode.formats.schema_names import avro_encoding
 from tagstream.streaming.source.decode.messages.rowless import NO_ROW, is_of_signals, is_rowless
 from tagstream.streaming.source.decode.messages.tables import SourceTables, TableGate
 from tagstream.streaming.source.decode.record import Path
+from tagstream.table.chunks import flat
 
 _PREFIX = 5
 Ids = npt.NDArray[np.int64]

@@ -14,14 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import (
-    flat,
-    mask_of,
-    nulls_of,
-    only_where,
-    pack_absent,
-    text_where,
-)
+from tagstream.streaming.source.decode.columns import mask_of, nulls_of, only_where, pack_absent, text_where
 from tagstream.streaming.source.decode.events import BY_PARTITION, Events, Mask
 from tagstream.streaming.source.decode.formats import placeholder
 from tagstream.streaming.source.decode.formats.body import Body
@@ -38,6 +31,7 @@ from tagstream.streaming.source.decode.formats.envelope import (
 from tagstream.streaming.source.decode.formats.placeholder import Placeholder
 from tagstream.streaming.source.decode.messages.rowless import EMPTIED, NO_ROW, signals, without_row
 from tagstream.streaming.source.decode.messages.tables import TABLE, NameReader, SourceTables, TableGate
+from tagstream.table.chunks import flat
 from tagstream.table.keys.keys import KeyGenerator
 
 _TEXT = pa.string()
@@ -100,19 +94,19 @@ class DebeziumEvents:
         """The events of the records."""
         value = flat(batch.column("value"))
         tombstone = nulls_of(value)
+        value = pc.fill_null(value, b"{}") if tombstone.any() else value
         sifted = None
-        if self._names is not None:
-            value, sifted = self._names.sift(value)
-        body, reason = self._body.decode(pc.fill_null(value, b"{}") if tombstone.any() else value)
-        if self._names is not None:
-            body = self._names.fill(body, reason, value)
+        if self._names is None:
+            body, reason = self._body.decode(value)
+        else:
+            body, reason, sifted = self._names.decode(value, self._body.decode)
         op = pc.if_else(pa.array(tombstone), pa.scalar("d"), flat(body.column(OP)))
         reason = only_where(~tombstone, reason)
         body, foreign, signal = self._foreign(body, value, sifted)
         upsert, delete = _is(op, "c", "r", "u") & ~(foreign | signal), _is(op, "d")
         truncate = _is(op, "t") & ~foreign
         skipped, why = self._no_rows(op, upsert | delete | foreign | signal, truncate)
-        no_row = signal | mask_of(pc.equal(reason, NO_ROW)) | self._without_row(value, op, body, upsert)
+        no_row = signal | mask_of(pc.equal(reason, NO_ROW)) | self._without_row(value, op, body, upsert, foreign)
         reason = pc.if_else(pa.array(no_row | foreign), self._gate.reasons(body, foreign), pc.coalesce(reason, why))
         skipped |= no_row | self._after_its_delete(batch, tombstone, delete & ~tombstone)
         if self._gate.passes_over:  # a tombstone names no table: the delete before it is what counts
@@ -145,16 +139,17 @@ class DebeziumEvents:
                 i = body.schema.get_field_index(TABLE)
                 body = body.set_column(i, body.schema.field(i), only_where(~signal, flat(body.column(i))))
             return body, self._gate.foreign(body), signal
-        foreign = self._gate.foreign(body) | sifted
-        self._names.passed(foreign)
+        foreign = self._names.foreign(body, sifted)
         signal = signals(value, foreign)
         return body, foreign & ~signal, signal
 
-    def _without_row(self, value: pa.Array, op: pa.Array, body: pa.Table, upsert: Mask) -> Mask:
+    def _without_row(self, value: pa.Array, op: pa.Array, body: pa.Table, upsert: Mask, foreign: Mask) -> Mask:
         """Messages that are no event of a row; of a flattened stream they are rows without a key."""
         if self._json is None:
             return np.zeros(len(op), np.bool_)
         asked = nulls_of(op)
+        if self._gate.passes_over:
+            asked &= ~foreign
         if self._json == "rows":
             asked = asked | (upsert & nulls_of(body.column(self._generator.record_key_fields[0])))
         return without_row(value, asked)

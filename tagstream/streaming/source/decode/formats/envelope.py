@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat, mask_of
+from tagstream.streaming.source.decode.columns import mask_of
 from tagstream.streaming.source.decode.formats.body import Body
 from tagstream.streaming.source.decode.messages.tables import DATABASE, NAMES, SCHEMA, TABLE, name_fields
 from tagstream.streaming.source.decode.record import Path
+from tagstream.table.chunks import flat
 
 Order = Literal["lsn", "binlog", "arrival"]
 

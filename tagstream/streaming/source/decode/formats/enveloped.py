@@ -21,6 +21,7 @@ from tagstream.streaming.source.decode.events import Mask, Watch
 from tagstream.streaming.source.decode.formats.body import Body
 from tagstream.streaming.source.decode.formats.encodings import Encoding, by_name, nested
 from tagstream.streaming.source.decode.messages.tables import SourceTables, TableGate
+from tagstream.table.chunks import flat
 
 _BEGIN, _NEXT = r'^\s*\{\s*"(schema|payload)"\s*:\s*', r'\s*,\s*"(payload|schema)"\s*:\s*'
 _KEPT = 64  # schemas: a table changes some times, not more
@@ -168,7 +169,7 @@ def together(parts: list[tuple[np.ndarray, pa.Table, pa.Array]], count: int) -> 
 
 
 def _part(mine: Mask, rows: pa.Table, reason: pa.Array) -> tuple[np.ndarray, pa.Table, pa.Array]:
-    return np.flatnonzero(mine), rows, reason.combine_chunks() if isinstance(reason, pa.ChunkedArray) else reason
+    return np.flatnonzero(mine), rows, flat(reason)
 
 
 def _trimmed(values: pa.Array) -> pa.Array:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of, text_where
+from tagstream.streaming.source.decode.columns import mask_of, nulls_of, text_where
 from tagstream.streaming.source.decode.events import Events
 from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.formats.row_images import Images, events_of
@@ -17,6 +17,7 @@ from tagstream.streaming.source.decode.messages.tables import NameReader, Source
 from tagstream.streaming.source.decode.plain_json import without_blank_lines
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
+from tagstream.table.chunks import flat
 from tagstream.table.keys.keys import KeyGenerator
 
 _TYPE, _OLD = "@type", "@old."
@@ -60,12 +61,9 @@ class MaxwellJson:
         batch = without_blank_lines(batch)
         values = flat(batch.column("value"))
         empty = nulls_of(values)  # a compacted topic's tombstone: its delete stands before it
-        values, sifted = self._names.sift(values)
-        found, reason = self._decoder.decode(pc.fill_null(values, b"{}"))
+        found, reason, sifted = self._names.decode(pc.fill_null(values, b"{}"), self._decoder.decode)
+        foreign = self._names.foreign(found, sifted)
         kind = flat(found.column(_TYPE))
-        found = self._names.fill(found, reason, values)
-        foreign = self._gate.foreign(found) | sifted
-        self._names.passed(foreign)
         upsert = mask_of(pc.is_in(kind, value_set=pa.array(_UPSERTS))) & ~foreign
         deleted = mask_of(pc.is_in(kind, value_set=pa.array(_DELETES))) & ~foreign
         skipped = mask_of(pc.is_in(kind, value_set=pa.array(_NO_ROWS))) | empty

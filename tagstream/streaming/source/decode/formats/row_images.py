@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat, mask_of, nulls_of
+from tagstream.streaming.source.decode.columns import mask_of, nulls_of
 from tagstream.streaming.source.decode.events import Events, Mask
+from tagstream.table.chunks import flat
 from tagstream.table.keys.keys import KeyGenerator
 
 Ints = npt.NDArray[np.int64]

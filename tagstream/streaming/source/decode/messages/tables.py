@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,15 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import flat, nulls_of
+from tagstream.streaming.source.decode.columns import nulls_of
 from tagstream.streaming.source.decode.events import Mask
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import STRICT
+from tagstream.table.chunks import flat
 
 # Columns beside the row's; of a flattened record each has two places.
 DATABASE, SCHEMA, TABLE = "@database", "@schema", "@table"
 NAMES = (DATABASE, SCHEMA, TABLE)
+Decode = Callable[[pa.Array], tuple[pa.Table, pa.Array]]
 _MANY = 0.02  # from this share of passed over messages on it is worth reading their names first
 _SEEN = re.compile(r'the stream reads table ("(?:[^"\\]|\\.)*")')
 
@@ -162,23 +164,37 @@ class NameReader:
         self._decoder = JsonDecoder(pa.schema([pa.field(name, pa.string()) for name in paths]), None, STRICT, paths)
         self._share = 0.0
 
-    def sift(self, values: pa.Array) -> tuple[pa.Array, Mask]:
+    def decode(self, values: pa.Array, decode: Decode) -> tuple[pa.Table, pa.Array, Mask]:
+        """The rows with their tables' names, why others are bad, and which were passed over before they were decoded.
+
+        ``values``: messages without nulls.
+        """
+        values, sifted = self._sift(values)
+        rows, reason = decode(values)
+        return self._fill(rows, reason, values), reason, sifted
+
+    def foreign(self, rows: pa.Table, sifted: Mask) -> Mask:
+        """Which events are of another table (``TableGate.foreign``), those that were passed over before among them."""
+        found: Mask = self._gate.foreign(rows) | sifted
+        self._share = float(found.mean()) if len(found) else self._share
+        return found
+
+    def _sift(self, values: pa.Array) -> tuple[pa.Array, Mask]:
         """The messages with an empty object in place of those that are passed over, where there were many before; and
         which these are."""
         nothing = np.zeros(len(values), np.bool_)
         if not self._gate.passes_over or self._share < _MANY:
             return values, nothing
-        foreign = self._gate.foreign(self._names(pc.fill_null(values, b"{}")))
-        return (
-            pc.if_else(pa.array(foreign), pa.scalar(b"{}", values.type), values) if foreign.any() else values
-        ), foreign
+        foreign = self._gate.foreign(self._names(values))
+        kept = pc.if_else(pa.array(foreign), pa.scalar(b"{}", values.type), values) if foreign.any() else values
+        return kept, foreign
 
-    def fill(self, rows: pa.Table, reason: pa.Array, values: pa.Array) -> pa.Table:
+    def _fill(self, rows: pa.Table, reason: pa.Array, values: pa.Array) -> pa.Table:
         """The rows with the names of those that could not be decoded."""
         at = np.flatnonzero(~nulls_of(reason) & nulls_of(rows.column(TABLE)))
         if not len(at):
             return rows
-        found = self._names(pc.fill_null(values.take(pa.array(at)), b"{}"))
+        found = self._names(values.take(pa.array(at)))
         place = np.full(rows.num_rows, -1, np.int64)
         place[at] = np.arange(len(at))
         take = pa.array(place, mask=place < 0)
@@ -188,10 +204,6 @@ class NameReader:
                 both = pc.coalesce(flat(rows.column(i)), found.column(name).combine_chunks().take(take))
                 rows = rows.set_column(i, rows.schema.field(i), both)
         return rows
-
-    def passed(self, foreign: Mask) -> None:
-        """So many were passed over this time."""
-        self._share = float(foreign.mean()) if len(foreign) else self._share
 
     def _names(self, values: pa.Array) -> pa.Table:
         read, _ = self._decoder.decode(values)

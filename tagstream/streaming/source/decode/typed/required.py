@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import Mask, flat, nulls_of, text_where
+from tagstream.streaming.source.decode.columns import Mask, nulls_of, text_where
+from tagstream.table.chunks import flat
 
 
 def missing_values(rows: pa.Table, schema: pa.Schema, needed: Mask) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tagstream.streaming.source.decode.columns import flat
+from tagstream.table.chunks import flat
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:

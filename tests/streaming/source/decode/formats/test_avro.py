@@ -26,8 +26,7 @@ from tests.support import cdc, schema_registry
 
 @pytest.fixture
 def registry() -> Iterator[schema_registry.Registry]:
-    kept = json.loads(cdc.file("registry.json"))
-    with schema_registry.running(schema_registry.Registry(kept["schemas"], kept["subjects"])) as found:
+    with schema_registry.captured() as found:
         yield found
 
 

@@ -32,8 +32,7 @@ RENAMED = ["(3,).colour: 'None' for 'blue'", "(11,).colour: 'None' for 'red'"]
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[schema_registry.Registry]:
-    kept = json.loads(cdc.file("registry.json"))
-    with schema_registry.running(schema_registry.Registry(kept["schemas"], kept["subjects"])) as found:
+    with schema_registry.captured() as found:
         yield found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -24,8 +24,7 @@ RENAMED = ["(3,).colour: 'None' for 'blue'", "(11,).colour: 'None' for 'red'"]
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[schema_registry.Registry]:
-    kept = json.loads(cdc.file("registry.json"))
-    with schema_registry.running(schema_registry.Registry(kept["schemas"], kept["subjects"])) as found:
+    with schema_registry.captured() as found:
         yield found
 
 
@@ -35,16 +34,8 @@ def rules_of(folder: str, registry: schema_registry.Registry, tables: SourceTabl
 
 
 def mixed(*streams: Sequence[cdc.Message]) -> list[cdc.Message]:
-    """The messages of several tables as one partition of one topic has them: a delete and its tombstone together."""
-    pairs = [[] for _ in streams]  # type: ignore[var-annotated]
-    for found, messages in zip(pairs, streams, strict=True):
-        for message in messages:
-            if message.value is None and found:
-                found[-1].append(message)
-            else:
-                found.append([message])
-    flat = [m for together in zip_longest(*pairs, fillvalue=()) for m in chain.from_iterable(together)]
-    return [replace(message, partition=0, offset=offset) for offset, message in enumerate(flat)]
+    """The messages of several tables in one partition of a topic."""
+    return [replace(message, partition=0, offset=offset) for offset, message in enumerate(cdc.in_turns(*streams))]
 
 
 def outcome(decode: Any, messages: Sequence[cdc.Message]) -> tuple[int, list[str]]:
