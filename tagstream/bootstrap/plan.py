@@ -123,7 +123,7 @@ def plan_bootstrap(
     try:
         wanted = re.compile(partition_regex)
     except re.error as e:
-        raise ConfigError(f"index.partition.regex={partition_regex!r} is no regular expression: {e}") from e
+        raise ConfigError(f"index.partition.regex={partition_regex!r} is not a regular expression: {e}") from e
     timeline = table.timeline()
     view = table.view(timeline)
     left_out = [

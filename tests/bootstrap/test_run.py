@@ -329,7 +329,7 @@ def test_every_key_is_in_the_group_that_the_stream_asks(written: Writer, tmp_pat
 def test_bad_arguments_are_refused(written: Writer, tmp_path: Path) -> None:
     table = table_of(written)
     layout = make_layout(tmp_path, table)
-    with pytest.raises(ConfigError, match="is no regular expression"):
+    with pytest.raises(ConfigError, match="is not a regular expression"):
         load(table, layout, partition_regex="(")
     with pytest.raises(ValueError, match="generation 0"):
         load(table, layout, 0)

@@ -86,7 +86,7 @@ def test_the_first_table_is_kept_and_an_event_of_another_is_bad(
     ("conf", "words"),
     [
         ({"tagstream.source.tables": "shop.orders"}, "records of format json name no table"),
-        ({"tagstream.source.tables": "a(", "tagstream.source.format": "maxwell-json"}, "is no regular expression"),
+        ({"tagstream.source.tables": "a(", "tagstream.source.format": "maxwell-json"}, "is not a regular expression"),
         (
             {"tagstream.source.format": "canal-json", "tagstream.debezium.truncate": "delete"},
             "a TRUNCATE has no value of the ordering field",

@@ -2,8 +2,8 @@
 
 The new checkpoint is written where it will stay and becomes one with its last file (``state.durable.building``); the
 table's writer lease is held meanwhile, so no job runs on the table. Its first start reads the takeover record: the
-index covers exactly the table's commits, and a topic goes on at the offsets of the newest commit of its stream. Files go on
-where they were read to (`rescale`), or are all read again (`index import`: an exported file does not say).
+index covers exactly the table's commits, and a topic is read from the offsets of the newest commit of its stream on. Files
+are read on from where the old checkpoint stopped (`rescale`), or all again (`index import`: an exported file does not say).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _report(out: Output, new: _NewCheckpoint, loaded: GenerationMarker, seconds:
         ]
     )
     if new.positions:
-        out.note("files go on where the old checkpoint has read them to")
+        out.note("the files are read on from where the old checkpoint stopped")
     elif new.offsets is None:
         out.note("files are all read again: what the table has already is late or the same")
     out.note(f"start the stream with --checkpoint-dir {new.files.root}; do not use the old checkpoint any more")

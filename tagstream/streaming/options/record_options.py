@@ -113,7 +113,7 @@ def _tables(r: Resolved, name: str) -> tuple[str, ...]:
         try:
             re.compile(pattern)
         except re.error as e:
-            raise ConfigError(f"{TABLES}: {pattern!r} is no regular expression ({e})") from None
+            raise ConfigError(f"{TABLES}: {pattern!r} is not a regular expression ({e})") from None
     return patterns
 
 

@@ -151,7 +151,7 @@ class TimePartition:
         wrong = pc.binary_join_element_wise(
             "the partition field's text ",
             pc.utf8_slice_codeunits(pc.fill_null(texts, ""), 0, 40),
-            " is no whole number",
+            " is not a whole number",
             "",
         )
         return pc.if_else(good, paths, none), pc.if_else(good, reason, wrong)

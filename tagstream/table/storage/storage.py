@@ -175,7 +175,7 @@ class Storage(Protocol):
         ...
 
     def delete_empty(self, rel: str) -> None:
-        """Remove a folder, and folders below it, in which there is no file. Of a store without folders: nothing.
+        """Remove a folder, and folders below it, in which there is no file. Nothing happens on a store without folders.
 
         It takes no file that another process has written since somebody looked.
         """

@@ -139,7 +139,7 @@ def test_texts_of_digits_are_numbers_in_a_table_that_has_them() -> None:
     paths, reasons = times.paths(pa.array(["1705311000000", None, "x", "-1", "9" * 19]))
     assert paths.to_pylist() == ["2024/01/15/09", "1970/01/01/00", None, "1969/12/31/23", None]
     assert [r is None for r in reasons.to_pylist()] == [True, True, False, True, False]
-    assert reasons[2].as_py() == "the partition field's text x is no whole number"
+    assert reasons[2].as_py() == "the partition field's text x is not a whole number"
 
 
 class Stored:

@@ -86,7 +86,7 @@ class CompactionOptions:
                 re.compile(self.partition_regex)
             except re.error as error:
                 raise ConfigError(
-                    f"hoodie.compaction.partition.path.regex={self.partition_regex} is no regular expression: {error}"
+                    f"hoodie.compaction.partition.path.regex={self.partition_regex} is not a regular expression: {error}"
                 ) from None
 
 

@@ -32,7 +32,7 @@ Ids = npt.NDArray[np.int64]
 class ConfluentAvro:
     """``schema``: the columns wanted, ``paths``: where each is; ``facts`` of the row's columns have their defaults.
 
-    ``watch``: is told of the schemas of the stream's own records, by ``gate``. ``envelopes``: records are Debezium's, and
+    ``watch``: notes the schemas of the stream's own records, by ``gate``. ``envelopes``: records are Debezium's, and
     some may be of no row. ``truncate``: as of ``encodings.finish``.
     """
 

@@ -43,7 +43,7 @@ _DECODER = json.JSONDecoder()
 
 class EnvelopedJson:
     """``plain`` decodes records without a schema; ``of_fields`` makes the decoder of records whose row has these Connect
-    fields; ``row``: under which field of the schema the row is (None: it is all of it). ``watch``: is told of the schemas
+    fields; ``row``: under which field of the schema the row is (None: it is all of it). ``watch``: notes the schemas
     of the stream's own tables, by ``gate``.
     """
 

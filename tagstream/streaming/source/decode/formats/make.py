@@ -64,7 +64,7 @@ class TableFacts:
     """What a format has to know of the table. ``avro_json``: the schema file's text, which may name encodings.
     ``ordered``: the table has an ordering field.
 
-    ``watch``: is told of the schemas that records bring.
+    ``watch``: notes the schemas that records bring.
     """
 
     schema: pa.Schema

@@ -103,7 +103,7 @@ def avro_encoding(avro: Any, *, logical: bool = True, names: dict[str, Any] | No
     if found != PLAIN:
         return found
     if kind.get("type") in ("record", "error"):
-        inside = names | dict.fromkeys(_names_of(kind))  # one that holds itself is no row
+        inside = names | dict.fromkeys(_names_of(kind))  # one that holds itself is not a row
         parts = []
         for f in kind.get("fields", ()):
             parts.append((f["name"], avro_encoding(f["type"], logical=logical, names=inside)))
