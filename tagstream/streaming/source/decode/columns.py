@@ -33,11 +33,15 @@ def nulls_of(values: pa.Array | pa.ChunkedArray) -> Mask:
 
 def text_where(mask: Mask, text: str) -> pa.Array:
     """``text`` where the mask is, else null."""
+    if not mask.any():
+        return pa.nulls(len(mask), pa.string())
     return pc.if_else(pa.array(mask), pa.scalar(text, pa.string()), pa.scalar(None, pa.string()))
 
 
 def only_where(mask: Mask, values: pa.Array) -> pa.Array:
     """``values`` where the mask is, else null."""
+    if mask.all():
+        return values
     return pc.if_else(pa.array(mask), values, pa.scalar(None, values.type))
 
 

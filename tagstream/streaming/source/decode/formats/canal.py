@@ -69,7 +69,8 @@ class CanalJson:
         reason = pc.coalesce(reason, text_where(~known & ~of_no_row, "no Canal message: its type is unknown"))
         if self._truncate_fails:
             reason = pc.coalesce(reason, text_where(mask_of(pc.equal(kind, "TRUNCATE")), EMPTIED))
-        reason = pc.if_else(pa.array(foreign), self._gate.reasons(found, foreign), reason)
+        if foreign.any():
+            reason = pc.if_else(pa.array(foreign), self._gate.reasons(found, foreign), reason)
         if self._gate.passes_over:
             of_no_row |= foreign
         bad = ~nulls_of(reason)

@@ -100,14 +100,18 @@ class DebeziumEvents:
             body, reason = self._body.decode(value)
         else:
             body, reason, sifted = self._names.decode(value, self._body.decode)
-        op = pc.if_else(pa.array(tombstone), pa.scalar("d"), flat(body.column(OP)))
+        op = flat(body.column(OP))
+        if tombstone.any():
+            op = pc.if_else(pa.array(tombstone), pa.scalar("d"), op)
         reason = only_where(~tombstone, reason)
         body, foreign, signal = self._foreign(body, value, sifted)
         upsert, delete = _is(op, "c", "r", "u") & ~(foreign | signal), _is(op, "d")
         truncate = _is(op, "t") & ~foreign
         skipped, why = self._no_rows(op, upsert | delete | foreign | signal, truncate)
         no_row = signal | mask_of(pc.equal(reason, NO_ROW)) | self._without_row(value, op, body, upsert, foreign)
-        reason = pc.if_else(pa.array(no_row | foreign), self._gate.reasons(body, foreign), pc.coalesce(reason, why))
+        reason = pc.coalesce(reason, why)
+        if (aside := no_row | foreign).any():
+            reason = pc.if_else(pa.array(aside), self._gate.reasons(body, foreign), reason)
         skipped |= no_row | self._after_its_delete(batch, tombstone, delete & ~tombstone)
         if self._gate.passes_over:  # a tombstone names no table: the delete before it is what counts
             skipped |= foreign | tombstone

@@ -70,7 +70,8 @@ class MaxwellJson:
         skipped |= mask_of(pc.match_substring_regex(kind, _DDL))
         known = upsert | deleted | skipped | foreign
         reason = pc.coalesce(reason, text_where(~known, "no Maxwell message: its type is unknown"))
-        reason = pc.if_else(pa.array(foreign), self._gate.reasons(found, foreign), reason)
+        if foreign.any():
+            reason = pc.if_else(pa.array(foreign), self._gate.reasons(found, foreign), reason)
         if self._gate.passes_over:
             skipped |= foreign
         for name in self._required:

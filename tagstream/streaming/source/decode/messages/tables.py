@@ -130,10 +130,12 @@ def _named(rows: pa.Table) -> tuple[list[str], np.ndarray]:
     -1 where no table is named."""
     if not rows.num_rows or TABLE not in rows.column_names:
         return [], np.zeros(0, np.int64)
-    parts = [flat(rows.column(name)).dictionary_encode() for name in NAMES if name in rows.column_names]
-    tables = parts[-1]
-    if tables.null_count == len(tables):
+    columns = [flat(rows.column(name)) for name in NAMES if name in rows.column_names]
+    if columns[-1].null_count == rows.num_rows:
         return [], np.zeros(0, np.int64)
+    if all(_is_one_value(column) for column in columns):  # a topic of one table, the usual case
+        return [_joined([column[0].as_py() for column in columns])], np.zeros(rows.num_rows, np.int64)
+    parts = [column.dictionary_encode() for column in columns]
     sizes = [len(part.dictionary) + 1 for part in parts]
     numbered = zip(parts, sizes, strict=True)
     places = [pc.fill_null(part.indices, size - 1).to_numpy().astype(np.int64) for part, size in numbered]
@@ -148,8 +150,18 @@ def _named(rows: pa.Table) -> tuple[list[str], np.ndarray]:
             words.append(part.dictionary[place].as_py() if place < size - 1 else None)
         if words[0] is not None:
             numbers[i] = len(names)
-            names.append(".".join(word for word in reversed(words) if word))
+            names.append(_joined(words[::-1]))
     return names, numbers[codes]
+
+
+def _joined(words: Sequence[str | None]) -> str:
+    return ".".join(word for word in words if word)
+
+
+def _is_one_value(column: pa.Array) -> bool:
+    if column.null_count:
+        return bool(column.null_count == len(column))
+    return bool(pc.all(pc.equal(column, column[0])).as_py())
 
 
 class NameReader:
