@@ -102,7 +102,8 @@ MAY_IMPORT: dict[str, str] = {
     "streaming/source streaming/batch streaming/write streaming/status",
     "streaming/start": "table/* state/* index/* bootstrap streaming streaming/options streaming/source "
     "streaming/source/decode streaming/source/decode/formats streaming/source/decode/schemas "
-    "streaming/source/decode/typed streaming/batch streaming/recovery streaming/dead_letter",
+    "streaming/source/decode/typed streaming/source/decode/messages streaming/source/files streaming/source/transform "
+    "streaming/batch streaming/recovery streaming/dead_letter",
     "streaming/job": "table/* state/* index/* bootstrap streaming streaming/options/* streaming/source/* streaming/progress "
     "streaming/tag streaming/write streaming/batch streaming/metadata streaming/recovery streaming/services "
     "streaming/commit streaming/dead_letter streaming/watch streaming/start",

@@ -20,7 +20,7 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.progress.report import BatchReport
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.preflight import check_source
-from tagstream.streaming.source.transform.stage import with_transformed_schema
+from tagstream.streaming.start.first_records import with_schema_by_spark
 from tagstream.streaming.watch.watch import Watch
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
@@ -142,8 +142,7 @@ class StreamCase:
         """
         options = load_options(self.arguments(*more))
         check_source(options)
-        if options.transformers:
-            options = with_transformed_schema(self.spark, options)
+        options = with_schema_by_spark(options, self.spark)
         reports = Reports(on_batch, on_lag)
         table = open_table(options, now_ms())
         crash = CrashPlan() if at is None else Steps(at)

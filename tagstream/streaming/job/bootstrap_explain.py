@@ -25,7 +25,9 @@ from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
 from tagstream.streaming.recovery.loading import is_as_asked
 from tagstream.streaming.recovery.takeover import read_takeover
+from tagstream.streaming.start.first_records import with_first_schema
 from tagstream.streaming.start.preflight import Ready, look, stream_problem
+from tagstream.streaming.start.schema_match import waits_for_records
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
@@ -38,13 +40,19 @@ def explain_start(options: Options, out: TextIO, env: Mapping[str, str], now_ms:
 
     What a start would refuse before it changes anything is raised, as a start would raise it.
     """
+    options = with_first_schema(options)
     ready = look(options, env, now_ms, spark_needs(options, env))
     table, config = ready.table, ready.table.config
     if ready.new:
         page = Page(f"table {config.name} at {table.base_path}")
         index = "with an empty index" if options.index.type == STATE else f"with the index {options.index.type}"
         _warnings(page, options, ready)
-        page.row("would do", f"make the table ({config.table_type}), and stream into it {index}")
+        columns = ""
+        if waits_for_records(options):
+            columns = " with the columns of the first record that has its schema with it, which only a start reads"
+        elif options.first_schema is not None:
+            columns = f" with the columns of {options.first_schema.source}"
+        page.row("would do", f"make the table ({config.table_type}){columns}, and stream into it {index}")
         page.write(out)
         return True
     checkpoint = open_storage(options.checkpoint_dir)

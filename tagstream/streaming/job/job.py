@@ -52,15 +52,15 @@ from tagstream.streaming.recovery.prune import prune_retired
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.recovery.same_topic import TopicWatch
 from tagstream.streaming.recovery.settle import settle, wait_for_clustering
-from tagstream.streaming.recovery.source_table import read_table
+from tagstream.streaming.recovery.source_table import source_table
 from tagstream.streaming.services.before_widening import compact_logs
 from tagstream.streaming.services.services import TableServices
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.topic import topic_offsets
-from tagstream.streaming.source.transform.stage import with_transformed_schema
 from tagstream.streaming.source.typed_records import Frame
+from tagstream.streaming.start.first_records import needs_spark, with_first_schema, with_schema_by_spark
 from tagstream.streaming.start.preflight import Ready, SparkNeeds, check_query, check_stream, look, look_before_spark
 from tagstream.streaming.start.schema_match import stream_schema
 from tagstream.streaming.start.table_match import open_or_create
@@ -86,16 +86,17 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
             LOG.warning(warning)
         LOG.info("options:\n  %s", "\n  ".join(options.describe(given_only=not options.log_all_options)))
         needs = spark_needs(options, env)
-        if options.transformers:  # what comes out of them, and so the table's schema, only Spark can tell
+        if needs_spark(options):  # to know the table's schema
             look_before_spark(options, env, needs)
             spark = _session(options, options.target_table or "stream", needs, env, watch)
             try:
-                options = with_transformed_schema(spark, options)
+                options = with_schema_by_spark(options, spark)
                 ready = _looked_at(options, env, clock_ms(), needs, watch)
             except BaseException:
                 end_session(spark)
                 raise
         else:
+            options = with_first_schema(options)
             ready = _looked_at(options, env, clock_ms(), needs, watch)
             spark = _session(options, ready.table.config.name, needs, env, watch)
         stop = StopFlag()
@@ -189,7 +190,7 @@ def stream(
             job.table = drop_unkept(job.table, options.metadata, clock_ms())
             again = restart is not None and restart.count > 1 and restart.error == SchemaChangedError.__name__
             if restart is not None and options.transformers:  # the schema file may be another one
-                job.options = with_transformed_schema(spark, job.options)
+                job.options = with_schema_by_spark(job.options, spark)
             widens = look_at_schema(job, again=again)
             if widens:
                 job.table = drop_partition_stats(job.table, clock_ms())
@@ -276,7 +277,7 @@ def make_context(
     if taken_over is not None:
         LOG.warning("%s", taken_over)
     avro_json, with_defaults = stream_schema(options, table)
-    decode = DecodeSpec.for_table(table, avro_json, with_defaults, options, read_table(checkpoint))
+    decode = DecodeSpec.for_table(table, avro_json, with_defaults, options, source_table(checkpoint, options))
     meta = _open_meta(options, checkpoint, spark, table, decode)
     options = _as_first_spelled(options, meta.stream_id)
     root = current_root(checkpoint)
@@ -285,7 +286,6 @@ def make_context(
     index = make_index(options.index, table.config.record_key_fields)
     inserts = "true" if options.op == INSERT_OVERWRITE else inserts_to_base_files(options, table)
     base_only = inserts == "true" or (index is not None and not index.can_index_log_files)
-    first_in_base = inserts == "first"
     local_root = options.index_local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
     layout = StateLayout(
         durable=root.files.below(INDEX),
@@ -314,7 +314,7 @@ def make_context(
             ),
             row_group_bytes=options.parquet_block_size,
             inserts_to_base_files=base_only,
-            groups_begin_with_base_files=first_in_base,
+            groups_begin_with_base_files=inserts == "first",
             compare_ordering=index is not None and not index.knows_ordering,
             drops_columns=options.schema.missing == "drop",
         ),
@@ -323,7 +323,7 @@ def make_context(
             small_limit=options.parquet_small_file_limit,
             max_bytes=options.parquet_max_file_size,
             base_only=base_only,
-            needs_base=first_in_base,
+            needs_base=inserts == "first",
             record_bytes=options.record_size_estimate,
             log_ratio=options.logfile_compression_ratio,
             trust_share=options.record_size_threshold,

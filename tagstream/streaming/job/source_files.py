@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -23,7 +22,7 @@ from tagstream.streaming.source.files.lister import FileLister, ListerOptions, l
 from tagstream.streaming.source.files.plan_log import PlanLog, Positions, plan_number, read_plan
 from tagstream.streaming.source.files.position import position_of
 from tagstream.streaming.source.files.read import FilesSpec
-from tagstream.table.storage.opening import OPENERS, open_storage, path_of
+from tagstream.table.storage.opening import is_ours, open_storage, path_of
 from tagstream.table.storage.storage import Storage
 
 LOG = logging.getLogger("tagstream")
@@ -87,12 +86,6 @@ def to_come(root: Storage, log: PlanLog) -> int:
     taken = {plan_number(e["path"]) for e in whole_file_log(root)}
     repeated = unfinished_batch(root) is not None
     return sum(number not in taken for number in log.numbers) + repeated
-
-
-def is_ours(root: str) -> bool:
-    """Whether the folder is on a store that this program reads itself."""
-    scheme = urlsplit(root).scheme if "://" in root or root.startswith("file:") else "file"
-    return scheme in OPENERS
 
 
 def names_data(root: Storage) -> bool:

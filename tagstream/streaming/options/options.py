@@ -42,6 +42,15 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
+class FirstSchema:
+    """The schema of a new table, from a record: its Avro JSON, where it is ``source``, and the record's ``table``."""
+
+    avro_json: str
+    source: str
+    table: str | None
+
+
+@dataclass(frozen=True)
 class Options:
     """Effective options of one run.
 
@@ -49,7 +58,7 @@ class Options:
     are defaults, or are taken from an existing table by ``streaming.job.table_match``). ``kafka_options`` are ready for
     Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself. ``frame_schema``: the
     Avro schema of typed rows: of the DataFrame that is the source, or of what transformers make of records; these then have
-    the schema ``transformed_from``.
+    the schema ``transformed_from``. ``first_schema``: of a table that has none, as its records say it.
     """
 
     target_base_path: str
@@ -105,6 +114,7 @@ class Options:
     changed_files: Literal["fail", "again", "ignore"]
     schema_file: str | None
     frame_schema: str | None
+    first_schema: FirstSchema | None
     transformed_from: str | None
     transformers: tuple[TransformerOption, ...]
     decode_rules: Mapping[str, bool]
@@ -268,6 +278,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         changed_files=cast('Literal["fail", "again", "ignore"]', r.text("tagstream.source.dfs.changed.files")),
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
         frame_schema=frame_schema,
+        first_schema=None,
         transformed_from=None,
         transformers=transformers,
         decode_rules={

@@ -22,6 +22,7 @@ from tagstream.streaming.recovery.loading import is_as_asked, load_index
 from tagstream.streaming.recovery.retire import finish_retiring
 from tagstream.streaming.recovery.same_topic import changed_topic, keep_topic, look_at_topic
 from tagstream.streaming.recovery.settle import settle
+from tagstream.streaming.recovery.source_table import keep_table
 from tagstream.streaming.recovery.takeover import (
     Takeover,
     forget_resume,
@@ -95,6 +96,7 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             if new:
                 write_begins(root, begins)
             keep_topic(job, root)
+            keep_table(job)
             return
         _do(job, spark, state, step)
     raise IndexCoverageError(

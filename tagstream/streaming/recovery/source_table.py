@@ -10,6 +10,7 @@ import logging
 from dataclasses import replace
 
 from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.options.options import Options
 from tagstream.streaming.recovery.kept import read_kept, to_keep
 from tagstream.streaming.source.decode.messages.tables import seen_table
 from tagstream.table.storage.create import create
@@ -24,6 +25,19 @@ _CURE = "restore it, or delete it: the stream is then of the first table that it
 def read_table(checkpoint: Storage) -> str | None:
     """The table that the stream reads; None where it has seen none yet."""
     return read_kept(checkpoint, _FILE, _VERSION, lambda doc: str(doc["table"]), cure=_CURE)
+
+
+def source_table(checkpoint: Storage, options: Options) -> str | None:
+    """The same, or the table of the record that gave a new table its columns."""
+    first = None if options.records.tables or options.first_schema is None else options.first_schema.table
+    return read_table(checkpoint) or first
+
+
+def keep_table(job: JobContext) -> None:
+    """Keep the table that the stream reads."""
+    pinned = job.decode.format.tables.pinned
+    if pinned is not None and not job.options.bootstrap_only and read_table(job.checkpoint) is None:
+        create(job.checkpoint, _FILE, to_keep(_VERSION, table=pinned))
 
 
 def take_table(job: JobContext, why: str) -> None:

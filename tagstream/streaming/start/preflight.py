@@ -26,7 +26,7 @@ from tagstream.streaming.source.preflight import check_source
 from tagstream.streaming.source.spec_checks import order_notes
 from tagstream.streaming.start.java import check_java
 from tagstream.streaming.start.master import check_master
-from tagstream.streaming.start.schema_match import stream_schema
+from tagstream.streaming.start.schema_match import stream_schema, waits_for_records
 from tagstream.streaming.start.store_jars import check_s3a
 from tagstream.streaming.start.table_match import planned_table, upgraded_fields, wants_upgrade
 from tagstream.table.errors import ConfigError, TagstreamError, UnsupportedTableError
@@ -107,6 +107,8 @@ def _look_at_places(options: Options, now_ms: int) -> Ready:
     index = make_index(options.index, table.config.record_key_fields)
     if index is not None:
         index.check()
+    if table.schema_json() is None and waits_for_records(options):
+        return Ready(table, planned.new, planned.changes, taken_over, ())
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     schema = avro_to_arrow(avro_json)

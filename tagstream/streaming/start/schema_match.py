@@ -26,8 +26,10 @@ from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.avro_defaults import default_of, keep_defaults
 from tagstream.table.schema.evolve import EvolutionRules, Missing, evolve
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
+from tagstream.table.storage.opening import is_ours
 
 _WITH_SCHEMA = ("avro", "debezium-avro", "debezium-json", "debezium-flat-json")  # that records can bring
+_WITH_THEM = ("debezium-json", "debezium-flat-json")  # where they have it themselves, and no registry
 
 
 def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Noticed] = ()) -> tuple[str, str]:
@@ -143,15 +145,34 @@ def columns_left_null(options: Options, avro_text: str) -> tuple[str, ...]:
 
 
 def has_given_schema(options: Options) -> bool:
-    """Whether a schema is given beside the table's own: by a file, a DataFrame, or the registry of a format in Avro."""
-    given = options.schema_file or options.frame_schema or options.records.registry_url
-    return given is not None
+    """Whether a schema is given in addition to the table's own: by a file, a DataFrame, the registry of a format in Avro, or
+    the first records of a table that has none.
+    """
+    records = options.records.registry_url or options.first_schema
+    return (options.schema_file or options.frame_schema or records) is not None
+
+
+def brings_schema(options: Options) -> bool:
+    """Whether no schema is given, and the records of the format can have theirs with them."""
+    return options.records.format in _WITH_THEM and not has_given_schema(options)
+
+
+def waits_for_records(options: Options) -> bool:
+    """Whether a dry run cannot know the schema of a table that has none: that of records, which only Spark reads."""
+    return options.dry_run and reads_by_spark(options) and brings_schema(options)
+
+
+def reads_by_spark(options: Options) -> bool:
+    """Whether only Spark can read the source: a topic, or files on a store that this program does not read itself."""
+    return options.source_class == "kafka" or not is_ours(options.dfs_root or "")
 
 
 def given_name(options: Options) -> str:
     """What the given schema is called in messages."""
     if options.frame_schema is not None:
         return "the DataFrame" if options.source_class == "frame" else "the transformed records"
+    if options.schema_file is None and options.first_schema is not None:
+        return options.first_schema.source
     return options.schema_file or f"the registry's subject {options.records.registry_subject}"
 
 
@@ -161,6 +182,8 @@ def read_schema_file(options: Options, columns: Sequence[str] = ()) -> tuple[pa.
     A field that is one of the table's ``columns`` by an alias has that column's name in both.
     """
     name = given_name(options)
+    if options.frame_schema is None and options.schema_file is not None:
+        name = f"schema file {name}"
     try:
         text = _given_text(options)
         if options.records.format not in ("json", "rows"):
@@ -171,10 +194,10 @@ def read_schema_file(options: Options, columns: Sequence[str] = ()) -> tuple[pa.
         return schema, text
     except OSError as e:
         raise ConfigError(
-            f"schema file {name}: {e.strerror}; check hoodie.streamer.schemaprovider.source.schema.file"
+            f"schema file {options.schema_file}: {e.strerror}; check hoodie.streamer.schemaprovider.source.schema.file"
         ) from e
     except (ValueError, UnsupportedTableError) as e:
-        raise ConfigError(f"schema file {name} can't be used: {e}") from e
+        raise ConfigError(f"{name} can't be used: {e}") from e
 
 
 def _given_text(options: Options) -> str:
@@ -182,6 +205,8 @@ def _given_text(options: Options) -> str:
         return options.frame_schema
     if options.schema_file is not None:
         return Path(options.schema_file.removeprefix("file://")).read_text(encoding="utf-8")
+    if options.first_schema is not None:
+        return options.first_schema.avro_json
     records = options.records
     assert records.registry_url is not None
     place = RegistryPlace(records.registry_url, records.registry_ca_file)

@@ -6,7 +6,13 @@ import logging
 from dataclasses import dataclass
 
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.start.schema_match import check_fields, check_ordering, has_given_schema, read_schema_file
+from tagstream.streaming.start.schema_match import (
+    check_fields,
+    check_ordering,
+    has_given_schema,
+    read_schema_file,
+    waits_for_records,
+)
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
 from tagstream.table.keys.time_partition import PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable, check_new
@@ -166,7 +172,10 @@ def new_config(options: Options) -> TableConfig:
         for name, value in (
             ("--target-table (hoodie.table.name)", options.target_table),
             ("hoodie.datasource.write.recordkey.field", options.record_key_fields),
-            ("hoodie.streamer.schemaprovider.source.schema.file", has_given_schema(options)),
+            (
+                "hoodie.streamer.schemaprovider.source.schema.file",
+                has_given_schema(options) or waits_for_records(options),
+            ),
         )
         if not value
     ]
@@ -195,6 +204,8 @@ def new_config(options: Options) -> TableConfig:
             "hoodie.write.table.version=8 or 9, or name the one field that decides"
         )
     check_new(config)
+    if waits_for_records(options):
+        return config
     schema = read_schema_file(options)[0]  # a table is only made when its schema can be used
     check_fields(schema, config, options)
     check_ordering(schema, config)

@@ -30,7 +30,7 @@ from tagstream.streaming.job.session import (
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
 from tagstream.streaming.source.topic import topic_offsets
-from tagstream.streaming.source.transform.stage import with_transformed_schema
+from tagstream.streaming.start.first_records import with_schema_by_spark
 from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look
 from tagstream.streaming.tables.table_list import NamedTable
 from tagstream.streaming.watch.watch import Watch
@@ -145,8 +145,7 @@ def _stream(
     with Watch(options, clock_ms, lines.step) as watch:
         for warning in options.warnings:
             LOG.warning(warning)
-        if options.transformers:
-            options = with_transformed_schema(own, options)
+        options = with_schema_by_spark(options, own)
         ready = look(options, env, clock_ms(), SparkNeeds(java=False, connector=False, master=None))
         check_stream(ready.table, options.index.type)
         if options.kafka_topic is not None and options.source_class == "kafka":

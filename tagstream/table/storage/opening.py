@@ -111,3 +111,9 @@ OPENERS: dict[str, Callable[[str], Storage]] = {
     hdfs.SCHEME: _hdfs,
     **dict.fromkeys(SCHEMES, _object_store),
 }
+
+
+def is_ours(root: str) -> bool:
+    """Whether a folder is on a store that this program reads itself."""
+    scheme = urlsplit(root).scheme if "://" in root or root.startswith("file:") else "file"
+    return scheme in OPENERS

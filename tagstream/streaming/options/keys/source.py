@@ -143,7 +143,8 @@ SOURCE_KEYS = (
         "hoodie.streamer.schemaprovider.source.schema.file",
         Kind.PATH,
         "Avro schema (JSON) of the records.",
-        default_note="required for a new table; else the table's own schema",
+        default_note="the table's own schema; for a new table that of the registry, or of the first records where they have "
+        "theirs with them (Debezium's JSON); for other records of a new table it is required",
         section=_SOURCE,
     ),
     ConfigKey(

@@ -59,6 +59,11 @@ def seen_table(text: str) -> str | None:
     return None if found is None else str(json.loads(found.group(1)))
 
 
+def table_name(words: Sequence[str | None]) -> str:
+    """The name of a table by those of database, schema and table; None and the empty text: there is none."""
+    return ".".join(word for word in words if word)
+
+
 class TableGate:
     """Tells events of other tables from those of the stream's own."""
 
@@ -91,7 +96,7 @@ class TableGate:
         if self.is_open and self._first is None:
             first = codes[codes >= 0]
             self._first = names[int(first[0])] if len(first) else None
-        verdicts = np.array([*(not self._is_own(name) for name in names), False])  # the last: code -1
+        verdicts = np.array([*(not self.is_own(name) for name in names), False])  # the last: code -1
         found: Mask = verdicts[codes]
         return found
 
@@ -113,7 +118,8 @@ class TableGate:
             return False
         return bool((~self.foreign(rows)).any())
 
-    def _is_own(self, name: str) -> bool:
+    def is_own(self, name: str) -> bool:
+        """Whether a table is one of the stream's; while the stream has none yet, any is."""
         if name not in self._judged:
             self._judged[name] = self._judge(name)
         return self._judged[name]
@@ -134,7 +140,7 @@ def _named(rows: pa.Table) -> tuple[list[str], np.ndarray]:
     if columns[-1].null_count == rows.num_rows:
         return [], np.zeros(0, np.int64)
     if all(_is_one_value(column) for column in columns):  # a topic of one table, the usual case
-        return [_joined([column[0].as_py() for column in columns])], np.zeros(rows.num_rows, np.int64)
+        return [table_name([column[0].as_py() for column in columns])], np.zeros(rows.num_rows, np.int64)
     parts = [column.dictionary_encode() for column in columns]
     sizes = [len(part.dictionary) + 1 for part in parts]
     numbered = zip(parts, sizes, strict=True)
@@ -150,12 +156,8 @@ def _named(rows: pa.Table) -> tuple[list[str], np.ndarray]:
             words.append(part.dictionary[place].as_py() if place < size - 1 else None)
         if words[0] is not None:
             numbers[i] = len(names)
-            names.append(_joined(words[::-1]))
+            names.append(table_name(words[::-1]))
     return names, numbers[codes]
-
-
-def _joined(words: Sequence[str | None]) -> str:
-    return ".".join(word for word in words if word)
 
 
 def _is_one_value(column: pa.Array) -> bool:
