@@ -9,6 +9,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.start.schema_match import (
     check_fields,
     check_ordering,
+    given_name,
     has_given_schema,
     read_schema_file,
     waits_for_records,
@@ -25,6 +26,7 @@ from tagstream.table.meta_client.table_config import (
     MergeMode,
     TableConfig,
 )
+from tagstream.table.schema.widen import alike
 from tagstream.table.services.upgrade.upgrade import upgrade
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER
@@ -207,6 +209,12 @@ def new_config(options: Options) -> TableConfig:
     if waits_for_records(options):
         return config
     schema = read_schema_file(options)[0]  # a table is only made when its schema can be used
+    twins = alike(schema)
+    if twins is not None:
+        raise ConfigError(
+            f"{given_name(options)} has the columns {twins[0]!r} and {twins[1]!r}, which differ in their case alone, and "
+            "engines take the two for one; give one of them another name"
+        )
     check_fields(schema, config, options)
     check_ordering(schema, config)
     return config

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tagstream.table.errors import SchemaRefusedError, UnsupportedTableError
 from tagstream.table.schema.schema import arrow_to_avro, is_meta_column
 from tagstream.table.schema.stored import meant
-from tagstream.table.schema.widen import is_judged, same_names, widened
+from tagstream.table.schema.widen import alike, is_judged, same_names, widened
 
 CORRECT_TIMES = "tagstream.schema.correct.times"
 Missing = Literal["null", "drop", "fail"]
@@ -155,6 +155,12 @@ def _added(new: pa.Field, names: list[str], rules: EvolutionRules, source: str) 
         raise SchemaRefusedError(
             f"{source}: the new column {new.name!r} differs from the table's {twin!r} in its case alone, and engines take "
             "the two for one; give it another name"
+        )
+    twins = alike([new])
+    if twins is not None:
+        raise SchemaRefusedError(
+            f"{source}: the new column {new.name!r} has the fields {twins[0]!r} and {twins[1]!r}, which differ in their "
+            "case alone, and engines take the two for one; give one of them another name"
         )
     if not new.nullable and not rules.new_nullable:
         raise SchemaRefusedError(

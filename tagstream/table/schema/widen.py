@@ -6,7 +6,7 @@ ages gives rightly back: int to long, float to double, a decimal of more digits 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -95,3 +95,24 @@ def _element(own: pa.Field, incoming: pa.Field) -> pa.Field | None:
 def same_names(names: Sequence[str], other: str) -> str | None:
     """The one of the names that differs from ``other`` in its case alone: some engines take the two for one."""
     return next((name for name in names if name != other and name.lower() == other.lower()), None)
+
+
+def alike(fields: Iterable[pa.Field], path: str = "") -> tuple[str, str] | None:
+    """Two fields, at any depth, whose names differ in their case alone, as dotted paths; None where there are none."""
+    seen: dict[str, str] = {}
+    for field in fields:
+        name = f"{path}{field.name}"
+        first = seen.setdefault(field.name.lower(), name)
+        if first != name:
+            return first, name
+        found = alike(_within(field.type), f"{name}.")
+        if found is not None:
+            return found
+    return None
+
+
+def _within(kind: pa.DataType) -> Iterable[pa.Field]:
+    """The fields of a type's values: members of a struct, elements of a list, keys and values of a map."""
+    if pa.types.is_map(kind):
+        return (kind.key_field, kind.item_field)
+    return [kind.field(n) for n in range(kind.num_fields)]

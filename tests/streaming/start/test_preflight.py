@@ -159,6 +159,21 @@ def test_a_checkpoint_below_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"--checkpoint-dir {tmp_path}/event.avsc/c can't be written: {tmp_path}/event.avsc is a file" in line
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_names_that_differ_in_their_case_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], inside: bool
+) -> None:
+    fields: list[dict[str, object]] = [{"name": name, "type": ["null", "long"]} for name in ("v", "w", "V")]
+    if inside:
+        kind = {"type": "record", "name": "r", "fields": fields}
+        fields = [{"name": "m", "type": {"type": "map", "values": kind}}]
+    schema = {**ev.AVRO_SCHEMA, "fields": [*ev.AVRO_SCHEMA["fields"], *fields]}  # type: ignore[misc]
+    (tmp_path / "event.avsc").write_text(json.dumps(schema))
+    line = refused(tmp_path, arguments(tmp_path), capsys, 2)
+    path = "m.value." if inside else ""
+    assert f"event.avsc has the columns '{path}v' and '{path}V', which differ in their case alone" in line
+
+
 @pytest.mark.parametrize(("name", "words"), [("PATH", "no java on the PATH"), ("JAVA_HOME", "holds no bin/java")])
 def test_no_java(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, words: str

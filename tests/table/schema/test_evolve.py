@@ -110,6 +110,10 @@ ROLES = {"k": "record key", "p": "partition path"}
         ),
         (pa.field("p", pa.date32()), "it is the table's partition path field, whose type never changes"),
         (pa.field("V", pa.int64()), "differs from the table's 'v' in its case alone"),
+        (
+            pa.field("new", pa.list_(pa.struct([pa.field("w", pa.int64()), pa.field("W", pa.int64())]))),
+            r"has the fields 'new\.item\.w' and 'new\.item\.W', which differ in their case alone",
+        ),
         (pa.field("n", pa.int64(), nullable=False), 'must be nullable, for older rows.*type \\["null", "long"\\]'),
         (pa.field("a-b", pa.int64()), "a name that Avro does not allow"),
     ],
