@@ -42,6 +42,7 @@ help:  ## list the targets
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
 $(STAMP): pyproject.toml conf/constraints.txt
+	@test -n '$(PYTHON)' || { echo 'Tagstream needs Python 3.11 to 3.13, and there is no python3 on the PATH: install one, or name it with make PYTHON=/path/to/python3.11' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(not (3, 11) <= v <= (3, 13) and "Tagstream needs Python 3.11 to 3.13, $(PYTHON) is %d.%d: install one, or name it with make PYTHON=/path/to/python3.11" % v)'
 	@java -version 2>&1 | grep -Eq 'version "(1[7-9]|2[0-9])' || { echo 'Tagstream needs Java 17 or newer on the PATH: install openjdk-17-jre-headless' >&2; exit 1; }
 	@echo 'installing into $(VENV)/ (a few minutes the first time)'

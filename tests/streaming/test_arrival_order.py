@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -96,4 +97,10 @@ def test_a_refusal_does_not_contradict_itself(tmp_path: Path) -> None:
 
 def test_nothing_is_said_where_a_field_decides(tmp_path: Path) -> None:
     config = HoodieTable.open(str(unpack("hudi_hudi-v8-table", tmp_path))).config
-    assert order_notes(load_options(_options(tmp_path, tmp_path / "t")), config, "int64") == ()
+    (field,) = config.deciding_fields
+    options = load_options(_options(tmp_path, tmp_path / "t"))
+    assert order_notes(options, config, "int64", pa.schema([(field, pa.int64())])) == ()
+    (text,) = order_notes(options, config, "bytes", pa.schema([(field, pa.string())]))
+    assert text.startswith(
+        f"ordering field {field} is a text, and texts are compared letter by letter: '9' counts as newer"
+    )

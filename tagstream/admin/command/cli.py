@@ -11,6 +11,11 @@ from tagstream.table.errors import ConfigError
 
 GROUPS = ("index", "table", "services", "quarantine", "status", "rescale", "fetch-jars")
 OVERVIEW = """\
+Upserts a change stream (a Kafka topic, or files of JSON lines) into an Apache Hudi table, and looks after such tables.
+
+usage: tagstream stream --props FILE --target-base-path PATH --target-table NAME --checkpoint-dir PATH [--dry-run] ...
+       tagstream COMMAND ...
+
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (flags alone mean it, too)
   tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: which one
@@ -23,7 +28,7 @@ commands:
   tagstream status ...    what a stream is at, and how its runs have ended
   tagstream rescale ...   a new checkpoint with another number of key groups
   tagstream fetch-jars      the jars that Spark needs for Kafka and for checkpoints on S3, fetched beforehand
-  `tagstream COMMAND --help` tells more, `tagstream --version` what runs; docs/admin.md has examples"""
+  `tagstream COMMAND --help` has the flags, `tagstream --version` what runs; docs/admin.md has examples"""
 
 
 class _Parser(argparse.ArgumentParser):

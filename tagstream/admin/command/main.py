@@ -23,10 +23,10 @@ def main(argv: Sequence[str], stdout: TextIO | None = None) -> int:
     if argv and argv[0] in GROUPS:
         return _admin(argv, stdout or sys.stdout)
     if argv and argv[0] == "help":  # as `tagstream COMMAND --help`
-        argv = [*argv[1:], "--help"] if argv[1:] else []
+        argv = [*argv[1:], "--help"]
         if argv and argv[0] in GROUPS:
             return _admin(argv, stdout or sys.stdout)
-    if not argv:
+    if not argv or argv[0] in ("-h", "--help"):
         print(OVERVIEW)
         return 0
     from tagstream.streaming.tables.main import main as stream
@@ -34,8 +34,6 @@ def main(argv: Sequence[str], stdout: TextIO | None = None) -> int:
     try:
         return stream(argv[1:] if argv[0] == "stream" else argv, "tagstream stream")
     except SystemExit as e:  # --help
-        if argv[0] != "stream":
-            print("\n" + OVERVIEW)
         return int(e.code or 0)
 
 

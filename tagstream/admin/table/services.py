@@ -117,9 +117,23 @@ def _clean(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock
     return done is not None
 
 
+_FLAGS = {
+    "hoodie.keep.min.commits": "--min-commits", "hoodie.keep.max.commits": "--max-commits",
+    "hoodie.clean.commits.retained": "--commits",
+}  # fmt: skip
+
+
 def _archive_options(arguments: argparse.Namespace) -> tuple[ArchiveOptions, CleanOptions]:
-    options, cleaning = ArchiveOptions(arguments.min_commits, arguments.max_commits), _clean_options(arguments)
-    check_retention(options, cleaning)
+    """ConfigError in the words of the command where the numbers contradict one another."""
+    cleaning = _clean_options(arguments)
+    try:
+        options = ArchiveOptions(arguments.min_commits, arguments.max_commits)
+        check_retention(options, cleaning)
+    except ConfigError as e:
+        text = str(e)
+        for key, flag in _FLAGS.items():
+            text = text.replace(key, flag)
+        raise ConfigError(text) from e
     return options, cleaning
 
 

@@ -145,6 +145,12 @@ def index_warnings(r: Resolved, source_format: str) -> list[str]:
         warnings += [
             f"{r.said(name)}: has no effect, only the state index has it" for name in _STATE_ONLY if given(r, name)
         ]
+    if kind in ("GLOBAL_BLOOM", "GLOBAL_SIMPLE"):
+        warnings.append(
+            f"{r.said('hoodie.index.type')}: each batch looks its keys up in the files of the whole table. The state index "
+            "(hoodie.index.type=STATE, or no key at all) knows where they are; it is loaded from the table at its first "
+            "start (docs/indexes.md)"
+        )
     if kind == "INMEMORY":
         warnings.append(
             f"{r.said('hoodie.index.type')}: every key of the table is held in the driver's memory (some 200 bytes each)"

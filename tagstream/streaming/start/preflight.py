@@ -114,7 +114,7 @@ def _look_at_places(options: Options, now_ms: int) -> Ready:
     schema = avro_to_arrow(avro_json)
     decode.key_generator_rules.check(schema, digits=not planned.new)
     _check_checkpoint(options, checkpoint, decode)
-    notes = () if options.bootstrap_only else order_notes(options, table.config, decode.ordering_kind)
+    notes = () if options.bootstrap_only else order_notes(options, table.config, decode.ordering_kind, schema)
     return Ready(table, planned.new, planned.changes, taken_over, (*_schema_warnings(schema), *notes))
 
 

@@ -136,7 +136,11 @@ def record_schema(fields: pa.Schema | pa.StructType, name: str, namespace: str) 
 
 def _avro_field(field: pa.Field, namespace: str) -> dict[str, Any]:
     if not _NAME.match(field.name):
-        raise _unsupported(field.name, "a name that Avro does not allow (letters, digits and _ only); rename it")
+        raise _unsupported(
+            field.name,
+            "a name that Avro does not allow (letters, digits and _ only); give the column another one, and in a schema "
+            "file this one as its alias, under which records may still have it",
+        )
     avro = _from_arrow(field.type, field.name, namespace)
     if field.nullable:
         return {"name": field.name, "type": ["null", avro], "default": None}

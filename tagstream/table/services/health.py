@@ -30,8 +30,8 @@ _DAY_MS = 24 * HOUR_MS
 class Limits:
     """Above which figures something is said. ``log_files``: of one slice; ``active``: completed writes on the timeline;
     ``pending_ms``: age of an unfinished action; ``old_share``: of the table's bytes that a clean would delete;
-    ``small_share``: of the file groups, once there are ``groups`` of them; ``savepoint_ms``: age of a savepoint;
-    ``metadata_deltas``: delta commits of the metadata table since its compaction."""
+    ``small_share``: of the file groups, once there are ``groups`` of them and the table has ``small_bytes``;
+    ``savepoint_ms``: age of a savepoint; ``metadata_deltas``: delta commits of the metadata table since its compaction."""
 
     log_files: int = 20
     active: int = 100
@@ -39,6 +39,7 @@ class Limits:
     old_share: float = 0.3
     small_share: float = 0.5
     groups: int = 20
+    small_bytes: int = 1 << 30
     savepoint_ms: int = 30 * _DAY_MS
     metadata_deltas: int = 50
 
@@ -116,7 +117,8 @@ def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int
             "hoodie.archive.automatic, hoodie.keep.max.commits, or `tagstream table archive`",
         )
     sizes = found.sizes
-    if sizes.file_groups >= limits.groups and sizes.small_files > limits.small_share * sizes.file_groups:
+    much = sizes.file_groups >= limits.groups and sizes.bytes >= limits.small_bytes  # a small table has small files
+    if much and sizes.small_files > limits.small_share * sizes.file_groups:
         yield Finding(
             f"{sizes.small_files:,} of {sizes.file_groups:,} file groups are small",
             "hoodie.parquet.small.file.limit, fewer partitions or larger batches; hoodie.clustering.inline (where old "

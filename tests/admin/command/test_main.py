@@ -129,7 +129,7 @@ def test_the_stream_is_still_the_stream(capsys: pytest.CaptureFixture[str]) -> N
     assert "--source-class" in capsys.readouterr().out
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert "--source-class" in text and "tagstream index" in text
+    assert "--target-base-path" in text and "tagstream index" in text and len(text.splitlines()) < 25
     assert main([]) == 0
     assert "tagstream rescale" in capsys.readouterr().out
 

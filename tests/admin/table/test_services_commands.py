@@ -46,7 +46,7 @@ def rows(writer: Writer) -> list[dict[str, Any]]:
     return sorted(found, key=lambda r: str(r["id"]))
 
 
-def test_clean_and_archive(tmp_path: Path) -> None:
+def test_clean_and_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = filled(
         Writer.without_metadata(tmp_path, "COPY_ON_WRITE")
     )  # one that is not compacted holds archiving back
@@ -61,6 +61,7 @@ def test_clean_and_archive(tmp_path: Path) -> None:
     at = ("--target-base-path", writer.table.base_path)
     assert run_json("table", "clean", *at, "--commits", 2, "--yes")["changed"] is False
     run("table", "archive", *at, "--min-commits", 3, "--max-commits", 4, "--commits", 3, "--yes", code=2)
+    assert "--min-commits is 3 and --commits 3: what the cleaner retains" in capsys.readouterr().err
 
 
 def test_there_and_back(writer: Writer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tagstream.table.services.restore.savepoint import create_savepoint
 from tests.table.writer import Writer, row
 
 pytestmark = pytest.mark.table_versions(6, 9)
-LIMITS = Limits(log_files=2, active=4, groups=2)
+LIMITS = Limits(log_files=2, active=4, groups=2, small_bytes=1)
 
 
 def found(writer: Writer, later_ms: int = 0, old_bytes: int = 0, limits: Limits = LIMITS) -> list[str]:
@@ -40,6 +41,8 @@ def test_logs_and_a_long_timeline(tmp_path: Path) -> None:
     assert logs.startswith("a file slice has 5 log files")
     assert active == "5 completed writes are on the active timeline"
     assert small == "2 of 2 file groups are small"
+    in_a_small_table = found(writer, limits=replace(LIMITS, small_bytes=1 << 30))
+    assert in_a_small_table == [logs, active]
     table = writer.table.reload()
     age = figures_of(table, table.timeline(), writer.now_ms + HOUR_MS, 0).oldest_uncompacted_ms
     assert age is not None
