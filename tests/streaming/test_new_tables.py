@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,13 +18,17 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.streaming.stream_case import StreamCase
+from tests.streaming.stream_case import UNSET, StreamCase
+from tests.support import cdc, schema_registry
 from tests.support import events as ev
 from tests.support.hudi_rs import read_table
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.producer import send_captured
 
 pytestmark = pytest.mark.spark
 KEY, PARTITION = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"
 TYPE = "hoodie.datasource.write.keygenerator.type"
+FILE = "hoodie.streamer.schemaprovider.source.schema.file"
 NEW_ENCODING = "hoodie.write.complex.keygen.new.encoding"
 TIMES = {
     "hoodie.keygen.timebased.timestamp.type": "UNIX_TIMESTAMP",
@@ -251,6 +257,49 @@ def test_hudi_rs_reads_keys_inside_a_struct(tmp_path: Path, spark: SparkSession,
     ev.write_event_file(case.source, 1, second, modified=1_600_000_001)
     case.run()
     assert [(row["_hoodie_record_key"], row["v"]) for row in read_table(case.table).to_pylist()] == [("a", "newer")]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_avro_with_key_and_partition_inside_a_struct(
+    tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, table_type: str
+) -> None:
+    """The registry's schema makes the table; a tombstone names its row by the same path in its key."""
+    topic = f"inside-{table_type.lower().replace('_', '-')}"
+    kafka_broker.create_topic(topic, partitions=1)
+    fields = [{"name": name, "type": ["null", "string"], "default": None} for name in ("id", "city")]
+    meta = {"type": "record", "name": "meta_r", "fields": fields}
+    schema = {"type": "record", "name": "event", "fields": [
+        {"name": "meta", "type": meta}, {"name": "ts", "type": "long"}, {"name": "v", "type": ["null", "string"]},
+    ]}  # fmt: skip
+    parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
+
+    def event(offset: int, key: str, city: str | None, ts: int, v: str | None) -> cdc.Message:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, parsed, {"meta": {"id": key, "city": city}, "ts": ts, "v": v})
+        value = b"\0\0\0\0\1" + out.getvalue() if v is not None else None
+        return cdc.Message(0, offset, json.dumps({"meta": {"id": key}}).encode(), value, {})
+
+    registry = schema_registry.Registry({"1": {"schema": json.dumps(schema)}}, {f"{topic}-value": [1]})
+    with schema_registry.running(registry):
+        conf = {
+            KEY: "meta.id", PARTITION: "meta.city", "hoodie.table.ordering.fields": "ts", FILE: UNSET,
+            "tagstream.source.format": "avro", "schema.registry.url": registry.url,
+            "hoodie.streamer.source.kafka.topic": topic, **kafka_broker.java_client("plain"),
+        }  # fmt: skip
+        case = StreamCase(tmp_path, spark, table_type, conf)
+        send_captured(kafka_broker, topic, [
+            event(0, "a", "x", 1, "one"), event(1, "b", "y", 1, "two"), event(2, "c", None, 1, "three"),
+        ])  # fmt: skip
+        case.run()
+        send_captured(kafka_broker, topic, [event(3, "a", "z", 2, "moved"), event(4, "b", None, 0, None)])
+        case.run()
+    names = ("_hoodie_partition_path", "_hoodie_record_key", "v")
+    table = HoodieTable.open(str(case.table))
+    assert sorted(tuple(row[name] for name in names) for row in read_snapshot(table).to_pylist()) == [
+        ("__HIVE_DEFAULT_PARTITION__", "c", "three"), ("z", "a", "moved"),
+    ]  # fmt: skip
+    assert validate(table) == []
 
 
 @pytest.mark.parametrize(

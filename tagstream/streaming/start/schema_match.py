@@ -246,7 +246,7 @@ def _check_inside(role: str, name: str, options: Options) -> None:
             f"ordering field {name!r} is inside a struct, where readers do not look for it; make it a column of its own "
             "with a transformation (docs/transformations.md), or give another one"
         )
-    if options.records.format not in ("json", "rows") and options.frame_schema is None:
+    if options.records.format not in ("json", "avro", "rows") and options.frame_schema is None:
         raise ConfigError(
             f"{role} field {name!r} is inside a struct, and records of {options.records.format} are rows of a database, "
             "whose keys are columns; give a column"

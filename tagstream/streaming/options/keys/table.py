@@ -105,7 +105,8 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.datasource.write.recordkey.field",
         Kind.LIST,
-        "Fields that make up the record key; a field of a struct by its path, `meta.id`.",
+        "Fields that make up the record key; a field of a struct by its path, `meta.id` (of records in JSON or "
+        "plain Avro, and typed rows).",
         default=(),
         default_note="required for a new table; else the table's own",
         section=_TABLE,

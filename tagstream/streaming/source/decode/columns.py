@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,25 @@ def only_where(mask: Mask, values: pa.Array) -> pa.Array:
     if mask.all():
         return values
     return pc.if_else(pa.array(mask), values, pa.scalar(None, values.type))
+
+
+def with_values(rows: pa.Table, name: str, where: pa.Array, values: pa.Array) -> pa.Table:
+    """The rows with ``values`` in a column, or in a field of a struct column (dotted path), where the boolean ``where`` is;
+    a null value leaves what is there."""
+    head, *path = [name] if name in rows.schema.names else name.split(".")
+    i = rows.schema.get_field_index(head)
+    return rows.set_column(i, rows.schema.field(i), _put(flat(rows.column(i)), path, where, values))
+
+
+def _put(own: pa.Array, path: Sequence[str], where: pa.Array, values: pa.Array) -> pa.Array:
+    if not path:
+        return pc.if_else(where, pc.coalesce(values, own), own)
+    fields = list(own.type)
+    members = [
+        _put(member, path[1:], where, values) if field.name == path[0] else member
+        for field, member in zip(fields, own.flatten(), strict=True)
+    ]
+    return pa.StructArray.from_arrays(members, fields=fields, mask=pc.and_(own.is_null(), pc.invert(where)))
 
 
 def pack_absent(masks: Mapping[int, Mask], rows: int, columns: int) -> pa.Array | None:

@@ -14,7 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode.columns import mask_of, nulls_of, only_where, pack_absent, text_where
+from tagstream.streaming.source.decode.columns import (
+    mask_of,
+    nulls_of,
+    only_where,
+    pack_absent,
+    text_where,
+    with_values,
+)
 from tagstream.streaming.source.decode.events import BY_PARTITION, Events, Mask
 from tagstream.streaming.source.decode.formats import placeholder
 from tagstream.streaming.source.decode.formats.body import Body
@@ -32,6 +39,7 @@ from tagstream.streaming.source.decode.formats.placeholder import Placeholder
 from tagstream.streaming.source.decode.messages.rowless import EMPTIED, NO_ROW, signals, without_row
 from tagstream.streaming.source.decode.messages.tables import TABLE, NameReader, SourceTables, TableGate
 from tagstream.table.chunks import flat
+from tagstream.table.keys.fields import column_of
 from tagstream.table.keys.keys import KeyGenerator
 
 _TEXT = pa.string()
@@ -192,12 +200,10 @@ class DebeziumEvents:
         take = pa.array(place, mask=place < 0)
         given = pa.array(delete)
         for name in self._generator.record_key_fields:
-            i = rows.schema.get_field_index(name)
             key = flat(found.column(name)).take(take)
             if BEFORE + name in body.column_names:
                 key = pc.coalesce(key, flat(body.column(BEFORE + name)))
-            own = flat(rows.column(name))
-            rows = rows.set_column(i, rows.schema.field(i), pc.if_else(given, pc.coalesce(key, own), own))
+            rows = with_values(rows, name, given, key)
         return rows
 
     def _key_faults(self, batch: pa.RecordBatch, of_row: Mask, rows: pa.Table, delete: Mask) -> pa.Array:
@@ -211,10 +217,10 @@ class DebeziumEvents:
         )
         reason = text_where(keyless, text)
         for name in self._generator.record_key_fields if delete.any() else ():
-            missing = delete & nulls_of(rows.column(name))
+            missing = delete & nulls_of(column_of(rows, name))
             reason = pc.coalesce(reason, text_where(missing, f"the key of this delete has no column {name}"))
         for name in self._no_place:
-            lost = delete & nulls_of(rows.column(name))
+            lost = delete & nulls_of(column_of(rows, name))
             text = f"this delete names no {name}, which {BY_PARTITION}"
             reason = pc.coalesce(reason, text_where(lost, text))
         return reason

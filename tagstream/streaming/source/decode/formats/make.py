@@ -22,7 +22,7 @@ from tagstream.streaming.source.decode.formats.maxwell import MaxwellJson
 from tagstream.streaming.source.decode.formats.registry import RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.formats.schema_names import column_encodings
 from tagstream.streaming.source.decode.messages.tables import SourceTables, TableGate
-from tagstream.streaming.source.decode.plain_json import DELETED
+from tagstream.streaming.source.decode.plain_json import DELETED, type_at
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
 from tagstream.streaming.source.decode.typed.typed_rows import TypedRows
@@ -106,8 +106,8 @@ def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
         else:
             schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
             body = ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, envelopes=True, truncate=cut)
-        key_schema = pa.schema([table.schema.field(name) for name in keys])
-        of_keys = ByWireForm(ConfluentAvro(key_schema, {name: (name,) for name in keys}, {}, registry), of_keys)
+        key_schema, places = _of_keys(table)
+        of_keys = ByWireForm(ConfluentAvro(key_schema, places, {}, registry), of_keys)
     elif rules.name == "debezium-flat-json":
         schema, paths = flat_fields(table.schema, order)
         body = FlatBody(_enveloped(schema, paths, named, None, rules, table, table.watch, gate), order)
@@ -130,9 +130,15 @@ def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
 
 def json_keys(named: Mapping[str, Encoding], rules: FormatRules, table: TableFacts) -> EnvelopedJson:
     """The decoder of message keys in JSON, with the schema or without."""
-    fields = table.generator.record_key_fields
-    schema = pa.schema([table.schema.field(name) for name in fields])
-    return _enveloped(schema, {name: (name,) for name in fields}, named, None, rules, table)
+    schema, paths = _of_keys(table)
+    return _enveloped(schema, paths, named, None, rules, table)
+
+
+def _of_keys(table: TableFacts) -> tuple[pa.Schema, dict[str, Path]]:
+    """The record key fields as columns of their own, by the names that the table has them by, and where a key has each."""
+    names = table.generator.record_key_fields
+    schema = pa.schema([pa.field(name, type_at(table.schema, name)) for name in names])
+    return schema, {name: (name,) if name in table.schema.names else tuple(name.split(".")) for name in names}
 
 
 def _enveloped(

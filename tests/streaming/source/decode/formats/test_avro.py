@@ -11,6 +11,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING
 from tagstream.streaming.errors import SourceError
 from tagstream.streaming.source.decode.formats.datums import Datums
 from tagstream.streaming.source.decode.formats.make import FormatRules
@@ -100,6 +101,42 @@ def test_keys_may_be_json_where_values_are_avro(registry: schema_registry.Regist
     model.apply(decode, plain.values())
     assert not model.bad
     assert len(model.rows) > 0
+
+
+def _wire(number: int, schema: dict[str, object], datum: object) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), datum)
+    return b"\0" + number.to_bytes(4, "big") + stream.getvalue()
+
+
+@pytest.mark.parametrize("json_keys", [False, True], ids=["keys in Avro", "keys in JSON"])
+def test_keys_and_partitions_inside_structs(json_keys: bool) -> None:
+    """As Hudi's key generators take them; a tombstone names its row by the same path in the message's key."""
+    fields: list[dict[str, object]] = [{"name": "id", "type": "string"}, {"name": "sub", "type": ["null", "long"]}]
+    meta = {"type": "record", "name": "m", "fields": [*fields, {"name": "city", "type": ["null", "string"]}]}
+    value = {"type": "record", "name": "v", "fields": [{"name": "n", "type": "int"}, {"name": "meta", "type": meta}]}
+    key = {"type": "record", "name": "k", "fields": [
+        {"name": "meta", "type": {"type": "record", "name": "km", "fields": fields}}
+    ]}  # fmt: skip
+    datum = {"n": 1, "meta": {"id": "a", "sub": 7, "city": "Bern"}}
+    named = {"meta": {"id": "a", "sub": 7}}
+    names = {"1": {"schema": json.dumps(value)}, "2": {"schema": json.dumps(key)}}
+    with schema_registry.running(schema_registry.Registry(names, {})) as registry:
+        rules = FormatRules("avro", registry=RegistryPlace(registry.url))
+        decode = decoder(value, ["meta.id", "meta.sub"], ["meta.city"], rules)
+        keys = [json.dumps(named).encode() if json_keys else _wire(2, key, named), None]
+        keys.append(json.dumps({"meta": {"id": "a"}}).encode())
+        messages = [
+            cdc.Message(0, n, key, value, {})
+            for n, (key, value) in enumerate([(None, _wire(1, value, datum)), (keys[0], None), (keys[2], None)])
+        ]
+        found = decode.keys(cdc.raw_batch(messages)).to_pylist()
+    first, gone, lacking = found
+    assert (first["flags"] & ~FLAG_NO_ORDERING, gone["flags"] & FLAG_DELETE) == (0, FLAG_DELETE)
+    assert first["skey"] == gone["skey"]
+    assert first["skey"].endswith(b"meta.id:a,meta.sub:7")
+    assert first["part"] == "Bern"
+    assert lacking["reason"] == "the key of this delete has no column meta.sub"
 
 
 def _without_logic(avro: object) -> object:
