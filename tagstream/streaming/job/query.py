@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from weakref import ref
 
@@ -130,7 +131,9 @@ def _weakly(sink: BatchSink) -> Callable[[DataFrame, int], None]:
     """The sink for Spark to call, which keeps nothing alive.
 
     Py4J keeps a function as long as the JVM has the query that calls it, and the JVM keeps the query as long as Python has
-    it. Through the sink that would be for ever: each query that ended would stay in the memory of the driver.
+    it. Through the sink that would be for ever: each query that ended would stay in the memory of the driver. PySpark keeps
+    the error of a batch with the function, and an error has the frames that it went through, the sink's among them: it gets
+    a copy. The sink has the error itself (``failure``).
     """
     found = ref(sink)
 
@@ -138,9 +141,25 @@ def _weakly(sink: BatchSink) -> Callable[[DataFrame, int], None]:
         alive = found()
         if alive is None:
             raise StopRequested("the query has ended; its batch is done again by the next start")
-        alive(batch, batch_id)
+        failure = None
+        try:
+            alive(batch, batch_id)
+        except Exception as e:
+            failure = _bare(e)
+        del alive, batch  # this frame is the copy's
+        if failure is not None:  # not in the handler: the error would be the context of its copy
+            raise failure
 
     return call
+
+
+def _bare(error: Exception) -> Exception:
+    """The same error without the frames that it went through; itself where it cannot be copied."""
+    try:
+        made = copy(error)
+    except Exception:  # its class takes other arguments than it keeps
+        return error
+    return made if type(made) is type(error) and str(made) == str(error) else error
 
 
 def end_query(query: StreamingQuery) -> None:

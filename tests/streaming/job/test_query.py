@@ -28,3 +28,20 @@ def test_a_query_that_has_ended_leaves_nothing_in_memory(tmp_path: Path, spark: 
         ev.write_files([ev.Event("k", "p0", number, name="n")], case.source, 1, first=number)
         assert len(case.run()) == 1
     assert alive() <= before
+
+
+@pytest.mark.spark
+def test_nor_does_one_that_failed(tmp_path: Path, spark: SparkSession) -> None:
+    """An error has the frames that it went through, and PySpark keeps the error."""
+    before = alive()
+    case = StreamCase(tmp_path, spark)
+    ev.write_files([ev.Event("k", "p0", 1, name="n")], case.source, 1)
+
+    def fail(step: str, batch: int) -> None:
+        if step == "files_written":
+            raise ValueError(f"no luck with batch {batch}")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no luck with batch 0"):
+            case.run(at=fail)
+    assert alive() <= before
