@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.chunks import flat
+
 _Ints = npt.NDArray[np.int64]
 
 
@@ -26,8 +28,8 @@ def ordering_type(schema: pa.Schema, fields: Sequence[str]) -> pa.DataType | Non
 def ordering_column(rows: pa.Table, fields: Sequence[str]) -> pa.Array | None:
     """Ordering values of rows; None without a field."""
     if len(fields) < 2:
-        return _flat(rows.column(fields[0])) if fields else None
-    return tuples([_flat(rows.column(name)) for name in fields], fields)
+        return flat(rows.column(fields[0])) if fields else None
+    return tuples([flat(rows.column(name)) for name in fields], fields)
 
 
 def tuples(members: Sequence[pa.Array], names: Sequence[str]) -> pa.StructArray:
@@ -80,7 +82,3 @@ def _in_order(values: pa.Array) -> pa.Array:
         return values
     numbers = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     return pa.array(double_codes(numbers), pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks()

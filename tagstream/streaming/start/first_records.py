@@ -29,7 +29,7 @@ from tagstream.streaming.source.files.names import codec_of
 from tagstream.streaming.source.files.position import SourceFile
 from tagstream.streaming.source.preflight import check_source
 from tagstream.streaming.source.transform.stage import with_transformed_schema
-from tagstream.streaming.start.schema_match import brings_schema, reads_by_spark, waits_for_records
+from tagstream.streaming.start.schema_match import brings_schema, reads_by_spark
 from tagstream.table.errors import ConfigError, TableNotFoundError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
@@ -62,11 +62,11 @@ def with_schema_by_spark(options: Options, spark: SparkSession) -> Options:
 
 def with_first_schema(options: Options, spark: SparkSession | None = None) -> Options:
     """The options with the schema of the first record that has one; the same ones where the table or the options have a
-    schema, and in a dry run that would need Spark. ``spark``: not needed for files on a store that this program reads.
+    schema, and without ``spark`` where only Spark reads the source.
 
     SourceError where there is no record yet, ConfigError where the first ones have no schema.
     """
-    if waits_for_records(options) or not lacks_schema(options):
+    if (spark is None and reads_by_spark(options)) or not lacks_schema(options):
         return options
     check_source(options)
     looked_at = 0

@@ -152,7 +152,7 @@ class DebeziumEvents:
                 body = body.set_column(i, body.schema.field(i), only_where(~signal, flat(body.column(i))))
             return body, self._gate.foreign(body), signal
         foreign = self._names.foreign(body, sifted)
-        signal = signals(value, foreign)
+        signal = signals(value, foreign & ~sifted)  # what was sifted is passed over, whatever it is
         return body, foreign & ~signal, signal
 
     def _without_row(self, value: pa.Array, op: pa.Array, body: pa.Table, upsert: Mask, foreign: Mask) -> Mask:
