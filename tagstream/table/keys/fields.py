@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
 
 
+def path_of(name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """Where a field is: the column of this name, or else the steps of a dotted path into a struct column."""
+    return (name,) if name in columns else tuple(name.split("."))
+
+
 def column_of(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
     """Column of a name, or a field of a struct column by its dotted path."""
-    head, *path = [name] if name in rows.schema.names else name.split(".")
+    head, *path = path_of(name, rows.schema.names)
     if head not in rows.schema.names:
         raise ConfigError(f"key or partition field {name!r} is not in the schema ({', '.join(rows.schema.names)})")
     values = rows.column(head)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.chunks import flat
+from tagstream.table.keys.fields import path_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -48,7 +49,7 @@ def only_where(mask: Mask, values: pa.Array) -> pa.Array:
 def with_values(rows: pa.Table, name: str, where: pa.Array, values: pa.Array) -> pa.Table:
     """The rows with ``values`` in a column, or in a field of a struct column (dotted path), where the boolean ``where`` is;
     a null value leaves what is there."""
-    head, *path = [name] if name in rows.schema.names else name.split(".")
+    head, *path = path_of(name, rows.schema.names)
     i = rows.schema.get_field_index(head)
     return rows.set_column(i, rows.schema.field(i), _put(flat(rows.column(i)), path, where, values))
 

@@ -23,6 +23,7 @@ from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError, InvalidKeyError
+from tagstream.table.keys.fields import path_of
 from tagstream.table.keys.keys import record_key_from_message
 
 DELETED = "_hoodie_is_deleted"
@@ -256,7 +257,7 @@ def with_delete_mark(schema: pa.Schema) -> pa.Schema:
 
 def type_at(schema: pa.Schema, name: str) -> pa.DataType:
     """Type of a field, or of a struct's field by its dotted path."""
-    head, *path = [name] if name in schema.names else name.split(".")
+    head, *path = path_of(name, schema.names)
     kind = schema.field(head).type
     for step in path:
         kind = kind.field(step).type

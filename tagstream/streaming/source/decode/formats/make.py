@@ -26,6 +26,7 @@ from tagstream.streaming.source.decode.plain_json import DELETED, type_at
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
 from tagstream.streaming.source.decode.typed.typed_rows import TypedRows
+from tagstream.table.keys.fields import path_of
 from tagstream.table.keys.keys import KeyGenerator
 
 FormatName = Literal[
@@ -138,7 +139,7 @@ def _of_keys(table: TableFacts) -> tuple[pa.Schema, dict[str, Path]]:
     """The record key fields as columns of their own, by the names that the table has them by, and where a key has each."""
     names = table.generator.record_key_fields
     schema = pa.schema([pa.field(name, type_at(table.schema, name)) for name in names])
-    return schema, {name: (name,) if name in table.schema.names else tuple(name.split(".")) for name in names}
+    return schema, {name: path_of(name, table.schema.names) for name in names}
 
 
 def _enveloped(
