@@ -13,8 +13,8 @@ KINDS ?= 9-true 9-false 8-true 8-false 6-true
 # Environments of `make platforms`; none named: all.
 CELLS ?=
 
-# The one of them that `make test-all` runs, unless some tests are asked for.
-OLDER_SPARK = $(if $(ARGS),,@$(PY) -m tests.support.platforms spark-3.5)
+# The one of them that `make test-all` runs, unless some tests are asked for: its tests of the first tier, some minutes.
+OLDER_SPARK = $(if $(ARGS),,@$(PY) -m tests.support.platforms spark-3.5 --tier first)
 
 # Histories of `make simulate`: how many, and the first one's seed.
 SEEDS ?= 1000
@@ -108,7 +108,7 @@ bench: install  ## this writer beside Hudi on Spark and Flink, Paimon, delta-rs:
 	@$(PY) -m bench.compare --limits $(ARGS)
 
 drills: install  ## the long failure drills of a stream: an hour or more
-	$(PY) -m pytest $(SIDE_BY_SIDE) -m 'drill and not matrix' tests/drills tests/behaviours --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m 'drill and not matrix' tests/drills tests/behaviours tests/streaming/frame/test_kills.py --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
 
 drills-matrix: install  ## those of table services, of upgrades, of pairs of kills on version 9, of each call of a failing storage
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m matrix tests/drills tests/behaviours --drill-report out/drills-matrix.json $(ARGS)

@@ -20,7 +20,6 @@ PER_BATCH = 100
 @pytest.mark.parametrize(
     ("table_type", "kills"),
     [
-        ("COPY_ON_WRITE", 3),
         pytest.param("MERGE_ON_READ", 10, marks=pytest.mark.drill),
         pytest.param("COPY_ON_WRITE", 10, marks=pytest.mark.drill),
     ],

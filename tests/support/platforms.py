@@ -23,6 +23,7 @@ from xml.etree import ElementTree
 
 from tests.support.dist import build
 from tests.support.paths import ROOT
+from tests.support.tiers import FIRST, SECOND
 
 _HOME = ROOT / ".platforms"
 _EXTRAS = "avro,s3,hdfs,hbase"
@@ -183,6 +184,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.platforms", description=__doc__)
     parser.add_argument("cells", nargs="*", metavar="CELL", help="default: all")
     parser.add_argument("--list", action="store_true", help="show the cells")
+    parser.add_argument("--tier", choices=(FIRST, SECOND), help="only the marked tests of this tier")
     parser.add_argument("--arguments", default="-q -n 2 --dist worksteal", help="for pytest")
     told = parser.parse_args(argv)
     by_name = {cell.name: cell for cell in CELLS}
@@ -204,7 +206,7 @@ def main(argv: Sequence[str]) -> int:
             table.append(f"{cell.name}: not made: {error}")
             bad.append(cell.name)
             continue
-        found = run(cell, told.arguments.split())
+        found = run(cell, [*told.arguments.split(), *(("--tier", told.tier) if told.tier else ())])
         table += [f"  {count['passed']:3d} passed {count['failed']:3d} failed  {name}" for name, count in found.items()]
         if any(count["failed"] for count in found.values()):
             bad.append(cell.name)

@@ -18,7 +18,8 @@ from tests.support.process import Process
 
 pytestmark = [pytest.mark.spark, pytest.mark.platform("killed at each step")]
 DEADLINE_S = 240
-KILLS = ["delta_durable@1", "files_published@2", "completed@3", "files_written@4", "commit_log@4"]
+KILLS = ["files_published@1", "completed@2"]
+ALL_KILLS = ["delta_durable@1", "files_published@2", "completed@3", "files_written@4", "commit_log@4"]
 
 
 def start(folder: Path, number: int, batches: int, crash: str) -> Process:
@@ -36,13 +37,14 @@ def start(folder: Path, number: int, batches: int, crash: str) -> Process:
 
 
 @pytest.mark.extended("processes that are killed, paused or ended; a minute of starts")
-def test_killed_at_steps_of_its_batches(tmp_path: Path) -> None:
-    for number, crash in enumerate(KILLS):
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(ALL_KILLS, marks=pytest.mark.drill)], ids=["two", "all"])
+def test_killed_at_steps_of_its_batches(tmp_path: Path, kills: list[str]) -> None:
+    for number, crash in enumerate(kills):
         with start(tmp_path, number, 99, crash) as process:
             code = process.wait(DEADLINE_S)
             assert code == -9, f"{crash}: ended with {code}\n{process.output()[-4000:]}"
             assert (tmp_path / f"run-{number}.note").read_text() == f"{crash}\n"
-    with start(tmp_path, len(KILLS), 7, "") as process:
+    with start(tmp_path, len(kills), 7, "") as process:
         assert process.wait(DEADLINE_S) == 0, process.output()[-4000:]
     done = [record["batch_id"] for record in commit_records(tmp_path / "table")]
     assert done == list(range(len(done))) and len(done) >= 7
