@@ -33,6 +33,7 @@ from tagstream.table.timeline.avro_timeline import (
     read_record,
     write_record,
 )
+from tagstream.table.timeline.begin import write_inflight
 from tagstream.table.timeline.heartbeat import delete_heartbeat
 from tagstream.table.timeline.instant import COMPACTION, COMPLETED_ACTION, LOG_COMPACTION, ROLLBACK, Instant, State
 from tagstream.table.timeline.timeline import Timeline
@@ -188,9 +189,7 @@ def _resume(table: HoodieTable, begun: Instant, only: str | None = None) -> Roll
 def carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[RollbackRequest]) -> RollbackResult:
     """Steps 2 (but for the plan) to 5 of the rollback ``time``; may be done again."""
     storage = table.storage
-    inflight = _rel(table, Instant(time, ROLLBACK, State.INFLIGHT))
-    if not storage.exists(inflight):
-        storage.write_new(inflight, b"")
+    write_inflight(storage, table.config.timeline_folder, time, ROLLBACK)
     deleted, blocks = apply_requests(table, requests, failed.time, time)
     # The failed write's own log files stay under their rollback blocks. What told of them is taken back, so they are named.
     stays = {p: {**_log_blocks(requests, p), **blocks.get(p, {})} for p in {r.partition_path for r in requests}}

@@ -81,9 +81,8 @@ def _carry_out(writer: MetadataWriter, instant: str, times: Times) -> tuple[str,
     rel = writer.rel(Instant(instant, CLEAN, State.REQUESTED))
     data = storage.read(rel)
     plan = read_record(data, storage.where(rel))
-    inflight = writer.rel(Instant(instant, CLEAN, State.INFLIGHT))
-    if not storage.exists(inflight):  # before version 8 it holds the plan once more
-        storage.write_new(inflight, b"" if writer.has_completion_times else data)
+    # Before version 8 the inflight file holds the plan once more.
+    writer.write_inflight(instant, CLEAN, b"" if writer.has_completion_times else data)
     files = {
         partition: [found["filePath"].rsplit("/", 1)[-1] for found in paths]
         for partition, paths in (plan.get("filePathsToBeDeletedPerPartition") or {}).items()

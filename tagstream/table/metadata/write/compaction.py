@@ -197,9 +197,7 @@ def _read_plan(writer: MetadataWriter, instant: str) -> Mapping[str, Any]:
 def _carry_out(writer: MetadataWriter, instant: str, times: Times, execute: Execute) -> None:
     """Write a base file for each operation of the plan, of exactly its files; what a first attempt wrote is written over."""
     plan = _read_plan(writer, instant)
-    inflight = writer.rel(Instant(instant, COMPACTION, State.INFLIGHT))
-    if not writer.storage.exists(inflight):
-        writer.storage.write_new(inflight, b"")
+    writer.write_inflight(instant, COMPACTION)
     view, data_timeline = writer.view(writer.timeline()), writer.table.timeline()
     tasks = []
     for operation in plan.get("operations") or ():

@@ -21,6 +21,7 @@ from tagstream.table.metadata.index_definitions import UNTYPED, has_partitioned_
 from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER, RECORD_INDEX_PARTITION, open_config
 from tagstream.table.metadata.write.layout import PARTITIONS, PARTITIONS_KEY, Forms
 from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.begin import write_inflight
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.history.lsm import History
 from tagstream.table.timeline.instant import Instant, State
@@ -149,6 +150,10 @@ class MetadataWriter:
         completed = Instant(instant, action, State.COMPLETED, at)
         self._create(completed, content)
         return completed
+
+    def write_inflight(self, instant: str, action: str, content: bytes = b"") -> None:
+        """As :func:`tagstream.table.timeline.begin.write_inflight` in the metadata table."""
+        write_inflight(self.storage, self.config.timeline_folder, instant, action, content)
 
     def rel(self, instant: Instant) -> str:
         """The file of an instant's state."""

@@ -98,9 +98,7 @@ def recover(writer: MetadataWriter, times: Times) -> None:
                 f"{writer.storage.where(rel)}, the plan of a pending rollback, is missing or names no instant: drop the "
                 "metadata table"
             )
-        inflight = writer.rel(Instant(begun.time, ROLLBACK, State.INFLIGHT))
-        if not writer.storage.exists(inflight):
-            writer.storage.write_new(inflight, b"")
+        writer.write_inflight(begun.time, ROLLBACK)
         _carry_out(writer, target, begun.time, list(plan.get("RollbackRequests") or ()), times)
     pending = [i for i in writer.timeline().pending if i.action == DELTA_COMMIT]
     if pending:

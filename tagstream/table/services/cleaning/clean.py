@@ -29,6 +29,7 @@ from tagstream.table.services.cleaning.plan import data_files
 from tagstream.table.services.cleaning.planning import plan_table
 from tagstream.table.services.cleaning.records import StoredPlan, done_bytes, plan_bytes, read_plan
 from tagstream.table.services.metadata_rollback import range_columns
+from tagstream.table.timeline.begin import write_inflight
 from tagstream.table.timeline.instant import CLEAN, Instant, State
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import completed_instant
@@ -151,8 +152,9 @@ def begin_clean(
     timeline = table.timeline()
     if instant not in pending_cleans(timeline):
         return None
-    data = storage.read(requested)
-    # A writer of Hudi's that died between creating the file and filling it leaves an empty one.
+    # A writer of Hudi's that died between creating the file and filling it leaves an empty one, and a process that was
+    # killed right after it woke one that is begun and has no plan.
+    data = storage.read(requested) if storage.exists(requested) else b""
     plan = look_again(table, instant, read_plan(data, storage.where(requested)), timeline) if data else None
     if plan is None:
         check()
@@ -160,7 +162,8 @@ def begin_clean(
         return None
     if not storage.exists(inflight):
         check()
-        storage.write_new(inflight, b"" if table.config.has_completion_times else data)
+    content = b"" if table.config.has_completion_times else data
+    write_inflight(storage, table.config.timeline_folder, instant, CLEAN, content)
     reach("clean_inflight")
     return plan
 

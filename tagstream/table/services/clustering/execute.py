@@ -27,6 +27,7 @@ from tagstream.table.services.clustering.trigger import SORTED_BY
 from tagstream.table.services.compaction.claim import claim
 from tagstream.table.services.compaction.execute import newest_before, table_schema_json, withdraw
 from tagstream.table.services.compaction.in_metadata import new_places, tell_metadata, told_to_metadata
+from tagstream.table.timeline.begin import write_inflight
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.heartbeat import is_alive
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
@@ -112,8 +113,7 @@ def begin_clustering(
         delete_markers(storage, instant)
     begin_markers(storage, instant)
     claim(storage, instant)
-    if not storage.exists(rel):
-        storage.write_new(rel, b"")
+    write_inflight(storage, table.config.timeline_folder, instant, pending_action(table))
     reach("clustering_inflight")
 
 

@@ -28,6 +28,7 @@ from tagstream.table.services.compaction.inputs import inputs_of
 from tagstream.table.services.compaction.operations import Operation, read_operations
 from tagstream.table.services.compaction.options import CompactionOptions
 from tagstream.table.services.compaction.task import CompactionTask
+from tagstream.table.timeline.begin import write_inflight
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.heartbeat import is_alive
 from tagstream.table.timeline.instant import COMPACTION, Instant, State
@@ -116,8 +117,7 @@ def begin_compaction(
         delete_markers(storage, instant)
     begin_markers(storage, instant)
     claim(storage, instant)
-    if not storage.exists(rel):
-        storage.write_new(rel, b"")
+    write_inflight(storage, table.config.timeline_folder, instant, COMPACTION)
     reach("compaction_inflight")
 
 

@@ -27,6 +27,7 @@ from tagstream.table.services.rollback import apply_requests, resume_rollbacks, 
 from tagstream.table.services.rollback_plan import RollbackRequest, plan_rollback
 from tagstream.table.timeline.avro_schemas import parsed_schema
 from tagstream.table.timeline.avro_timeline import SYNC_MARKER, read_record, write_parsed
+from tagstream.table.timeline.begin import write_inflight
 from tagstream.table.timeline.instant import COMPLETED_ACTION, RESTORE, Instant, State
 from tagstream.table.timeline.savepoints import savepoints
 from tagstream.table.write.commit import completed_instant
@@ -122,9 +123,7 @@ def restore(
         content = write_parsed(parsed_schema("HoodieRestorePlan"), record)
         table.storage.write_new(_rel(table, Instant(instant, RESTORE, State.REQUESTED)), content)
         reach("restore_requested")
-    inflight = _rel(table, Instant(instant, RESTORE, State.INFLIGHT))
-    if not table.storage.exists(inflight):
-        table.storage.write_new(inflight, b"")
+    write_inflight(table.storage, table.config.timeline_folder, instant, RESTORE)
     reach("restore_inflight")
     undone = {info["commitTime"] for info in infos} | {i.time for i in plan.instants}
     done: dict[str, list[dict[str, Any]]] = {}
