@@ -1,4 +1,5 @@
-"""Ordering values: of one field its own column, of several a struct of their columns, compared member by member.
+"""Ordering values: of one field its own values, of several a struct of theirs, compared member by member. A field is a
+column, or inside a struct column: then it is null where the struct is.
 
 A struct is null where a member is: it has no place in the order then, as a null of one field has none.
 Hudi compares ordering values as Java does: -0.0 is smaller than 0.0, NaN is greater than every number and equal to itself.
@@ -13,23 +14,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.chunks import flat
+from tagstream.table.fields import column_of, type_of
 
 _Ints = npt.NDArray[np.int64]
 
 
 def ordering_type(schema: pa.Schema, fields: Sequence[str]) -> pa.DataType | None:
-    """Type of the ordering values of columns; None without a field. KeyError for a field that is no column."""
+    """Type of the ordering values; None without a field. KeyError for a field that the schema has not."""
     if len(fields) < 2:
-        return schema.field(fields[0]).type if fields else None
-    return pa.struct([pa.field(name, schema.field(name).type) for name in fields])
+        return type_of(schema, fields[0]) if fields else None
+    return pa.struct([pa.field(name, type_of(schema, name)) for name in fields])
 
 
 def ordering_column(rows: pa.Table, fields: Sequence[str]) -> pa.Array | None:
     """Ordering values of rows; None without a field."""
     if len(fields) < 2:
-        return flat(rows.column(fields[0])) if fields else None
-    return tuples([flat(rows.column(name)) for name in fields], fields)
+        return column_of(rows, fields[0]) if fields else None
+    return tuples([column_of(rows, name) for name in fields], fields)
 
 
 def tuples(members: Sequence[pa.Array], names: Sequence[str]) -> pa.StructArray:

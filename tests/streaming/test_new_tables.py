@@ -305,9 +305,10 @@ def test_avro_with_key_and_partition_inside_a_struct(
 @pytest.mark.parametrize(
     ("conf", "line"),
     [
+        ({"hoodie.table.ordering.fields": "meta.nope"}, "ordering field 'meta.nope' is no column"),
         (
-            {"hoodie.table.ordering.fields": "meta.city"},
-            "ordering field 'meta.city' is inside a struct, .*; make it",
+            {"hoodie.table.ordering.fields": "meta.city", KEY: "ts", "tagstream.source.format": "maxwell-json"},
+            "ordering field 'meta.city' is inside a struct, .* give a column",
         ),
         ({KEY: "meta.nope"}, "record key field 'meta.nope' is no column"),
         ({KEY: "ts.id"}, "record key field 'ts.id' is no column"),

@@ -10,7 +10,7 @@ from tagstream.streaming.options.keys.table import NEW_ENCODING
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.decode.formats.make import FormatRules
 from tagstream.table.errors import ConfigError, TableConfigMismatchError
-from tagstream.table.keys.fields import is_text
+from tagstream.table.fields import has_field, is_text, type_of
 from tagstream.table.keys.time_partition import NAMES, OLD_PREFIX, PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_MODE_KEY, TableConfig, key_generator_type
@@ -55,7 +55,7 @@ def check_order(options: Options, config: TableConfig, reads: FormatRules) -> No
 
 def order_notes(options: Options, config: TableConfig, ordering: str, schema: pa.Schema) -> tuple[str, ...]:
     """What a person should know of the order of events. ``ordering``: how the index keeps it; ``schema``: the columns."""
-    texts = [name for name in config.deciding_fields if name in schema.names and is_text(schema.field(name).type)]
+    texts = [name for name in config.deciding_fields if has_field(schema, name) and is_text(type_of(schema, name))]
     if texts:
         return (
             f"ordering field {', '.join(texts)} is a text, and texts are compared letter by letter: '9' counts as newer "

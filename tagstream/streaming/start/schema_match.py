@@ -19,8 +19,8 @@ from tagstream.streaming.source.decode.typed.typed_schema import in_table_types
 from tagstream.streaming.start.corrected_times import check_corrected
 from tagstream.streaming.start.former_columns import check_former
 from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedTableError
+from tagstream.table.fields import has_field, type_of
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
-from tagstream.table.keys.fields import has_field
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.avro_defaults import default_of, keep_defaults
@@ -126,13 +126,13 @@ def record_rules(options: Options, config: TableConfig, defaults: Sequence[str] 
 
 
 def roles_of(config: TableConfig) -> dict[str, str]:
-    """Columns that the table's files and index depend on, and as what."""
+    """Columns, and fields of struct columns, that the table's files and index depend on, and as what."""
     fields = (
         ("ordering", config.ordering_fields),
         ("partition path", config.partition_fields),
         ("record key", config.record_key_fields),
     )
-    return {name.split(".")[0]: role for role, names in fields for name in names}
+    return {name: role for role, names in fields for name in names}
 
 
 def columns_left_null(options: Options, avro_text: str) -> tuple[str, ...]:
@@ -241,11 +241,6 @@ def check_fields(schema: pa.Schema, config: TableConfig, options: Options) -> No
 
 def _check_inside(role: str, name: str, options: Options) -> None:
     """ConfigError where a field of a struct column is given as what can't be one."""
-    if role == "ordering":
-        raise ConfigError(
-            f"ordering field {name!r} is inside a struct, where readers do not look for it; make it a column of its own "
-            "with a transformation (docs/transformations.md), or give another one"
-        )
     if options.records.format not in ("json", "avro", "rows") and options.frame_schema is None:
         raise ConfigError(
             f"{role} field {name!r} is inside a struct, and records of {options.records.format} are rows of a database, "
@@ -256,7 +251,7 @@ def _check_inside(role: str, name: str, options: Options) -> None:
 def check_ordering(schema: pa.Schema, config: TableConfig) -> None:
     """ConfigError for an ordering field that no delete of a merge-on-read table can be written with."""
     for name in config.ordering_fields if config.is_merge_on_read else ():
-        kind = schema.field(name).type if name in schema.names else None
+        kind = type_of(schema, name) if has_field(schema, name) else None
         if kind is not None and pa.types.is_decimal(kind) and kind.scale > DECIMAL_DIGITS:
             raise ConfigError(
                 f"ordering field {name!r} is {kind}, but deletes of a merge-on-read table hold a decimal with at most "

@@ -17,6 +17,7 @@ from tagstream.index.base import HoodieIndex
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
 from tagstream.streaming.copy_print import this_copy
 from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.source.decode.columns import with_values
 from tagstream.streaming.source.decode.state_keys import record_keys
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.packed import file_group_codes, unpack
@@ -202,14 +203,13 @@ def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarra
 def _ordered(decode: DecodeSpec, rows: pa.Table, keep: np.ndarray, upserts: pa.Table) -> pa.Table:
     """An event that came without ordering value takes that of the row that it follows: readers compare the columns."""
     fields = decode.ordering_fields
-    if not any(upserts.column(name).null_count for name in fields):
+    order = ordering_column(upserts, fields)
+    if order is None or not order.null_count:
         return upserts
     known = decode.ordering_values(rows["ord"].take(pa.array(keep)).combine_chunks(), pa.repeat(False, len(keep)))
-    lacking = pc.is_null(ordering_column(upserts, fields))
+    lacking = pc.is_null(order)
     for name, values in zip(fields, known.flatten() if len(fields) > 1 else [known], strict=True):
-        i = upserts.schema.get_field_index(name)
-        filled = pc.if_else(lacking, values, upserts.column(i))
-        upserts = upserts.set_column(i, upserts.schema.field(i), filled)
+        upserts = with_values(upserts, name, lacking, values)
     return upserts
 
 

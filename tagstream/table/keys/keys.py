@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.keys.fields import column_of, is_missing, is_text
+from tagstream.table.fields import column_of, is_missing, is_text
 from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, check_type, collision, sql_timestamps, to_strings
 from tagstream.table.keys.message_key import record_key_from_message
 from tagstream.table.keys.partition_path import DEFAULT_PARTITION, check_partition_path, url_encode

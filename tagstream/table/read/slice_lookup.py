@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import CorruptFileError
+from tagstream.table.fields import columns_of, with_type
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.merge import merge_base
@@ -22,9 +23,9 @@ def key_reader(table: HoodieTable, timeline: Timeline, as_of: str, ordering_type
     fields = table.config.deciding_fields if ordering_type is not None else ()
     kinds = [ordering_type] if len(fields) == 1 else [member.type for member in ordering_type or ()]
     for name, kind in zip(fields, kinds, strict=True):
-        place, column = schema.get_field_index(name), pa.field(name, kind)
-        schema = schema.append(column) if place < 0 else schema.set(place, column)
-    return SliceReader(table, timeline, as_of, schema, (RECORD_KEY, *fields), keep_orderings=bool(fields))
+        schema = with_type(schema, name, kind)
+    columns = (RECORD_KEY, *columns_of(fields, schema.names))
+    return SliceReader(table, timeline, as_of, schema, columns, keep_orderings=bool(fields))
 
 
 def lookup_slice(

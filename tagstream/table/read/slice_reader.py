@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.fields import columns_of
 from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.block import LogBlock
@@ -95,7 +96,8 @@ class SliceReader:
     def _needed(self) -> set[str]:
         """The columns wanted and those the merge looks at."""
         config = self.table.config
-        return {*self.columns, RECORD_KEY, DELETED_FIELD, *config.ordering_fields, config.delete_field or DELETED_FIELD}
+        ordering = columns_of(config.ordering_fields, self.file_schema.names)
+        return {*self.columns, RECORD_KEY, DELETED_FIELD, *ordering, config.delete_field or DELETED_FIELD}
 
     def base_batches(self, file_slice: FileSlice, columns: tuple[str, ...] | list[str]) -> Iterator[pa.Table]:
         """Rows of the slice's base file alone; none for a slice without one."""

@@ -14,6 +14,7 @@ from typing import Literal
 import pyarrow as pa
 
 from tagstream.table.errors import SchemaRefusedError, UnsupportedTableError
+from tagstream.table.fields import has_field, type_of
 from tagstream.table.schema.schema import arrow_to_avro, is_meta_column
 from tagstream.table.schema.stored import meant
 from tagstream.table.schema.widen import alike, is_judged, same_names, widened
@@ -24,7 +25,8 @@ Missing = Literal["null", "drop", "fail"]
 
 @dataclass(frozen=True)
 class EvolutionRules:
-    """``roles``: what a column is to the table ("record key", ...): such a column keeps its type and cannot go.
+    """``roles``: what a column, or a field of a struct column, is to the table ("record key", ...): it keeps its type and
+    cannot go.
 
     ``missing``: what becomes of a column that does not come. ``given``: what comes is a schema that a person gave, not that
     of a record: its types are meant, so a narrower one is refused, and a new column must be nullable unless
@@ -44,6 +46,14 @@ class EvolutionRules:
     def __hash__(self) -> int:
         pairs = [tuple(sorted(found.items())) for found in (self.roles, self.aliases)]
         return hash((*pairs, self.missing, self.given, self.new_nullable, self.filled, self.corrected))
+
+    def role(self, column: str) -> str | None:
+        """What the table has in a column: the role of the column, or of a field inside it."""
+        return next((self.roles[name] for name in (column, *self.inside(column)) if name in self.roles), None)
+
+    def inside(self, column: str) -> list[str]:
+        """The fields inside a column that have a role, by their dotted paths."""
+        return [name for name in self.roles if name.startswith(f"{column}.")]
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ def _kept(
     if not kind.equals(own.type):
         changes.append(f"column {name!r} goes from {avro_type(own)} to {avro_type(made)}")
     elif made.nullable and not own.nullable:
-        if name in rules.roles:
+        if rules.role(name) is not None:
             return own
         changes.append(f"column {name!r} may be null now")
     return made
@@ -98,10 +108,9 @@ def _missing(own: pa.Field, rules: EvolutionRules, source: str, changes: list[st
     name = own.name
     if name in rules.filled:
         return own
-    if name in rules.roles:
+    if (role := rules.role(name)) is not None:
         raise SchemaRefusedError(
-            f"{source} lacks the table's column {name!r}, which is its {rules.roles[name]} field; put it back, or make a "
-            "new table"
+            f"{source} lacks the table's column {name!r}, which is its {role} field; put it back, or make a new table"
         )
     if rules.missing == "fail":
         raise SchemaRefusedError(
@@ -116,15 +125,24 @@ def _missing(own: pa.Field, rules: EvolutionRules, source: str, changes: list[st
     return own.with_nullable(True)
 
 
+def _same_at(name: str, own: pa.Field, kind: pa.DataType) -> bool:
+    """Whether a column, or a field inside it, has the same type where the column has the type ``kind``."""
+    before, after = pa.schema([own]), pa.schema([own.with_type(kind)])
+    return not has_field(before, name) or type_of(before, name).equals(type_of(after, name))
+
+
 def _type(own: pa.Field, other: pa.Field, rules: EvolutionRules, source: str) -> pa.DataType:
     """The column's type after the change."""
     name, right = own.name, meant(own.type, other.type)
     kind = widened(right if rules.corrected else own.type, other.type)
     told = f"{source}: column {name!r} is {avro_type(other)}, in the table it is {avro_type(own)}"
-    if name in rules.roles and (kind is None or not kind.equals(own.type)):
-        raise SchemaRefusedError(
-            f"{told}; it is the table's {rules.roles[name]} field, whose type never changes: keep it, or make a new table"
-        )
+    for field_name in (name, *rules.inside(name)):
+        if field_name in rules.roles and (kind is None or not _same_at(field_name, own, kind)):
+            it = "it" if field_name == name else f"{field_name!r}"
+            raise SchemaRefusedError(
+                f"{told}; {it} is the table's {rules.roles[field_name]} field, whose type never changes: keep it, or make a "
+                "new table"
+            )
     if kind is None and is_judged(own.type, other.type) and not rules.given:
         return own.type
     if kind is None and not right.equals(own.type):

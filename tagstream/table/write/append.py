@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.fields import has_field, type_of
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.log.block import avro_data_block, data_block
 from tagstream.table.file_group.log.delete_block import delete_blocks
@@ -67,8 +68,8 @@ def _needs_avro(table: HoodieTable, ctx: WriteContext) -> bool:
     Its Spark reader remembers a record's ordering text by its place in a buffer that the next record overwrites, and
     then compares with the wrong one; in its own tables too. It copies the texts of Avro blocks.
     """
-    named = [ctx.schema.field(name).type for name in table.config.ordering_fields if name in ctx.schema.names]
-    return any(pa.types.is_string(kind) for kind in named)
+    named = [name for name in table.config.ordering_fields if has_field(ctx.schema, name)]
+    return any(pa.types.is_string(type_of(ctx.schema, name)) for name in named)
 
 
 def _blocks(

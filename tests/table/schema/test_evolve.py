@@ -126,6 +126,22 @@ def test_what_a_given_schema_may_not_change(field: pa.Field, words: str) -> None
         evolve(OWN, pa.schema(fields), rules, "event.avsc")
 
 
+def test_a_field_inside_a_struct_keeps_its_type_and_the_struct_may_grow() -> None:
+    def schema(**members: pa.DataType) -> pa.Schema:
+        return pa.schema([("meta", pa.struct([*members.items()])), ("v", pa.int64())])
+
+    own, rules = schema(id=pa.string(), n=pa.int32()), EvolutionRules({"meta.id": "record key"})
+    grown = schema(id=pa.string(), n=pa.int64(), more=pa.string())
+    assert evolve(own, grown, rules, "s").schema == grown
+    with pytest.raises(SchemaRefusedError, match=r"column 'meta' is .*; 'meta\.id' is the table's record key field"):
+        evolve(own, schema(id=pa.int64(), n=pa.int32()), rules, "s")
+    with pytest.raises(SchemaRefusedError, match="lacks the table's column 'meta', which is its record key field"):
+        evolve(own, pa.schema([("v", pa.int64())]), rules, "s")
+    numbers = schema(id=pa.int32(), n=pa.int32())
+    with pytest.raises(SchemaRefusedError, match="whose type never changes"):
+        evolve(numbers, schema(id=pa.int64(), n=pa.int32()), rules, "s")
+
+
 def test_columns_that_do_not_come_any_more() -> None:
     own = pa.schema([pa.field("k", pa.string(), nullable=False), pa.field("v", pa.int64(), nullable=False)])
     rest = pa.schema([own.field("k")])

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.chunks import flat
-from tagstream.table.keys.fields import path_of
+from tagstream.table.fields import path_of
 
 Mask = npt.NDArray[np.bool_]
 

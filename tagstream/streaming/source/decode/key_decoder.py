@@ -22,6 +22,7 @@ from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.state_keys import state_keys
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError
+from tagstream.table.fields import column_of, has_field, type_of
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS, beyond
 from tagstream.table.keys.keys import KeyGenerator, check_partition_path
 from tagstream.table.keys.partition_path import DEFAULT_PARTITION
@@ -208,7 +209,7 @@ class _RowOrder:
 
     def __init__(self, schema: pa.Schema, fields: Sequence[str], *, merge_on_read: bool) -> None:
         for name in fields:
-            if name not in schema.names:
+            if not has_field(schema, name):
                 raise ConfigError(
                     f"ordering field {name} is not in the schema ({', '.join(schema.names)}); "
                     "correct hoodie.table.ordering.fields"
@@ -216,7 +217,7 @@ class _RowOrder:
         self._fields = tuple(fields)
         self._merge_on_read = merge_on_read
         ordering_kind(ordering_type(schema, fields))  # says what can't be one
-        self._floats = [name for name in fields if pa.types.is_floating(schema.field(name).type)]
+        self._floats = [name for name in fields if pa.types.is_floating(type_of(schema, name))]
 
     def read(self, rows: pa.Table) -> tuple[Mask, pa.Array]:
         """(rows without an ordering value, the codes of the values; 0 or empty where there is none)."""
@@ -229,14 +230,14 @@ class _RowOrder:
         """Why a row's value cannot be used; null where it can be. ``needed``: rows that must have one."""
         reason = pa.nulls(rows.num_rows, pa.string())
         for name in self._fields:
-            column = flat(rows.column(name))
+            column = column_of(rows, name)
             if column.null_count:
                 reason = pc.coalesce(reason, text_where(nulls_of(column) & needed, f"ordering field {name} is null"))
         for name in self._floats:
-            nan = mask_of(pc.is_nan(flat(rows.column(name))))
+            nan = mask_of(pc.is_nan(column_of(rows, name)))
             reason = pc.coalesce(reason, text_where(nan, f"ordering field {name} is NaN, which has no order"))
         for name in self._fields if self._merge_on_read else ():
-            great = beyond(flat(rows.column(name)))
+            great = beyond(column_of(rows, name))
             if great is not None:
                 text = (
                     f"ordering field {name} has more than {DECIMAL_DIGITS} digits before the point, which the deletes of "

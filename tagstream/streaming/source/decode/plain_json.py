@@ -23,7 +23,7 @@ from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError, InvalidKeyError
-from tagstream.table.keys.fields import path_of
+from tagstream.table.fields import path_of
 from tagstream.table.keys.keys import record_key_from_message
 
 DELETED = "_hoodie_is_deleted"

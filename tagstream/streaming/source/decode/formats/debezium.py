@@ -39,7 +39,7 @@ from tagstream.streaming.source.decode.formats.placeholder import Placeholder
 from tagstream.streaming.source.decode.messages.rowless import EMPTIED, NO_ROW, signals, without_row
 from tagstream.streaming.source.decode.messages.tables import TABLE, NameReader, SourceTables, TableGate
 from tagstream.table.chunks import flat
-from tagstream.table.keys.fields import column_of
+from tagstream.table.fields import column_of
 from tagstream.table.keys.keys import KeyGenerator
 
 _TEXT = pa.string()

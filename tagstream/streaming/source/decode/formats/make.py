@@ -26,7 +26,7 @@ from tagstream.streaming.source.decode.plain_json import DELETED, type_at
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
 from tagstream.streaming.source.decode.typed.typed_rows import TypedRows
-from tagstream.table.keys.fields import path_of
+from tagstream.table.fields import path_of
 from tagstream.table.keys.keys import KeyGenerator
 
 FormatName = Literal[
