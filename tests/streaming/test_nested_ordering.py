@@ -88,6 +88,7 @@ def test_the_greatest_value_wins(
     check(case, [*rows, *again[::3]], kind)
 
 
+@pytest.mark.extended("more kinds of tables", first=(MOR,))
 @pytest.mark.parametrize("table_type", [COW, MOR])
 def test_hudi_rs_reads_it(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     case = case_of(tmp_path, spark, "long", table_type, 6)
@@ -99,6 +100,7 @@ def test_hudi_rs_reads_it(tmp_path: Path, spark: SparkSession, table_type: str) 
     assert not wrong, wrong
 
 
+@pytest.mark.extended("more kinds of tables", first=(MOR,))
 @pytest.mark.parametrize("table_type", [MOR, COW])
 def test_a_record_without_a_value_is_quarantined(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     """A null, and a struct that is null as a whole; a delete without one takes the order of the row."""
@@ -132,6 +134,7 @@ def test_the_struct_gets_a_field_and_the_order_keeps_its_type(tmp_path: Path, sp
     check(more, [*rows, *newer], "long")
 
 
+@pytest.mark.extended("more sources of typed rows")
 def test_a_dataframe(tmp_path: Path, spark: SparkSession) -> None:
     kind = two.KINDS["long"]
     case = FrameCase(tmp_path, spark, {**nested.conf(9), "hoodie.write.table.version": "9", "--table-type": MOR})
