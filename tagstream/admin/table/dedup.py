@@ -25,7 +25,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.ordering import ordering_column
 from tagstream.table.read.buckets import check_bucketed
 from tagstream.table.read.slice_reader import SliceReader
-from tagstream.table.read.snapshot import snapshot_schema
+from tagstream.table.read.snapshot import stored_schema
 from tagstream.table.schema.schema import RECORD_KEY, user_schema
 from tagstream.table.services.clustering.execute import DEFAULT_MEMORY
 from tagstream.table.services.replacing.doubled import doubled_partitions
@@ -98,7 +98,7 @@ def _prepared(table: HoodieTable, arguments: argparse.Namespace, out: Output) ->
     groups = groups_of_partitions(table, partitions)
     before = Counter[str]()
     with RowKeeper(DEFAULT_MEMORY) as keeper:
-        schema = user_schema(snapshot_schema(table, table.timeline(), table.view()))
+        schema = user_schema(stored_schema(table, table.timeline(), table.view()))
         chosen = RowsByKey(schema, keeper, global_keys=global_keys)
         for partition, rows in _rows(table, partitions) if partitions else ():
             out.progress(f"reading partition {partition!r}")
@@ -112,7 +112,7 @@ def _rows(table: HoodieTable, partitions: tuple[str, ...]) -> Iterator[tuple[str
     timeline = table.timeline()
     view = table.view(timeline)
     assert view.as_of is not None, "a table without rows has no such partition"
-    schema = snapshot_schema(table, timeline, view)
+    schema = stored_schema(table, timeline, view)
     reader = SliceReader(table, timeline, view.as_of, schema, tuple(schema.names))
     slices = [s for partition in partitions for s in view.latest_merged_slices(partition)]
     for found in sorted(slices, key=lambda s: (s.base_instant, s.partition_path, s.file_id)):

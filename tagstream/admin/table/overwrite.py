@@ -115,7 +115,7 @@ def _prepared(table: HoodieTable, arguments: argparse.Namespace, out: Output) ->
         groups = groups_of_partitions(table, wanted, new_ones=True)
         if settings.global_keys:
             _check_elsewhere(table, rows, wanted, out)
-        yield _Overwrite(settings, spec.avro_json, rows, groups)
+        yield _Overwrite(settings, spec.stored_json, rows, groups)
 
 
 def _depth(partitions: list[str], spec: DecodeSpec) -> int | None:

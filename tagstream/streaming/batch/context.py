@@ -206,7 +206,7 @@ class JobContext:
             action=self.action,
             batch_id=batch_id,
             run=self.run,
-            avro_json=self.avro_json,
+            avro_json=self.decode.stored_json,
             options=self._file_options(),
             decode=self.decode,
             quarantine=self.quarantine,

@@ -75,7 +75,7 @@ def publish(
         metadata = CommitMetadata.build(
             outcome.statuses,
             extra_metadata(record, checkpoint),
-            job.avro_json,
+            job.decode.stored_json,
             job.options.op,
             replaced_groups(job, outcome.statuses),
         )

@@ -25,6 +25,7 @@ from tagstream.streaming.recovery.foreign import find_swallowed, work_of
 from tagstream.streaming.recovery.rollbacks import is_being_rolled_back
 from tagstream.streaming.recovery.settle import is_at_work, new_instant, roll_back, settle, wait_for
 from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
+from tagstream.table.meta_client.dropped_columns import without_fields
 from tagstream.table.meta_client.hoodie_table import HoodieTable, without_meta_fields
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.services.sweep import look_for_late
@@ -195,7 +196,9 @@ class TimelineGuard:
                 )
             if adds_keys and work.adds_keys:
                 raise ForeignCommitError(f"{made}; it may have added keys that the batch adds too")
-            if work.schema is not None and _adds_to(job.avro_json, work.schema):
+            if work.schema is not None and _adds_to(
+                job.decode.stored_json, without_fields(work.schema, job.decode.dropped)
+            ):
                 raise ForeignCommitError(f"{made}; it changed the table's schema")
         if new and find_swallowed(job.table, timeline, tuple(i.time for i in new), job.meta.stream_id):
             raise ForeignCommitError(

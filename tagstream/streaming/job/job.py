@@ -196,8 +196,8 @@ def stream(
                 job.table = drop_partition_stats(job.table, clock_ms())
             if widens and job.table.config.is_merge_on_read and compact_logs(job, spark):
                 cover_table(job, spark)
-            job.table = make_if_wanted(job.table, job.decode.schema, options.metadata, spark, clock_ms)
-            job.metadata = MetadataKeeper.open(job.table, job.decode.schema, options.metadata.record_index_groups)
+            job.table = make_if_wanted(job.table, job.decode.stored, options.metadata, spark, clock_ms)
+            job.metadata = MetadataKeeper.open(job.table, job.decode.stored, options.metadata.record_index_groups)
             job.table.check_writable(keeps_metadata=job.metadata is not None)
             job.small_files.load(job.table.view())
             find_depth(job)

@@ -76,6 +76,7 @@ class Options:
     ordering_fields: tuple[str, ...]
     hive_style: bool
     url_encode: bool
+    drop_partition_columns: bool
     key_generator: str
     merge_mode: str
     key_collisions: str
@@ -242,6 +243,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         ordering_fields=ordering,
         hive_style=r.flag("hoodie.datasource.write.hive_style_partitioning"),
         url_encode=r.flag("hoodie.datasource.write.partitionpath.urlencode"),
+        drop_partition_columns=r.flag("hoodie.datasource.write.drop.partition.columns"),
         key_generator=generator,
         merge_mode=merging,
         key_collisions=r.text("tagstream.key.collisions"),

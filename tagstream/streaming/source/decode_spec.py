@@ -30,6 +30,7 @@ from tagstream.streaming.source.spec_checks import (
 from tagstream.table.file_group.log.ordering_wrapper import beyond
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import TimePartition
+from tagstream.table.meta_client.dropped_columns import without_fields
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.ordering import ordering_type
 from tagstream.table.read.key_encoding import names_single_key
@@ -46,7 +47,7 @@ class DecodeSpec:
     ``refuse_collisions``: composite keys that other values would make, too, are bad. ``evolution``: how schemas of records
     change the table's; None: they do not. ``partial``: a field that a record lacks keeps what the row has. ``longest_key``:
     bytes of a record key that an index outside of the rows can hold. ``sql_times``, ``consistent_times``: the form of
-    timestamps in partition paths and keys (``KeyGenerator``).
+    timestamps in partition paths and keys (``KeyGenerator``). ``dropped``: columns of records that are not stored.
     """
 
     avro_json: str
@@ -71,6 +72,7 @@ class DecodeSpec:
     longest_key: int | None = None
     sql_times: bool = False
     consistent_times: bool = False
+    dropped: tuple[str, ...] = ()
 
     @classmethod
     def for_table(
@@ -131,6 +133,7 @@ class DecodeSpec:
             files=files,
             name_single_key=bool(names_single_key(table)) if name_single_key is None else name_single_key,
             merge_on_read=config.is_merge_on_read,
+            dropped=config.dropped_fields,
         )
 
     def fitted(self, table: HoodieTable, *, moves: bool = True) -> DecodeSpec:
@@ -145,8 +148,18 @@ class DecodeSpec:
 
     @property
     def schema(self) -> pa.Schema:
-        """The user columns."""
+        """The user columns of records."""
         return avro_to_arrow(self.avro_json)
+
+    @property
+    def stored_json(self) -> str:
+        """The Avro schema of rows as they are stored: without the columns that only partition paths hold."""
+        return without_fields(self.avro_json, self.dropped)
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The user columns as they are stored."""
+        return avro_to_arrow(self.stored_json)
 
     @property
     def ordering_type(self) -> pa.DataType | None:
@@ -259,6 +272,7 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
         watch=watch,
         partial=spec.partial,
         longest_key=spec.longest_key,
+        partition_in_path_alone=bool(spec.dropped),
     )
 
 

@@ -12,6 +12,7 @@ from tagstream.streaming.options.resolve import resolve
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.schema.dropped import record_schema
 from tagstream.table.schema.schema import avro_to_arrow
 
 _GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"
@@ -48,6 +49,8 @@ class RecordSettings:
             raise UnsupportedTableError(
                 f"table {table.base_path} has no schema yet; give --hoodie-conf {_SCHEMA_FILE}=FILE"
             )
+        given = None if self.schema_text is None else avro_to_arrow(self.schema_text)
+        text = record_schema(text, config.dropped_fields, given)
         return DecodeSpec.of(table, text, self.schema_text or text, global_index=self.global_keys, files=True)
 
     def columns_ahead(self, table: HoodieTable, spec: DecodeSpec) -> list[str]:

@@ -17,13 +17,15 @@ from tagstream.streaming.source.decode.formats.schema_names import renamed, tabl
 from tagstream.streaming.source.decode.schemas.row_schema import row_schema
 from tagstream.streaming.source.decode.typed.typed_schema import in_table_types
 from tagstream.streaming.start.corrected_times import check_corrected
+from tagstream.streaming.start.dropped_columns import check_dropped
 from tagstream.streaming.start.former_columns import check_former
 from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedTableError
 from tagstream.table.fields import has_field, type_of
 from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import TableConfig
+from tagstream.table.meta_client.table_config import DROP_KEY, TableConfig
 from tagstream.table.schema.avro_defaults import default_of, keep_defaults
+from tagstream.table.schema.dropped import record_schema
 from tagstream.table.schema.evolve import EvolutionRules, Missing, evolve
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
 from tagstream.table.storage.opening import is_ours
@@ -39,6 +41,9 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
     (``noticed``) that brought something. SchemaRefusedError names a change that cannot be taken up.
     """
     text = table.schema_json()
+    if text is not None and not has_given_schema(options):
+        _check_told(options, table)
+        text = record_schema(text, table.config.dropped_fields)
     own = None if text is None else avro_to_arrow(text)
     if not has_given_schema(options):
         if text is None or own is None:
@@ -50,7 +55,11 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
         if not options.bootstrap_only:
             check_fields(schema, table.config, options)
     else:
-        schema, given = read_schema_file(options, () if own is None else tuple(own.names))
+        names = () if own is None else (*own.names, *table.config.dropped_fields)
+        schema, given = read_schema_file(options, names)
+        if text is not None:
+            text = record_schema(text, table.config.dropped_fields, schema)
+            own = avro_to_arrow(text)
         check_fields(schema, table.config, options)
         if own is not None and options.frame_schema is not None:
             mark = options.records.delete_field
@@ -63,6 +72,7 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
             check_corrected(table, own, schema)
     if not options.bootstrap_only:
         check_ordering(schema, table.config)
+        check_dropped(schema, table.config, options)
     sources = [given, *([] if text is None else [text])]
     schema = _with_noticed(table, schema, noticed, record_rules(options, table.config, sources[::-1]))
     if text is not None and own is not None and schema.equals(own) and not has_given_schema(options):
@@ -70,6 +80,15 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
     sources += [item.avro_json for item in noticed]
     written = avro_json(keep_defaults(arrow_to_avro(schema, table.config.name), *sources))
     return written, _with_columns(given, written)
+
+
+def _check_told(options: Options, table: HoodieTable) -> None:
+    """ConfigError where the types of partition columns that no file has are to come from records: they would be lost."""
+    if table.config.dropped_fields and brings_schema(options) and not options.bootstrap_only:
+        raise ConfigError(
+            f"table {table.config.name} leaves out its partition columns ({DROP_KEY}=true), so that nothing keeps the types "
+            "that records bring for them: give hoodie.streamer.schemaprovider.source.schema.file"
+        )
 
 
 def _with_noticed(

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.start.dropped_columns import check_dropped
 from tagstream.streaming.start.schema_match import (
     check_fields,
     check_ordering,
@@ -20,6 +21,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable, check_new
 from tagstream.table.meta_client.new_properties import fields_with_kinds, has_kinds, new_properties
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_properties
 from tagstream.table.meta_client.table_config import (
+    DROP_KEY,
     KEYGEN_PACKAGE,
     LAYOUT_2_VERSION,
     MERGE_MODE_KEY,
@@ -197,6 +199,7 @@ def new_config(options: Options) -> TableConfig:
         key_generator=KEYGEN_PACKAGE + GENERATOR_CLASSES[options.key_generator],
         hive_style=options.hive_style,
         url_encode=options.url_encode,
+        drops_partition_columns=options.drop_partition_columns,
         merge_mode=MergeMode.EVENT_TIME if options.ordering_fields else MergeMode.COMMIT_TIME,
     )
     if len(config.ordering_fields) > 1 and config.version < LAYOUT_2_VERSION:
@@ -216,6 +219,7 @@ def new_config(options: Options) -> TableConfig:
             "engines take the two for one; give one of them another name"
         )
     check_fields(schema, config, options)
+    check_dropped(schema, config, options)
     check_ordering(schema, config)
     return config
 
@@ -230,6 +234,7 @@ def check_options(options: Options, config: TableConfig) -> None:
         ("hoodie.table.ordering.fields", options.ordering_fields, config.ordering_fields),
         ("hoodie.datasource.write.hive_style_partitioning", options.hive_style, config.hive_style),
         ("hoodie.datasource.write.partitionpath.urlencode", options.url_encode, config.url_encode),
+        (DROP_KEY, options.drop_partition_columns, config.drops_partition_columns),
     )
     for key, asked, have in given:
         if options.is_set(key) and asked != have:

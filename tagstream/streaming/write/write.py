@@ -133,7 +133,7 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
         action=spec.action,
         task_partition=partition,
         write_token=write_token(partition, spec.run, attempt),
-        schema=spec.decode.schema,
+        schema=spec.decode.stored,
         avro_json=spec.avro_json,
         as_of=spec.timeline.newest_completed,
         timeline=spec.timeline,
@@ -189,13 +189,13 @@ def _together(bounds: list[int], row_bytes: float) -> Iterator[tuple[int, int]]:
 
 
 def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
-    """Rows to write, in the table's schema, with ``_hoodie_record_key`` and ``_is_insert``."""
-    schema = decode.schema
+    """Rows to write, in the schema that they are stored in, with ``_hoodie_record_key`` and ``_is_insert``."""
+    schema, stored = decode.schema, decode.stored
     taken = chunks.take(rows.select(["row"]), keep).column("row")
     nullable = pa.schema([f.with_nullable(True) for f in schema])
     parts = [pa.RecordBatch.from_arrays(part.flatten(), schema=nullable) for part in taken.chunks]
     upserts = pa.Table.from_batches(parts, schema=nullable)
-    upserts = as_schema(_ordered(decode, rows, keep, upserts), schema)
+    upserts = as_schema(_ordered(decode, rows, keep, upserts).select(stored.names), stored)
     upserts = upserts.append_column("_hoodie_record_key", keys.take(pa.array(keep)))
     return upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
 

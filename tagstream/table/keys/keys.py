@@ -15,7 +15,7 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.fields import column_of, is_missing, is_text
 from tagstream.table.keys.key_values import EMPTY_PART, NULL_PART, check_type, collision, sql_timestamps, to_strings
 from tagstream.table.keys.message_key import record_key_from_message
-from tagstream.table.keys.partition_path import DEFAULT_PARTITION, check_partition_path, url_encode
+from tagstream.table.keys.partition_path import DEFAULT_PARTITION, check_partition_path, lost_in_path, url_encode
 from tagstream.table.keys.time_partition import PREFIX, TimePartition
 
 __all__ = ["KeyGenerator", "KeyKind", "check_partition_path", "record_key_from_message"]
@@ -168,6 +168,10 @@ class KeyGenerator:
             if self.times is not None:
                 reason = pc.coalesce(reason, self.times.paths(column_of(rows, name))[1])
         return reason
+
+    def lost_values(self, rows: pa.Table | pa.RecordBatch, paths: pa.Array) -> pa.Array:
+        """Why a row's partition fields cannot be read back from its path; null where they can (``lost_in_path``)."""
+        return lost_in_path(paths, self.partition_fields, [column_of(rows, name) for name in self.partition_fields])
 
     def lacks_partition(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         """Whether a partition field of a row is null, or empty text: what a delete looks like that knows only its key."""

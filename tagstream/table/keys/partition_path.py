@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table.keys.fields import is_text
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 _ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
+_CODE = re.compile("%([0-9A-Fa-f]{2})")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_MIXED = (
+    "the partition columns are not in the rows of this table, and its path has not one folder for each; "
+    "hoodie.datasource.write.partitionpath.urlencode=true keeps the slash of a value out of it"
+)
 _LONGEST_SEGMENT = 255  # bytes of a file name on Linux
 _LONGEST_PATH = 1024  # leaves room for the table's own path and for markers below it
 
@@ -38,6 +46,51 @@ def depth_of(path: str, fields: int) -> int | None:
     segments = path.split("/") if path else []
     default = any(segment.rpartition("=")[2] == DEFAULT_PARTITION for segment in segments)
     return None if default and len(segments) == fields else len(segments)
+
+
+def values_of_path(path: str, fields: Sequence[str]) -> tuple[str | None, ...] | None:
+    """The texts of the partition columns that a path names, as Hudi on Spark reads it; None where it does not tell them.
+
+    A path of as many folders as there are fields: what is behind ``=``, or all of it, with ``%XX`` as the character that it
+    stands for, whatever the table says of URL encoding. The one field of a deeper path has all of it, as it is.
+    """
+    folders = path.split("/")
+    if len(folders) == len(fields):
+        return tuple(_value_of(folder) for folder in folders)
+    return (path.removeprefix(f"{fields[0]}="),) if len(fields) == 1 else None
+
+
+def lost_in_path(paths: pa.Array, fields: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
+    """Why a row's partition values cannot be read back from its path; null where they can.
+
+    ``columns``: the values of the fields; only texts can differ from what their path says, others are read as its texts.
+    """
+    encoded = paths.dictionary_encode()
+    # A loop over distinct paths: partitions are few beside records.
+    found = [values_of_path(path or "", fields) for path in encoded.dictionary.to_pylist()]
+    reason = pc.if_else(
+        pa.array([values is None for values in found], pa.bool_()), _MIXED, pa.scalar(None, pa.string())
+    )
+    reason = reason.take(encoded.indices)
+    for place, (name, column) in enumerate(zip(fields, columns, strict=True)):
+        if not is_text(column.type):
+            continue
+        told = pa.array([values and values[place] for values in found], pa.string()).take(encoded.indices)
+        own = pc.fill_null(column.cast(pa.string()), "")
+        other = pc.not_equal(pc.fill_null(told, ""), own)
+        text = (
+            f"partition column {name!r} is not in the rows of this table, and its path does not give this value back; "
+            "hoodie.datasource.write.partitionpath.urlencode=true makes paths that keep it"
+        )
+        reason = pc.coalesce(reason, pc.if_else(other, text, pa.scalar(None, pa.string())))
+    return reason
+
+
+def _value_of(folder: str) -> str | None:
+    value = folder.partition("=")[2] if "=" in folder else folder
+    if value in ("", DEFAULT_PARTITION):
+        return None
+    return _CODE.sub(lambda match: chr(int(match[1], 16)), value)
 
 
 def _other_depth(path: str, depth: int | None, fields: int) -> str | None:

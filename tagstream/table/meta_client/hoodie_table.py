@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tagstream.table.errors import ConfigError, CorruptFileError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSystemView, Listing
+from tagstream.table.meta_client.dropped_columns import drop_problem, without_fields
 from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
 from tagstream.table.meta_client.table_config import (
@@ -121,15 +122,19 @@ class HoodieTable:
         return archived_after(self.timeline_place(), since)
 
     def schema_json(self, timeline: Timeline | None = None, as_of: str | None = None) -> str | None:
-        """The table's Avro schema without meta fields: of the newest commit that has one, else of the properties."""
+        """The Avro schema of the table's rows as they are stored: of the newest commit that has one, else of the properties.
+
+        Without meta fields, and without partition columns where the table drops them: some writers' commits name these.
+        """
         timeline = timeline if timeline is not None else self.timeline()
         for instant in reversed(timeline.completed_writes):
             if as_of is not None and instant.time > as_of:
                 continue
             schema = timeline.metadata(self.storage, instant).extra.get(SCHEMA_KEY)
             if schema:
-                return without_meta_fields(schema)
-        return self.config.create_schema
+                return without_fields(without_meta_fields(schema), self.config.dropped_fields)
+        created = self.config.create_schema
+        return created and without_fields(created, self.config.dropped_fields)
 
     def check_writable(self, *, keeps_metadata: bool = False) -> None:
         """UnsupportedTableError naming the first thing of this table that cannot be written; call before a commit.
@@ -235,9 +240,8 @@ def _write_problem(config: TableConfig) -> str | None:
             f"{config.version} do not know: name the one that decides, or take version 8 or 9",
         ),
         (_is_on(config, "hoodie.table.cdc.enabled"), "change data capture logs are on (hoodie.table.cdc.enabled)"),
-        (_is_on(config, "hoodie.datasource.write.drop.partition.columns"), "its files leave out partition columns"),
     )
-    return next((problem for applies, problem in checks if applies), None)
+    return next((problem for applies, problem in checks if applies), None) or drop_problem(config)
 
 
 def _is_on(config: TableConfig, key: str) -> bool:

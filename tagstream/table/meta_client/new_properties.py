@@ -12,6 +12,7 @@ from tagstream.table.meta_client.properties import CHECKSUM_KEY, table_checksum
 from tagstream.table.meta_client.table_config import (
     COMMIT_TIME_PAYLOAD,
     DEFAULT_MERGE_STRATEGY,
+    DROP_KEY,
     EVENT_TIME_PAYLOAD,
     LAYOUT_2_VERSION,
     MergeMode,
@@ -63,7 +64,7 @@ def _common(config: TableConfig) -> dict[str, str]:
         "hoodie.table.recordkey.fields": ",".join(config.record_key_fields),
         "hoodie.datasource.write.hive_style_partitioning": _text(config.hive_style),
         "hoodie.datasource.write.partitionpath.urlencode": _text(config.url_encode),
-        "hoodie.datasource.write.drop.partition.columns": "false",
+        DROP_KEY: _text(config.drops_partition_columns),
         "hoodie.populate.meta.fields": "true",
         "hoodie.table.base.file.format": "PARQUET",
         "hoodie.table.timeline.timezone": "UTC" if config.timezone_utc else "LOCAL",

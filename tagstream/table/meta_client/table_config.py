@@ -17,6 +17,7 @@ EVENT_TIME_PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
 COMMIT_TIME_PAYLOAD = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
 DEFAULT_MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
 
+DROP_KEY = "hoodie.datasource.write.drop.partition.columns"
 MERGE_MODE_KEY = "hoodie.record.merge.mode"
 PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
 _MARKER = "hoodie.write.partial.update.unavailable.value"
@@ -61,6 +62,7 @@ class TableConfig:
     """A table's settings. ``raw`` keeps every property of an existing table, known or not.
 
     ``time_fields``: partition fields whose paths are made of times, as ``times`` says; None where the table does not.
+    ``drops_partition_columns``: files have no partition columns; readers take their values from the partition path.
     """
 
     name: str
@@ -86,6 +88,7 @@ class TableConfig:
     times: TimePartition | None = None
     partial_update: PartialUpdate = PartialUpdate.NONE
     unavailable_marker: str | None = None
+    drops_partition_columns: bool = False
     raw: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -129,6 +132,11 @@ class TableConfig:
         """
         return () if self.raw.get(MERGE_MODE_KEY) == MergeMode.COMMIT_TIME else self.ordering_fields
 
+    @property
+    def dropped_fields(self) -> tuple[str, ...]:
+        """The columns that only partition paths hold. Hudi leaves what is inside of a struct in its rows."""
+        return tuple(name for name in self.partition_fields if "." not in name) if self.drops_partition_columns else ()
+
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> TableConfig:
         """The settings of an existing table; keys of the 0.x and 1.x line are both understood."""
@@ -166,6 +174,7 @@ class TableConfig:
             delete_marker=_merge_property(properties, "hoodie.payload.delete.marker"),
             partial_update=(mode := _partial_update(properties)),
             unavailable_marker=_merge_property(properties, _MARKER) if mode is PartialUpdate.FILL_UNAVAILABLE else None,
+            drops_partition_columns=_flag(properties, DROP_KEY),
             raw=dict(properties),
         )
 

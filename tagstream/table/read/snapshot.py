@@ -11,6 +11,7 @@ from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.keys.bucket_hash import BucketHash
+from tagstream.table.meta_client.dropped_columns import with_dropped
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.changed import changed_since
 from tagstream.table.read.slice_reader import SliceReader
@@ -99,14 +100,23 @@ def read_slices(
 
 
 def snapshot_schema(table: HoodieTable, timeline: Timeline, view: FileSystemView) -> pa.Schema:
-    """Meta columns and user columns: of the newest commit's schema, else of the properties, else of a base file."""
+    """Meta columns and user columns: of the newest commit's schema, else of the properties, else of a base file.
+
+    Partition columns that the files leave out are behind the others.
+    """
+    return with_dropped(stored_schema(table, timeline, view), table.config)
+
+
+def stored_schema(table: HoodieTable, timeline: Timeline, view: FileSystemView) -> pa.Schema:
+    """The same of the rows as they are stored: without partition columns where the table leaves them out."""
     avro = table.schema_json(timeline, view.as_of)
     if avro is not None:
         return with_meta(avro_to_arrow(avro))
     for partition in view.partitions():
         for base in view.latest_base_files(partition):
             with open_base_file(table.storage, join(partition, base.name)) as file:
-                return with_meta(user_schema(file.schema_arrow))
+                own = [f for f in user_schema(file.schema_arrow) if f.name not in table.config.dropped_fields]
+                return with_meta(pa.schema(own))
     if view.as_of is None:
         return with_meta(pa.schema([]))
     raise UnsupportedTableError(

@@ -16,6 +16,7 @@ from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.path_columns import path_columns, with_values
 from tagstream.table.schema.schema import OPERATION, PARTITION_PATH, RECORD_KEY, avro_to_arrow, with_meta
 from tagstream.table.schema.stored import from_file
 from tagstream.table.timeline.write_status import WriteStat
@@ -40,12 +41,15 @@ def stored_rows(table: HoodieTable, fields: Sequence[str], *, partitions: int = 
     """Rows of one file in each of so many partitions, those that were written last; none of a table without a commit.
 
     ``fields``: columns, or fields of structs by their dotted path. Files that lack one of them are passed over.
+    Columns that only partition paths hold have the path's values: made of them again it must be the same.
     """
     text = table.schema_json()
     if text is None or not table.config.populate_meta_fields:
         return
     schema = with_meta(avro_to_arrow(text))
-    heads = [name if name in schema.names else name.split(".")[0] for name in fields]
+    in_path = [name for name in fields if name in table.config.dropped_fields]
+    stored = [name for name in fields if name not in in_path]
+    heads = [name if name in schema.names else name.split(".")[0] for name in stored]
     if not set(heads) <= set(schema.names):
         return
     wanted = pa.schema([schema.field(n) for n in dict.fromkeys((RECORD_KEY, PARTITION_PATH, *heads))])
@@ -56,6 +60,8 @@ def stored_rows(table: HoodieTable, fields: Sequence[str], *, partitions: int = 
         rows = _rows(table, stat, wanted)
         if rows is not None and rows.num_rows:
             seen.add(stat.partition_path)
+            values = path_columns(table.config, stat.partition_path, in_path)
+            rows = with_values(rows, values)
             yield StoredRows(stat.partition_path, stat.path, rows)
             if len(seen) == partitions:
                 return

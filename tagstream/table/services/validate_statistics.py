@@ -27,7 +27,7 @@ from tagstream.table.metadata.metadata_table import (
 from tagstream.table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id
 from tagstream.table.metadata.records import BLOOM_FILTER, COLUMN_STATS, Record
 from tagstream.table.metadata.write.file_looks import look_at_file
-from tagstream.table.read.snapshot import snapshot_schema
+from tagstream.table.read.snapshot import stored_schema
 from tagstream.table.schema.schema import META_COLUMNS
 from tagstream.table.timeline.timeline import Timeline
 
@@ -50,7 +50,7 @@ def statistics_problems(table: HoodieTable, timeline: Timeline, metadata: Metada
         return
     scans = {name: metadata.scan(name) for name in kept}
     columns = {record[COLUMN_STATS]["columnName"] for name in kept for record in _stats(scans[name])}
-    schema = snapshot_schema(table, timeline, view)
+    schema = stored_schema(table, timeline, view)
     for partition in view.partitions():
         found: dict[str, list[ColumnRange]] = {}
         for rel in _files(view.latest_merged_slices(partition)):

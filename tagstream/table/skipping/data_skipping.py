@@ -122,7 +122,11 @@ def excludes(filters: Sequence[Filter], ranges: Ranges) -> bool:
 
 def slice_pruners(table: HoodieTable, timeline: Timeline, filters: Sequence[Filter]) -> tuple[Pruner, ...]:
     """What can rule out slices of this table, cheapest first. A pruner of another kind is added here."""
-    statistics = _Statistics(table, MetadataTable.open(table, timeline), tuple(filters))
+    # A file without a column has nulls there, but for a column that the partition's path holds.
+    stored = tuple(found for found in filters if found.column not in table.config.dropped_fields)
+    if not stored:
+        return ()
+    statistics = _Statistics(table, MetadataTable.open(table, timeline), stored)
     return (Pruner("metadata table", statistics.by_metadata), Pruner("footers", statistics.by_footers))
 
 

@@ -10,9 +10,9 @@ import re
 
 import pyarrow as pa
 
-from tagstream.table.keys.partition_path import DEFAULT_PARTITION
+from tagstream.table.keys.partition_path import DEFAULT_PARTITION, values_of_path
 from tagstream.table.meta_client.table_config import TableConfig
-from tagstream.table.skipping.column_range import UNKNOWN, ColumnRange
+from tagstream.table.skipping.column_range import NO_VALUES, UNKNOWN, ColumnRange
 
 _GENERATORS = ("SimpleKeyGenerator", "ComplexKeyGenerator")
 _NO_VALUE = (DEFAULT_PARTITION, "default", "")
@@ -21,13 +21,25 @@ _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 
 def partition_ranges(config: TableConfig, partition_path: str, schema: pa.Schema) -> dict[str, ColumnRange]:
     """The one value of each partition column; unknown where the path does not tell."""
+    if config.dropped_fields:
+        return _of_dropped(config, partition_path, schema)
     generator = config.key_generator.rsplit(".", 1)[-1].replace("AvroKeyGenerator", "KeyGenerator")
     segments = partition_path.split("/")
-    dropped = config.raw.get("hoodie.datasource.write.drop.partition.columns", "").strip().lower() == "true"
-    if dropped or generator not in _GENERATORS or len(segments) != len(config.partition_fields):
+    if generator not in _GENERATORS or len(segments) != len(config.partition_fields):
         return {}
     named = zip(config.partition_fields, segments, strict=True)
     return {name: _range(config, name, text, schema.field(name).type) for name, text in named if name in schema.names}
+
+
+def _of_dropped(config: TableConfig, path: str, schema: pa.Schema) -> dict[str, ColumnRange]:
+    """Of columns that only the path holds: exactly what a reader makes of it."""
+    values = values_of_path(path, config.partition_fields)
+    found: dict[str, ColumnRange] = {}
+    for name, value in zip(config.partition_fields, values or (), strict=values is not None):
+        if name in config.dropped_fields and name in schema.names:
+            text = pa.scalar(value, pa.string())
+            found[name] = NO_VALUES if value is None else ColumnRange(text, text, has_nulls=False)
+    return found
 
 
 def _range(config: TableConfig, name: str, text: str, kind: pa.DataType) -> ColumnRange:

@@ -7,7 +7,7 @@ batch of old rows, one row group of new ones, and the incoming rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +78,12 @@ def write_base_file(
             row_group_bytes=options.row_group_bytes,
         ) as writer,
     ):
-        old = old_batches(storage, old_path, ctx.file_schema, drops=options.drops_columns) if old_path else iter(())
+        dropped = table.config.dropped_fields
+        old = (
+            old_batches(storage, old_path, ctx.file_schema, drops=options.drops_columns, without=dropped)
+            if old_path
+            else iter(())
+        )
         ordering = table.config.deciding_fields if options.compare_ordering else ()
         for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
             writer.append(batch)
@@ -192,18 +197,25 @@ def _again(source: npt.NDArray[np.int64], written: npt.NDArray[np.bool_]) -> npt
 
 
 def old_batches(
-    storage: Storage, rel: str, schema: pa.Schema, batch_bytes: int = 0, *, drops: bool = False
+    storage: Storage,
+    rel: str,
+    schema: pa.Schema,
+    batch_bytes: int = 0,
+    *,
+    drops: bool = False,
+    without: Collection[str] = (),
 ) -> Iterator[pa.Table]:
     """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group.
 
     A batch has ``BATCH_ROWS`` rows, or as many more, but not many times so many, as have about ``batch_bytes`` uncompressed.
     ``drops``: columns that the schema lacks are left out; else they make an UnsupportedTableError. The column of
     ``hoodie.allow.operation.metadata.field`` is left out as by a Hudi writer without it: no schema of the table names it.
+    ``without``: columns that the path holds are left out, too: Hudi's clustering leaves them in its files, as nulls.
     """
     path = storage.where(rel)
     try:
         with open_base_file(storage, rel) as file:
-            lost = [name for name in file.schema_arrow.names if name not in (*schema.names, OPERATION)]
+            lost = [name for name in file.schema_arrow.names if name not in (*schema.names, *without, OPERATION)]
             if lost and not drops:
                 raise UnsupportedTableError(
                     f"{path} has columns the new schema lacks ({', '.join(lost)}); rewriting it would lose them: "

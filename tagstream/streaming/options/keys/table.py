@@ -140,6 +140,16 @@ TABLE_KEYS = (
         section=_TABLE,
     ),
     ConfigKey(
+        "hoodie.datasource.write.drop.partition.columns",
+        Kind.BOOL,
+        "The partition columns are not in the files, as BigQuery wants it: keys and paths are made of the whole record, and "
+        "readers take the values from the path, as texts and behind the other columns, as Hudi does. A record whose value "
+        "its path would not give back is quarantined. Not with times in the paths, nor with a record key or ordering field "
+        "that is a partition column.",
+        default=False,
+        section=_TABLE,
+    ),
+    ConfigKey(
         "hoodie.datasource.write.keygenerator.type",
         Kind.CHOICE,
         "Key generator, by type.",

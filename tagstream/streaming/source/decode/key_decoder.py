@@ -44,7 +44,8 @@ class KeyDecoder:
     ``merge_on_read``: deletes go to log files, whose blocks do not hold every decimal. ``refuse_collisions``: a composite
     key that other values would make, too, is bad. ``record_format``: how events are read; plain JSON by default, where
     ``partial`` makes a field that a record lacks one that was not sent. ``watch``: what the format tells of schemas.
-    ``longest_key``: bytes of a record key; a longer one is bad.
+    ``longest_key``: bytes of a record key; a longer one is bad. ``partition_in_path_alone``: no row has the partition
+    columns, so a record whose path does not give their values back is bad.
     """
 
     def __init__(
@@ -62,9 +63,11 @@ class KeyDecoder:
         watch: Watch | None = None,
         partial: bool = False,
         longest_key: int | None = None,
+        partition_in_path_alone: bool = False,
     ) -> None:
         key_generator.check(schema, digits=True)  # the start has seen to a new table
         self._longest_key = longest_key
+        self._in_path_alone = partition_in_path_alone
         self.watch = watch
         self._generator = key_generator
         self._ordering = _RowOrder(schema, ordering_fields, merge_on_read=merge_on_read) if ordering_fields else None
@@ -118,6 +121,8 @@ class KeyDecoder:
         faults = check_partition_path(parts, partition_depth, self._generator.least_depth)
         if self._generator.time_fields:
             faults = pc.coalesce(self._generator.partition_errors(rows), faults)
+        if self._in_path_alone:
+            faults = pc.coalesce(faults, self._generator.lost_values(rows, parts))
         reason = pc.coalesce(reason, only_where(~no_part & ~stays & ~events.skipped, faults))
         no_order, ordering = self._order(events)
         reason = pc.coalesce(reason, self._order_faults(events))

@@ -20,7 +20,7 @@ from tagstream.table.file_group.names import parse_base_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import check_mergeable
-from tagstream.table.read.snapshot import snapshot_schema
+from tagstream.table.read.snapshot import stored_schema
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow, user_schema
 from tagstream.table.services.compaction.claim import claim
 from tagstream.table.services.compaction.in_metadata import tell_metadata, told_to_metadata
@@ -199,7 +199,7 @@ def table_schema_json(table: HoodieTable, timeline: Timeline) -> str:
     told = table.schema_json(timeline)
     if told is not None:
         return told
-    found = user_schema(snapshot_schema(table, timeline, table.view(timeline)))
+    found = user_schema(stored_schema(table, timeline, table.view(timeline)))
     return avro_json(arrow_to_avro(found, table.config.name))
 
 
