@@ -1,4 +1,4 @@
-"""Tables whose files leave out the partition columns: rows are those of the input by every reader, in every kind of table."""
+"""Tables whose files leave out the partition columns: rows are the input's by every reader, in every kind of table."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from tagstream.table.meta_client.table_config import DROP_KEY, TableConfig
+from tagstream.table.meta_client.table_config import DROP_KEY, LAYOUT_2_VERSION, TableConfig
 
 
 def drop_problem(config: TableConfig) -> str | None:
@@ -28,6 +28,11 @@ def drop_problem(config: TableConfig) -> str | None:
         return (
             f"{told}, and the partition paths of {', '.join(config.time_fields)} are made of times: the values cannot be "
             "taken back from them. Add a column with the text of the path (docs/transformations.md), or remove the option"
+        )
+    if config.is_merge_on_read and config.version < LAYOUT_2_VERSION:
+        return (
+            f"{told}, and it is a merge-on-read table of version {config.version}, whose readers (Hudi 0.x) give nulls for the "
+            "partition columns of rows in logs: take hoodie.write.table.version=8 or 9, or COPY_ON_WRITE, or remove the option"
         )
     for role, names in (("record key", config.record_key_fields), ("ordering", config.ordering_fields)):
         lost = [name for name in names if name.split(".")[0] in config.partition_fields]
