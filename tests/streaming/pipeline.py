@@ -29,6 +29,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.avro_defaults import keep_defaults
+from tagstream.table.schema.dropped import record_schema
 from tagstream.table.schema.schema import META_COLUMNS, arrow_to_avro, avro_json, avro_to_arrow
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
@@ -70,14 +71,16 @@ class Pipeline:
         partitions: Sequence[str],
         rules: FormatRules,
         ordering: Sequence[str] = (),
+        *,
+        drops: bool = False,
     ) -> Pipeline:
-        """A new table below ``folder``."""
+        """A new table below ``folder``. ``drops``: its files leave out the partition columns."""
         text = table_schema(schema_text)
         schema = avro_to_arrow(text)
         written = avro_json(keep_defaults(arrow_to_avro(schema, "t"), text))
         config = TableConfig(
             name="t", table_type=table_type, record_key_fields=tuple(keys), partition_fields=tuple(partitions),
-            ordering_fields=tuple(ordering), create_schema=written, version=table_version(),
+            ordering_fields=tuple(ordering), create_schema=written, version=table_version(), drops_partition_columns=drops,
         )  # fmt: skip
         table = HoodieTable.create(PosixStorage(str(folder / "t"), sync=False), config, START_MS)
         spec = replace(DecodeSpec.of(table, written, text, global_index=True, files=False), format=rules)
@@ -127,7 +130,7 @@ class Pipeline:
         commit.inflight(self.table, instant, action)
         statuses = [s for to, values in sorted(lanes.items()) for s in self._write(to, unpack(values), instant, action)]
         commit.publish_files(self.table, instant, statuses)
-        metadata = CommitMetadata.build(statuses, {}, self.spec.avro_json)
+        metadata = CommitMetadata.build(statuses, {}, self.spec.stored_json)
         commit.complete(self.table, instant, action, metadata, clock_ms=lambda: self.now_ms)
         self.batch_id += 1
 
@@ -137,6 +140,7 @@ class Pipeline:
         self.layout = replace(self.layout, local_dir=f"{self.layout.local_dir}-{self.batch_id}")
         written = self.table.schema_json()
         assert written is not None, "no batch was written"
+        written = record_schema(written, self.spec.dropped)
         self.spec = replace(self.spec, avro_json=written, defaults_json=written)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -154,7 +158,7 @@ class Pipeline:
         timeline = self.table.timeline()
         spec = WriteSpec(
             table=self.table, timeline=timeline, instant=instant, action=action, batch_id=self.batch_id, run=1,
-            avro_json=self.spec.avro_json, options=WriterOptions(bloom=BloomParams(num_entries=100)), decode=self.spec,
+            avro_json=self.spec.stored_json, options=WriterOptions(bloom=BloomParams(num_entries=100)), decode=self.spec,
             quarantine=PosixStorage(self.table.base_path + "-quarantine"),
             left=PosixStorage(self.table.base_path + "-changed-keys"), topic="t", crash=CrashPlan(),
         )  # fmt: skip

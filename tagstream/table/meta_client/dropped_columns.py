@@ -31,8 +31,9 @@ def drop_problem(config: TableConfig) -> str | None:
         )
     if config.is_merge_on_read and config.version < LAYOUT_2_VERSION:
         return (
-            f"{told}, and it is a merge-on-read table of version {config.version}, whose readers (Hudi 0.x) give nulls for the "
-            "partition columns of rows in logs: take hoodie.write.table.version=8 or 9, or COPY_ON_WRITE, or remove the option"
+            f"{told}, and it is a merge-on-read table of version {config.version}, whose readers (Hudi 0.x) give nulls for "
+            "the partition columns of rows in logs: take hoodie.write.table.version=8 or 9, or COPY_ON_WRITE, or remove "
+            "the option"
         )
     for role, names in (("record key", config.record_key_fields), ("ordering", config.ordering_fields)):
         lost = [name for name in names if name.split(".")[0] in config.partition_fields]

@@ -171,7 +171,6 @@ _PAYLOAD = "hoodie.datasource.write.payload.class=org.apache.hudi.common.model"
         (["hoodie.write.lock.provider=x.Y"], True),
         (["hoodie.partition.ttl.inline=true"], False),
         (["hoodie.streamer.transformer.sql=select 1"], True),
-        (["hoodie.datasource.write.drop.partition.columns=true"], False),
     ],
 )  # fmt: skip
 def test_what_would_change_rows_or_files_contradicts(tmp_path: Path, lines: list[str], starts: bool) -> None:

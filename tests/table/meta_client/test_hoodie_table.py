@@ -134,7 +134,6 @@ def test_what_is_not_written_is_refused_by_name(name: str, problem: str, tmp_pat
         ("hoodie.table.cdc.enabled", "true", "change data capture"),
         ("hoodie.table.partial.update.mode", "IGNORE_DEFAULTS", r"partial\.update\.mode=IGNORE_DEFAULTS.*it was"),
         ("hoodie.table.partial.update.mode", "NEW_KIND", r"partial\.update\.mode=NEW_KIND"),
-        ("hoodie.datasource.write.drop.partition.columns", "true", "leave out partition columns"),
         ("hoodie.table.metadata.partitions.inflight", "record_index", "record_index"),
     ],
 )

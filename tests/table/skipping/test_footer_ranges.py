@@ -114,7 +114,8 @@ def test_what_a_range_rules_out(known: ColumnRange, op: Op, value: Any, expected
         ("a/7", {"hive_style": True}, {"s": None, "n": None}),
         ("a/b/7", {}, {}),
         ("a/7", {"key_generator": "org.apache.hudi.keygen.TimestampBasedKeyGenerator"}, {}),
-        ("a/7", {"raw": {"hoodie.datasource.write.drop.partition.columns": "true"}}, {}),
+        ("a%2Fb/n=7", {"drops_partition_columns": True}, {"s": "a/b", "n": "7"}),
+        ("a/b/7", {"drops_partition_columns": True}, {}),
     ],
 )
 def test_values_by_partition_paths(path: str, options: dict[str, Any], expected: dict[str, Any]) -> None:
