@@ -17,6 +17,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import DROP_KEY
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
+from tests.admin.running import run, run_json
 from tests.streaming.frame.frame_case import FrameCase
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
@@ -136,6 +137,25 @@ def test_a_dataframe(tmp_path: Path, spark: SparkSession, table_type: str) -> No
         ev.write_files(events[begin * PER_FILE : end * PER_FILE], case.source, PER_FILE, first=begin)
         case.run()
         check(case.table, ev.oracle(events[: end * PER_FILE]))
+
+
+def test_commands_on_such_a_table(tmp_path: Path, spark: SparkSession) -> None:
+    case = StreamCase(tmp_path, spark, conf={DROP_KEY: "true", VERSION: "8", "hoodie.metadata.enable": "true"})
+    events = [ev.Event(f"k{n}", f"p{n % 3}", n, name=f"n{n}", amount=1.0) for n in range(12)]
+    ev.write_files(events, case.source, 12)
+    case.run()
+    place = ("--target-base-path", case.table)
+    shown = run_json("table", "rows", *place, "--where", "part='p1'", "--columns", "id,part")
+    assert sorted(map(tuple, (row.values() for row in shown["rows"]))) == [(f"k{n}", "p1") for n in (1, 10, 4, 7)]
+    assert shown["skipped"]["partitions_skipped"] == 2
+
+    new = tmp_path / "new.json"
+    replaced = [ev.Event("k1", "p1", 50, name="new", amount=2.0), ev.Event("other", "p1", 51, name="o", amount=3.0)]
+    new.write_text("".join(json.dumps(event.row()) + "\n" for event in replaced))
+    run("table", "insert-overwrite", *place, "--from", new, "--yes")
+    run("table", "delete-partition", *place, "--partition", "p2", "--yes")
+    left = [e for e in events if e.partition == "p0"] + replaced
+    check(case.table, {e.key: e for e in left})
 
 
 def send(case: StreamCase, number: int, rows: list[dict[str, Any]]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.names import parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
+from tagstream.table.meta_client.dropped_columns import drop_problem
 from tagstream.table.meta_client.hoodie_table import READABLE_VERSIONS, HoodieTable
 from tagstream.table.meta_client.table_config import (
     LAYOUT_2_VERSION,
@@ -56,6 +58,9 @@ def check_settings(table: HoodieTable, to: int, partition_fields: str | None = N
             f"{where} has several ordering fields ({', '.join(config.ordering_fields)}), which version {to} does not know: "
             "it stays at version 8 or 9"
         )
+    problem = drop_problem(replace(config, version=to))
+    if problem is not None and drop_problem(config) is None:
+        raise UnsupportedTableError(f"{where} stays at version {config.version}: {problem}")
     fields = partition_fields or config.raw.get("hoodie.table.partition.fields", "")
     if kind == "CUSTOM" and to >= LAYOUT_2_VERSION and not all(":" in field for field in fields.split(",")):
         raise UnsupportedTableError(
