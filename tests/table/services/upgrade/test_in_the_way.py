@@ -11,6 +11,7 @@ import pytest
 from tagstream.table.errors import ForeignCommitError, InstantConflictError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import PROPERTIES_FILE
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.services.upgrade.layouts import leftovers, place_of
 from tagstream.table.services.upgrade.logs import slices_with_logs
 from tagstream.table.services.upgrade.upgrade import VersionChange, downgrade, plan_change, upgrade
@@ -36,6 +37,19 @@ def test_several_ordering_fields_stay_above_version_6(start: int, tmp_path: Path
     change(table, other)
     assert table.reload().config.version == other
     assert table.reload().config.ordering_fields == ("ver", "name")
+
+
+def test_merge_on_read_without_partition_columns_stays_above_version_6(tmp_path: Path) -> None:
+    config = replace(written(tmp_path, 9).table.config, metadata_partitions=(), raw={}, drops_partition_columns=True)
+    config = replace(config, table_type=MERGE_ON_READ)
+    table = HoodieTable.create(str(tmp_path / "dropped"), config, 1_700_000_000_000)
+    with pytest.raises(UnsupportedTableError, match="stays at version 9.*nulls for the partition columns"):
+        plan_change(table, 6)
+    change(table, 8)
+    assert table.reload().config.drops_partition_columns
+    other = HoodieTable.create(str(tmp_path / "cow"), replace(config, table_type=COPY_ON_WRITE), 1_700_000_000_000)
+    change(other, 6)
+    assert other.reload().config.drops_partition_columns
 
 
 @pytest.mark.parametrize(("start", "to"), [(6, 9), (9, 6)])
