@@ -44,7 +44,10 @@ CASES = {
     "cow-6-index": (COW, {VERSION: "6", "hoodie.metadata.enable": "true", "hoodie.index.type": "GLOBAL_SIMPLE"}),
     "cow-9-clustered": (COW, {VERSION: "9", **STATISTICS, **CLUSTERED}),
     "mor-8": (MOR, {VERSION: "8", "hoodie.metadata.enable": "false", "hoodie.compact.inline.max.delta.commits": "2"}),
-    "mor-9": (MOR, {VERSION: "9", HIVE: "true", **STATISTICS, "hoodie.compact.inline.max.delta.commits": "3"}),
+    "mor-9-statistics": (
+        MOR,
+        {VERSION: "9", HIVE: "true", **STATISTICS, "hoodie.compact.inline.max.delta.commits": "3"},
+    ),
     "mor-9-clustered": (MOR, {VERSION: "9", HIVE: "true", ENCODE: "true", **STATISTICS, **CLUSTERED}),
     "mor-9-logs": (MOR, {VERSION: "9", "hoodie.compact.inline": "false"}),
 }
@@ -77,7 +80,7 @@ def check(place: Path, live: Mapping[str, ev.Event], column: str = "part") -> No
     assert not opened.scan(filter="part is null").to_arrow().num_rows
 
 
-@pytest.mark.extended("more kinds of tables", first=("mor-9",))
+@pytest.mark.extended("more kinds of tables", first=("mor-9-statistics",))
 @pytest.mark.parametrize("name", CASES)
 def test_a_disordered_stream_ends_in_the_oracles_rows(tmp_path: Path, spark: SparkSession, name: str) -> None:
     table_type, conf = CASES[name]
@@ -128,7 +131,7 @@ def test_values_are_those_of_the_path_and_what_it_loses_is_bad(tmp_path: Path, s
     assert validate(table) == []
 
 
-@pytest.mark.extended("the same steps over another source", first=(COW,))
+@pytest.mark.extended("the same steps over another source")
 @pytest.mark.parametrize("table_type", [COW, MOR])
 def test_a_dataframe(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     events = list(ev.generate(3 * PER_FILE, ev.Mix(keys=90, partitions=3), seed=11))
@@ -139,6 +142,7 @@ def test_a_dataframe(tmp_path: Path, spark: SparkSession, table_type: str) -> No
         check(case.table, ev.oracle(events[: end * PER_FILE]))
 
 
+@pytest.mark.extended("commands over a table whose files other tests look at")
 def test_commands_on_such_a_table(tmp_path: Path, spark: SparkSession) -> None:
     case = StreamCase(tmp_path, spark, conf={DROP_KEY: "true", VERSION: "8", "hoodie.metadata.enable": "true"})
     events = [ev.Event(f"k{n}", f"p{n % 3}", n, name=f"n{n}", amount=1.0) for n in range(12)]
