@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.keys.fields import is_text
+from tagstream.table.fields import is_text
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 

@@ -236,8 +236,9 @@ TABLE_KEYS = (
     ConfigKey(
         "hoodie.table.ordering.fields",
         Kind.LIST,
-        "The field whose greater value is the newer event; a field of a struct by its path, `meta.ts` (of records in JSON or plain Avro, and typed rows). Of several fields the first that differs decides; they need a "
-        "table of version 8 or 9, and a record that lacks one of them is quarantined. "
+        "The field whose greater value is the newer event; a field of a struct by its path, "
+        "`meta.ts` (of records in JSON or plain Avro, and typed rows). Of several fields the first that differs "
+        "decides; they need a table of version 8 or 9, and a record that lacks one of them is quarantined. "
         "Without it the position in the source decides, which files do not have: they need one. A decimal "
         "of a merge-on-read table has at most 15 digits before the point and 15 after it, which is what a delete in a log "
         "file holds: a type with more after it is refused, a record with more before it is quarantined. Texts are "
