@@ -17,13 +17,16 @@ def path_of(name: str, columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def column_of(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
-    """Column of a name, or a field of a struct column by its dotted path."""
+    """Column of a name, or a field of a struct column by its dotted path, in one piece."""
+    return flat(pieces_of(rows, name))
+
+
+def pieces_of(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.ChunkedArray:
+    """The same in the pieces that the rows are in: nothing is copied to put them together."""
     head, *path = path_of(name, rows.schema.names)
     if head not in rows.schema.names:
         raise ConfigError(f"field {name!r} is not in the schema ({', '.join(rows.schema.names)})")
     values = rows.column(head)
-    if isinstance(values, pa.ChunkedArray):
-        values = flat(values)
     for field in path:
         if not pa.types.is_struct(values.type) or values.type.get_field_index(field) < 0:
             raise ConfigError(f"field {name!r} is not in the schema: {values.type} has no {field!r}")

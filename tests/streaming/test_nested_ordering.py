@@ -110,7 +110,7 @@ def test_a_record_without_a_value_is_quarantined(tmp_path: Path, spark: SparkSes
     lacking = nested.line({**first, "step": None})
     nothing = {**nested.line(first), "meta": None}
     gone = {**nested.line(other), "meta": None, "_hoodie_is_deleted": True}
-    nested.write_lines([lacking, nothing, gone], case.source, 1)
+    two.write_rows([lacking, nothing, gone], case.source, 1)
     reports = case.run("--commit-on-errors")
     assert [(r.quarantined, r.deletes) for r in reports] == [(0, 0), (2, 1)]
     reasons = sorted(note["reason"] for note in quarantined(case))

@@ -5,7 +5,6 @@ Tables of version 6 know one ordering field: there ``epoch`` alone decides, and 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,14 +52,7 @@ def line(fields: dict[str, Any]) -> dict[str, Any]:
 
 def write_rows(rows: Sequence[dict[str, Any]], folder: Path, number: int) -> None:
     """One file of events, a line each."""
-    write_lines([line(fields) for fields in rows], folder, number)
-
-
-def write_lines(lines: Sequence[dict[str, Any]], folder: Path, number: int) -> None:
-    """One file of lines."""
-    folder.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(fields) + "\n" for fields in lines)
-    ev.write_event_file(folder, number, text, modified=1_600_000_000 + number)
+    two.write_rows([line(fields) for fields in rows], folder, number)
 
 
 def arrow(fields: Iterable[dict[str, Any]], kind: two.Kind) -> pa.Table:

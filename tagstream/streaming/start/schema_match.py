@@ -41,24 +41,23 @@ def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Notice
     (``noticed``) that brought something. SchemaRefusedError names a change that cannot be taken up.
     """
     text = table.schema_json()
-    if text is not None and not has_given_schema(options):
-        _check_told(options, table)
-        text = record_schema(text, table.config.dropped_fields)
-    own = None if text is None else avro_to_arrow(text)
+    dropped, own = table.config.dropped_fields, None
     if not has_given_schema(options):
-        if text is None or own is None:
+        if text is None:
             raise ConfigError(
                 f"table {options.target_base_path} has no schema yet; give "
                 "hoodie.streamer.schemaprovider.source.schema.file"
             )
-        schema, given = own, text
+        _check_told(options, table)
+        given = text = record_schema(text, dropped)
+        schema = own = avro_to_arrow(text)
         if not options.bootstrap_only:
             check_fields(schema, table.config, options)
     else:
-        names = () if own is None else (*own.names, *table.config.dropped_fields)
+        names = () if text is None else (*avro_to_arrow(text).names, *dropped)
         schema, given = read_schema_file(options, names)
         if text is not None:
-            text = record_schema(text, table.config.dropped_fields, schema)
+            text = record_schema(text, dropped, schema)
             own = avro_to_arrow(text)
         check_fields(schema, table.config, options)
         if own is not None and options.frame_schema is not None:

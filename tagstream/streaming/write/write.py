@@ -26,6 +26,7 @@ from tagstream.streaming.write.held import HeldRows
 from tagstream.streaming.write.quarantine import write_quarantine
 from tagstream.streaming.write.written import Told, pack_rows, written_rows
 from tagstream.table import chunks
+from tagstream.table.fields import pieces_of
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import write_token
@@ -203,11 +204,10 @@ def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarra
 def _ordered(decode: DecodeSpec, rows: pa.Table, keep: np.ndarray, upserts: pa.Table) -> pa.Table:
     """An event that came without ordering value takes that of the row that it follows: readers compare the columns."""
     fields = decode.ordering_fields
-    order = ordering_column(upserts, fields)
-    if order is None or not order.null_count:
+    if not any(pieces_of(upserts, name).null_count for name in fields):
         return upserts
     known = decode.ordering_values(rows["ord"].take(pa.array(keep)).combine_chunks(), pa.repeat(False, len(keep)))
-    lacking = pc.is_null(order)
+    lacking = pc.is_null(ordering_column(upserts, fields))
     for name, values in zip(fields, known.flatten() if len(fields) > 1 else [known], strict=True):
         upserts = with_values(upserts, name, lacking, values)
     return upserts

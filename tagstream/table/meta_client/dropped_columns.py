@@ -27,7 +27,7 @@ def drop_problem(config: TableConfig) -> str | None:
     if config.time_fields:
         return (
             f"{told}, and the partition paths of {', '.join(config.time_fields)} are made of times: the values cannot be "
-            "taken back from them. Add a column with the text of the path (docs/transformations.md), or remove the option"
+            "read back from them. Add a column with the text of the path (docs/transformations.md), or remove the option"
         )
     if config.is_merge_on_read and config.version < LAYOUT_2_VERSION:
         return (
@@ -53,7 +53,7 @@ def without_fields(avro_json: str, names: Collection[str]) -> str:
     kept = [field for field in record["fields"] if field["name"] not in names]
     if len(kept) == len(record["fields"]):
         return avro_json
-    return json.dumps({**record, "fields": kept}, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps({**record, "fields": kept})
 
 
 def with_dropped(schema: pa.Schema, config: TableConfig) -> pa.Schema:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -174,9 +173,7 @@ def _storage(place: str | Storage) -> Storage:
 
 def without_meta_fields(avro_json: str) -> str:
     """An Avro record schema without Hudi's own ``_hoodie_`` meta columns (a delete flag is a user's column)."""
-    schema = json.loads(avro_json)
-    kept = [f for f in schema["fields"] if f["name"] not in _META_FIELDS]
-    return avro_json if len(kept) == len(schema["fields"]) else json.dumps({**schema, "fields": kept})
+    return without_fields(avro_json, _META_FIELDS)
 
 
 _META_FIELDS = frozenset({

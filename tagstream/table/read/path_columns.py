@@ -28,7 +28,7 @@ def path_columns(config: TableConfig, partition_path: str, names: Sequence[str])
     return {name: value for name, value in zip(config.partition_fields, values, strict=True) if name in wanted}
 
 
-def with_values(rows: pa.Table, values: dict[str, str | None]) -> pa.Table:
+def with_path_columns(rows: pa.Table, values: dict[str, str | None]) -> pa.Table:
     """The rows with these columns' values in every row; one that they lack comes behind the others."""
     for name, value in values.items():
         place, field = rows.schema.get_field_index(name), pa.field(name, pa.string())

@@ -23,7 +23,7 @@ from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, PARTIAL_U
 from tagstream.table.ordering import ordering_column, ordering_type
 from tagstream.table.read.merge import LogBatch, MergedLog, match_base, merge_base, merge_log
 from tagstream.table.read.partial import HoleRule, merge_rows
-from tagstream.table.read.path_columns import path_columns, with_values
+from tagstream.table.read.path_columns import path_columns, with_path_columns
 from tagstream.table.schema.schema import OPERATION, RECORD_KEY
 from tagstream.table.schema.stored import from_file
 from tagstream.table.timeline.timeline import Timeline
@@ -51,9 +51,7 @@ class SliceReader:
     def read(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """The slice's live rows in bounded batches: those of the base file first, then those only logs have."""
         values = path_columns(self.table.config, file_slice.partition_path, self.columns)
-        return (
-            (with_values(batch, values) for batch in self._stored(file_slice)) if values else self._stored(file_slice)
-        )
+        return (with_path_columns(batch, values) for batch in self._stored(file_slice))
 
     def _stored(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """The same with what the files have; null in the columns that they leave out."""

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.fields import columns_of
 from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.file_group.names import parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.read.path_columns import path_columns, with_values
+from tagstream.table.read.path_columns import path_columns, with_path_columns
 from tagstream.table.schema.schema import OPERATION, PARTITION_PATH, RECORD_KEY, avro_to_arrow, with_meta
 from tagstream.table.schema.stored import from_file
 from tagstream.table.timeline.write_status import WriteStat
@@ -48,8 +49,7 @@ def stored_rows(table: HoodieTable, fields: Sequence[str], *, partitions: int = 
         return
     schema = with_meta(avro_to_arrow(text))
     in_path = [name for name in fields if name in table.config.dropped_fields]
-    stored = [name for name in fields if name not in in_path]
-    heads = [name if name in schema.names else name.split(".")[0] for name in stored]
+    heads = columns_of((name for name in fields if name not in in_path), schema.names)
     if not set(heads) <= set(schema.names):
         return
     wanted = pa.schema([schema.field(n) for n in dict.fromkeys((RECORD_KEY, PARTITION_PATH, *heads))])
@@ -60,8 +60,7 @@ def stored_rows(table: HoodieTable, fields: Sequence[str], *, partitions: int = 
         rows = _rows(table, stat, wanted)
         if rows is not None and rows.num_rows:
             seen.add(stat.partition_path)
-            values = path_columns(table.config, stat.partition_path, in_path)
-            rows = with_values(rows, values)
+            rows = with_path_columns(rows, path_columns(table.config, stat.partition_path, in_path))
             yield StoredRows(stat.partition_path, stat.path, rows)
             if len(seen) == partitions:
                 return

@@ -1,4 +1,4 @@
-"""Values of partition columns taken back from a path, as Hudi on Spark reads them (Hudi 0.15 and 1.2 were asked)."""
+"""Values of partition columns read back from a path, as Hudi on Spark reads them (Hudi 0.15 and 1.2 were asked)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.table_config import TableConfig
-from tagstream.table.read.path_columns import path_columns, with_values
+from tagstream.table.read.path_columns import path_columns, with_path_columns
 
 CONFIG = TableConfig("t", partition_fields=("day", "zone"), drops_partition_columns=True)
 
@@ -26,6 +26,6 @@ def test_a_path_that_does_not_tell() -> None:
 
 def test_every_row_has_the_value_whatever_the_file_has() -> None:
     rows = pa.table({"day": pa.array([None, None], pa.int32()), "id": ["a", "b"]})
-    found = with_values(rows, {"day": "1", "zone": None})
+    found = with_path_columns(rows, {"day": "1", "zone": None})
     assert found.to_pydict() == {"day": ["1", "1"], "id": ["a", "b"], "zone": [None, None]}
     assert found.schema.field("zone").type == pa.string()

@@ -17,7 +17,7 @@ from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PAR
 from tagstream.streaming.source.decode.columns import header_texts, mask_of, nulls_of, only_where, text_where
 from tagstream.streaming.source.decode.events import Events, NamesTables, RecordFormat, Watch
 from tagstream.streaming.source.decode.facts import Facts
-from tagstream.streaming.source.decode.plain_json import PlainJson, type_at, with_delete_mark
+from tagstream.streaming.source.decode.plain_json import PlainJson, with_delete_mark
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.streaming.source.decode.state_keys import state_keys
 from tagstream.table.chunks import flat
@@ -78,7 +78,7 @@ class KeyDecoder:
             facts,
             rules,
             key_fields=key_generator.record_key_fields,
-            key_types=[type_at(schema, name) for name in key_generator.record_key_fields],
+            key_types=[type_of(schema, name) for name in key_generator.record_key_fields],
             names_partition=not global_index and bool(key_generator.partition_fields),
             refuse_collisions=refuse_collisions,
             partition_fields=key_generator.partition_fields,

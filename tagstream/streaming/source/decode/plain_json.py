@@ -23,7 +23,6 @@ from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError, InvalidKeyError
-from tagstream.table.fields import path_of
 from tagstream.table.keys.keys import record_key_from_message
 
 DELETED = "_hoodie_is_deleted"
@@ -253,12 +252,3 @@ def with_delete_mark(schema: pa.Schema) -> pa.Schema:
     if not pa.types.is_boolean(schema.field(DELETED).type):
         raise ConfigError(f"field {DELETED} is {schema.field(DELETED).type}; it marks deletes and must be boolean")
     return schema
-
-
-def type_at(schema: pa.Schema, name: str) -> pa.DataType:
-    """Type of a field, or of a struct's field by its dotted path."""
-    head, *path = path_of(name, schema.names)
-    kind = schema.field(head).type
-    for step in path:
-        kind = kind.field(step).type
-    return kind

@@ -23,7 +23,7 @@ from tagstream.streaming.options.transformer_options import TransformerOption
 from tagstream.streaming.source.decode.events import Events, Mask, RecordFormat
 from tagstream.streaming.source.decode.facts import avro_facts
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
-from tagstream.streaming.source.decode.plain_json import PlainJson, type_at, with_delete_mark
+from tagstream.streaming.source.decode.plain_json import PlainJson, with_delete_mark
 from tagstream.streaming.source.decode.typed.required import may_lack_all
 from tagstream.streaming.source.decode.typed.spark_types import as_spark_has_it, spark_schema
 from tagstream.streaming.source.decode.typed.typed_rows import RECORD, RECORD_TYPE
@@ -35,6 +35,7 @@ from tagstream.streaming.source.transform.chain import apply_chain
 from tagstream.streaming.source.transform.stateless import check_stateless
 from tagstream.streaming.source.typed_records import keyed_rows
 from tagstream.table.errors import ConfigError, UnsupportedTableError
+from tagstream.table.fields import type_of
 from tagstream.table.schema.schema import avro_to_arrow
 
 
@@ -179,7 +180,7 @@ def _source_format(source: DecodeSpec, spec: DecodeSpec) -> RecordFormat:
         avro_facts(source.avro_json),
         source.rules,
         key_fields=generator.record_key_fields,
-        key_types=[type_at(spec.schema, name) for name in generator.record_key_fields],
+        key_types=[type_of(spec.schema, name) for name in generator.record_key_fields],
         names_partition=not spec.global_index and bool(generator.partition_fields),
         refuse_collisions=spec.refuse_collisions,
     )

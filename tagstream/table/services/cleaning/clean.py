@@ -148,22 +148,22 @@ def begin_clean(
     """
     storage = table.storage
     requested = _rel(table, Instant(instant, CLEAN, State.REQUESTED))
-    inflight = _rel(table, Instant(instant, CLEAN, State.INFLIGHT))
     timeline = table.timeline()
     if instant not in pending_cleans(timeline):
         return None
     # A writer of Hudi's that died between creating the file and filling it leaves an empty one, and a process that was
     # killed right after it woke one that is begun and has no plan.
-    data = storage.read(requested) if storage.exists(requested) else b""
+    try:
+        data = storage.read(requested)
+    except FileNotFoundError:
+        data = b""
     plan = look_again(table, instant, read_plan(data, storage.where(requested)), timeline) if data else None
     if plan is None:
         check()
         remove_plan(table, instant)
         return None
-    if not storage.exists(inflight):
-        check()
     content = b"" if table.config.has_completion_times else data
-    write_inflight(storage, table.config.timeline_folder, instant, CLEAN, content)
+    write_inflight(storage, table.config.timeline_folder, instant, CLEAN, content, check)
     reach("clean_inflight")
     return plan
 

@@ -22,11 +22,11 @@ from tagstream.streaming.source.decode.formats.maxwell import MaxwellJson
 from tagstream.streaming.source.decode.formats.registry import RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.formats.schema_names import column_encodings
 from tagstream.streaming.source.decode.messages.tables import SourceTables, TableGate
-from tagstream.streaming.source.decode.plain_json import DELETED, type_at
+from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.record import Path
 from tagstream.streaming.source.decode.rules import DecodeRules
 from tagstream.streaming.source.decode.typed.typed_rows import TypedRows
-from tagstream.table.fields import path_of
+from tagstream.table.fields import path_of, type_of
 from tagstream.table.keys.keys import KeyGenerator
 
 FormatName = Literal[
@@ -138,7 +138,7 @@ def json_keys(named: Mapping[str, Encoding], rules: FormatRules, table: TableFac
 def _of_keys(table: TableFacts) -> tuple[pa.Schema, dict[str, Path]]:
     """The record key fields as columns of their own, by the names that the table has them by, and where a key has each."""
     names = table.generator.record_key_fields
-    schema = pa.schema([pa.field(name, type_at(table.schema, name)) for name in names])
+    schema = pa.schema([pa.field(name, type_of(table.schema, name)) for name in names])
     return schema, {name: path_of(name, table.schema.names) for name in names}
 
 
