@@ -14,7 +14,11 @@ KINDS ?= 9-true 9-false 8-true 8-false 6-true
 CELLS ?=
 
 # The one of them that `make test-all` runs, unless some tests are asked for: its tests of the first tier, some minutes.
-OLDER_SPARK = $(if $(ARGS),,@$(PY) -m tests.support.platforms spark-3.5 --tier first)
+OLDER_SPARK = $(if $(ARGS),,@$(PY) -m tests.support.platforms spark-3.5 --tier first --one-variant)
+
+# The second since 1970 after which `make test-rest` starts no test: it lists what is left. None: it runs all.
+UNTIL ?=
+IN_TIME = $(if $(UNTIL),--until $(UNTIL) --begin-at $(shell git rev-parse HEAD))
 
 # Histories of `make simulate`: how many, and the first one's seed.
 SEEDS ?= 1000
@@ -37,7 +41,7 @@ FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, test-all, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, test-all, versions, simulate, drills, drills-matrix), SEEDS=1000, FIRST=1 (simulate), SEED='1 2 3', EDITS=30 (pairs), CELLS="spark-3.5 least" (platforms), KINDS="9-true 8-false" (versions)'
+	@echo 'variables: MONTHS=1..12, TABLE_TYPE=COPY_ON_WRITE|MERGE_ON_READ, STORAGE=local|s3|hdfs (run, run-kafka), PYTHON=python3.11, ARGS=... (test, test-all, versions, bench, drills, drills-matrix, interop), WORKERS=2 (test, test-all, versions, simulate, drills, drills-matrix), SEEDS=1000, FIRST=1 (simulate), UNTIL=<second since 1970> (test-rest), SEED='1 2 3', EDITS=30 (pairs), CELLS="spark-3.5 least" (platforms), KINDS="9-true 8-false" (versions)'
 
 install: $(STAMP)  ## make .venv/ with the console script tagstream
 
@@ -60,10 +64,10 @@ test: install  ## the first tier of tests: units, behaviour suites on local file
 	@$(PY) -m tests.support.tools
 	$(PY) -m pytest $(SIDE_BY_SIDE) --tier first --without-missing-tools --durations 10 $(ARGS)
 
-test-rest: install  ## the second tier: more kinds of tables, servers, longer histories, other programs; and Spark 3.5
+test-rest: install  ## Spark 3.5; and the second tier: more kinds of tables, servers, longer histories, other programs
 	@$(PY) -m tests.support.tools
-	$(PY) -m pytest $(SIDE_BY_SIDE) --tier second --without-missing-tools --durations 10 $(ARGS)
 	$(OLDER_SPARK)
+	$(PY) -m pytest $(SIDE_BY_SIDE) --tier second --without-missing-tools $(IN_TIME) --durations 10 $(ARGS)
 
 test-all: install  ## both tiers: every test but drills and interop; and Spark 3.5
 	@$(PY) -m tests.support.tools
@@ -108,14 +112,14 @@ bench: install  ## this writer beside Hudi on Spark and Flink, Paimon, delta-rs:
 	@$(PY) -m bench.compare --limits $(ARGS)
 
 drills: install  ## the long failure drills of a stream: an hour or more
-	$(PY) -m pytest $(SIDE_BY_SIDE) -m 'drill and not matrix' tests/drills tests/behaviours tests/streaming/frame/test_kills.py --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m 'drill and not matrix' tests/drills tests --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
 
-drills-matrix: install  ## those of table services, of upgrades, of pairs of kills on version 9, of each call of a failing storage
-	$(PY) -m pytest $(SIDE_BY_SIDE) -m matrix tests/drills tests/behaviours --drill-report out/drills-matrix.json $(ARGS)
+drills-matrix: install  ## those of table services, of upgrades, of pairs of kills on version 9, of each call of a failing storage; more kinds of tables
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m matrix tests/drills tests --drill-report out/drills-matrix.json $(ARGS)
 
 interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
 	@$(PY) -m bench.peers.home
-	$(PY) -m pytest -m 'hudi_jar or s3 or stores or hdfs or deployment' tests/interop tests/bench tests/behaviours tests/table/storage tests/streaming tests/test_deployment.py $(ARGS)
+	$(PY) -m pytest -m 'hudi_jar or s3 or stores or hdfs or deployment' tests/interop tests/bench tests/behaviours tests/table/storage tests/streaming tests/test_deployment.py tests/test_operations.py $(ARGS)
 
 clean:  ## remove what the targets made, the virtual environments and the jars too
 	rm -rf $(VENV) .jars .peers .platforms out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

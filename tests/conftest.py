@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tagstream.table.store_settings import keep_settings
-from tests.support import tiers, tools
+from tests.support import budget, tiers, tools
 from tests.support.class_archive import use_class_archive
 from tests.support.kafka_listeners import LISTENERS
 from tests.support.table_version import using, versions_of
@@ -29,7 +29,8 @@ _numbers = count()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--tier``, ``--platform`` and ``--without-missing-tools``."""
+    """Options of a run: which tests, and until when."""
+    budget.add_option(parser)
     tiers.add_option(parser)
     tools.add_option(parser)
 
@@ -38,20 +39,26 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before the first JVM: what makes it start quickly."""
     use_class_archive()
     config.pluginmanager.register(tiers.SlowTests(config))
+    config.pluginmanager.register(budget.Budget())
     tools.configure(config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The tests that were not run for want of a program: never without a word."""
+    """The tests that were not run for want of a program or of time: never without a word."""
     if left := tools.not_run(terminalreporter):
         terminalreporter.section(f"not run: {len(left)} tests need programs that are not installed")
         for line in left:
+            terminalreporter.line(line)
+    if late := budget.not_started(terminalreporter):
+        terminalreporter.section(f"not run: {len(late)} tests, for which there was no time left")
+        for line in late:
             terminalreporter.line(line)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The tests of the tier that is asked for."""
     tiers.choose(config, items)
+    budget.rotate(config, items)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

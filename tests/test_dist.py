@@ -182,7 +182,7 @@ spark.stop()
 """
 
 
-@pytest.mark.extended("runs what is installed in processes")
+@pytest.mark.extended("runs what is installed in processes", second=("submit",))
 @pytest.mark.spark
 @pytest.mark.parametrize("how", ["stream", "submit", "upsert"])
 def test_a_job_that_is_started_beside_another_copy_runs_what_is_installed(

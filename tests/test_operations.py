@@ -18,7 +18,7 @@ __all__ = ["clone"]  # the fixture
 PAGE = "docs/operations.md"
 
 
-@pytest.mark.extended("starts a Spark cluster")
+@pytest.mark.deployment
 @pytest.mark.spark
 def test_a_cluster_runs_what_make_dist_made(clone: Path) -> None:
     _, write, *_ = blocks()

@@ -19,19 +19,6 @@ _numbers = count()
 _SERVERS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in s.SERVERS]
 
 
-# Each case in a batch of its own is tried with one index of each family here, with the others by `make drills-matrix`.
-_APART = ("STATE", "BUCKET", "GLOBAL_BLOOM", "RECORD_INDEX")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is left to the matrix."""
-    for item in items:
-        name, _, variant = item.name.partition("[")
-        if name == "test_every_case" and "apart" in variant and not variant.startswith(tuple(f"{i}-" for i in _APART)):
-            item.add_marker(pytest.mark.drill)
-            item.add_marker(pytest.mark.matrix)
-
-
 @pytest.fixture(params=[*s.IMPLEMENTATIONS, *_SERVERS])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """One of every kind, empty."""

@@ -43,6 +43,7 @@ def mixed_events(*, is_global: bool) -> list[ev.Event]:
 @pytest.mark.extended(
     "more indexes of the same family, more kinds of tables",
     first=("RECORD_INDEX-MERGE_ON_READ", "GLOBAL_BLOOM-MERGE_ON_READ", "BUCKET-MERGE_ON_READ"),
+    second=("MERGE_ON_READ", "GLOBAL_SIMPLE-COPY_ON_WRITE", "BLOOM-COPY_ON_WRITE"),
 )
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("index", marked(sorted(FACTS)))
@@ -66,7 +67,11 @@ def test_the_stream_ends_in_the_oracles_rows(
     assert validate(table) == [] and validate_metadata(table) == []
 
 
-@pytest.mark.extended("more kinds of tables", first=("SIMPLE-GLOBAL_BLOOM-9",))
+@pytest.mark.extended(
+    "more kinds of tables",
+    first=("SIMPLE-GLOBAL_BLOOM-9",),
+    second=("DYNAMIC_V0-BLOOM-9", "DYNAMIC_V0-GLOBAL_BLOOM-6", "SIMPLE-BLOOM-6"),
+)
 @pytest.mark.parametrize("version", ["6", "9"])
 @pytest.mark.parametrize("index", ["BLOOM", "GLOBAL_BLOOM"])
 @pytest.mark.parametrize("filters", ["DYNAMIC_V0", "SIMPLE"])

@@ -82,6 +82,8 @@ def read_rows(case: StreamCase) -> list[Row]:
 
 
 # One of each family, and none that others end with.
+# Each case in a batch of its own, of one index of each family; the others are a matrix.
+APART = ("STATE", "BUCKET", "GLOBAL_BLOOM", "RECORD_INDEX")
 IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 
 
@@ -93,6 +95,7 @@ IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
         "STATE-two partition fields, complex key-COPY_ON_WRITE-together",
         "GLOBAL_BLOOM-no partition-COPY_ON_WRITE-together",
     ),
+    second=("-together", *(f"{name}-one partition field-MERGE_ON_READ-apart" for name in APART)),
 )
 @pytest.mark.parametrize("batches", ["together", "apart"])
 @pytest.mark.parametrize(

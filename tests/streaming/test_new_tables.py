@@ -125,7 +125,7 @@ def test_a_new_table_of_each_key_generator(tmp_path: Path, spark: SparkSession, 
     run_and_check(StreamCase(tmp_path, spark, "MERGE_ON_READ", layout.conf), layout)
 
 
-@pytest.mark.extended("more indexes", first=("STATE-6", "STATE-9"))
+@pytest.mark.extended("more indexes", first=("STATE-6", "STATE-9"), second=("GLOBAL_BLOOM-8", "SIMPLE-6", "SIMPLE-9"))
 @pytest.mark.parametrize("version", ["6", "8", "9"])
 @pytest.mark.parametrize("index", ["STATE", "GLOBAL_BLOOM", "SIMPLE"])
 def test_one_key_and_two_partition_fields_on_each_version_and_index(
@@ -192,7 +192,14 @@ def inside(key: str, city: str | None, ts: int, v: str, *, deleted: bool = False
     return json.dumps({"meta": {"id": key, "city": city}, "ts": ts, "v": v, "_hoodie_is_deleted": deleted}) + "\n"
 
 
-@pytest.mark.extended("more kinds of tables and indexes", first=("STATE-9-MERGE_ON_READ",))
+@pytest.mark.extended(
+    "more kinds of tables and indexes",
+    first=("STATE-9-MERGE_ON_READ",),
+    second=(
+        "STATE-6-COPY_ON_WRITE", "GLOBAL_BLOOM-6-MERGE_ON_READ", "BLOOM-9-COPY_ON_WRITE", "BUCKET-8-MERGE_ON_READ",
+        "RECORD_INDEX-8-COPY_ON_WRITE",
+    ),
+)  # fmt: skip
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("version", ["6", "8", "9"])
 @pytest.mark.parametrize("index", ["STATE", "GLOBAL_BLOOM", "BLOOM", "BUCKET", "RECORD_INDEX"])

@@ -185,6 +185,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("cells", nargs="*", metavar="CELL", help="default: all")
     parser.add_argument("--list", action="store_true", help="show the cells")
     parser.add_argument("--tier", choices=(FIRST, SECOND), help="only the marked tests of this tier")
+    parser.add_argument("--one-variant", action="store_true", help="only the first variant of each test function")
     parser.add_argument("--arguments", default="-q -n 2 --dist worksteal", help="for pytest")
     told = parser.parse_args(argv)
     by_name = {cell.name: cell for cell in CELLS}
@@ -193,6 +194,7 @@ def main(argv: Sequence[str]) -> int:
     if told.list:
         print("\n".join(map(str, CELLS)))
         return 0
+    chosen = [*(("--tier", told.tier) if told.tier else ()), *(("--one-variant",) if told.one_variant else ())]
     _HOME.mkdir(exist_ok=True)
     wheel, _ = build(_HOME / "dist")
     bad: list[str] = []
@@ -206,7 +208,7 @@ def main(argv: Sequence[str]) -> int:
             table.append(f"{cell.name}: not made: {error}")
             bad.append(cell.name)
             continue
-        found = run(cell, [*told.arguments.split(), *(("--tier", told.tier) if told.tier else ())])
+        found = run(cell, [*told.arguments.split(), *chosen])
         table += [f"  {count['passed']:3d} passed {count['failed']:3d} failed  {name}" for name, count in found.items()]
         if any(count["failed"] for count in found.values()):
             bad.append(cell.name)

@@ -47,7 +47,15 @@ CASES = {
 MOR = "MERGE_ON_READ"
 
 
-@pytest.mark.extended("more kinds of tables")
+@pytest.mark.extended(
+    "more kinds of tables",
+    second=(
+        "MERGE_ON_READ-6, metadata table",
+        "MERGE_ON_READ-9, metadata table",
+        "MERGE_ON_READ-9, beside",
+        "COPY_ON_WRITE-6, beside",
+    ),
+)
 @pytest.mark.parametrize(
     ("table_type", "name"),
     [(MOR, name) for name in CASES if name != "6, beside"]
@@ -126,7 +134,11 @@ def clusterings(table: HoodieTable, timeline: Timeline) -> int:
     ])  # fmt: skip
 
 
-@pytest.mark.extended("more indexes and kinds of tables", first=("MERGE_ON_READ-6-STATE",))
+@pytest.mark.extended(
+    "more indexes and kinds of tables",
+    first=("MERGE_ON_READ-6-STATE",),
+    second=("COPY_ON_WRITE-9, metadata table-STATE", "COPY_ON_WRITE-6-INMEMORY"),
+)
 @pytest.mark.parametrize(
     ("table_type", "name", "index"),
     [
@@ -171,7 +183,7 @@ BESIDE = {
 BESIDE |= {"hoodie.clustering.async.enabled": "true", "hoodie.archive.automatic": "false"}
 
 
-@pytest.mark.extended("more indexes and kinds of tables")
+@pytest.mark.extended("more indexes and kinds of tables", second=("-STATE",))
 @pytest.mark.parametrize(
     ("table_type", "name", "index"),
     [

@@ -255,7 +255,7 @@ def test_runs_note_their_beginning_and_their_end(
 
 
 @pytest.mark.kill
-@pytest.mark.extended("killed processes; the simulation kills in the first tier")
+@pytest.mark.drill
 def test_a_loop_of_real_kills_is_told(tmp_path: Path, site: Site) -> None:
     job = StreamJob(tmp_path, "COPY_ON_WRITE", chunks_of(list(ev.generate(200, ev.Mix(keys=80), seed=5)), 100))
     job.write_input()

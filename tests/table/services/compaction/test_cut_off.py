@@ -60,7 +60,7 @@ def test_any_change_may_be_the_last(version: int, metadata: bool, tmp_path: Path
     sound(writer)
 
 
-@pytest.mark.extended("every change of the store is the last one, with a batch after each")
+@pytest.mark.extended("every change of the store is the last one, with a batch after each", second=("v9",))
 @pytest.mark.table_versions(6, 9)
 def test_cut_off_with_writes_in_between(version: int, tmp_path: Path) -> None:
     """Each time it is cut off a batch comes in before it is tried again."""
