@@ -128,7 +128,7 @@ def _begin(storage: Storage, folder: str, options: MergeOptions, check: Callable
 
 
 def _finish(storage: Storage, folder: str, check: Callable[[], None]) -> tuple[str, ...] | None:
-    """Delete what a merge has taken up. None when the merge itself had to be done: what it took stays until the next time."""
+    """Delete what a merge has taken up. None when the merge itself had to be done: what it took stays till the next time."""
     note = _read_note(storage, folder)
     if note is None:
         return ()

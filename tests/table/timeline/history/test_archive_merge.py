@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,10 +102,8 @@ def test_random_histories(seed: int, tmp_path: Path) -> None:
                     raise ConnectionAbortedError
                 whole(storage, there, ours=False)
 
-        try:
+        with suppress(ConnectionAbortedError):
             merge_archive(Stepping(storage, before), FOLDER, options)
-        except ConnectionAbortedError:
-            pass
         whole(storage, there)
     for _ in range(10):
         merge_archive(storage, FOLDER, MergeOptions(files=2))
