@@ -21,7 +21,7 @@ archivings write O(n log n) bytes, and O(n) once files reach the limit.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,8 +34,9 @@ from tagstream.table.timeline.history.archive_log import archive_files
 from tagstream.table.timeline.history.archive_plan import finish_hudis_merge
 
 NOTE_FILE = "tagstream_merged.json"
-# How many times the batch's files one merge takes at most, when there are many from before: it bounds the work of a run.
-_BATCHES_A_MERGE = 10
+# How many times the batch's files one merge takes at most, when there are many from before: it bounds the calls of a run, as
+# the limit of the size does its bytes.
+_BATCHES_A_MERGE = 100
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,11 @@ def merge_archive(
     """
     try:
         finish_hudis_merge(storage, folder, check)
-        done = _finish(storage, folder, check)
+        sizes = {entry.name: entry.size for entry in storage.list(folder, (".commits_",))}
+        done = _finish(storage, folder, sizes, check)
         if done is None:
             return ()
-        _begin(storage, folder, options, check)
+        _begin(storage, folder, {name: size for name, size in sizes.items() if name not in done}, options, check)
     except (CorruptFileError, UnsupportedTableError):
         return ()
     return done
@@ -112,9 +114,10 @@ def _among(sizes: Sequence[int], bound: int, options: MergeOptions) -> range | N
     return None
 
 
-def _begin(storage: Storage, folder: str, options: MergeOptions, check: Callable[[], None]) -> None:
-    sizes = {entry.name: entry.size for entry in storage.list(folder, (".commits_",))}
-    names = [name for name in archive_files(storage, folder, sizes) if name in sizes]
+def _begin(
+    storage: Storage, folder: str, sizes: Mapping[str, int], options: MergeOptions, check: Callable[[], None]
+) -> None:
+    names = archive_files(storage, folder, sizes)
     chosen = files_to_merge([sizes[name] for name in names], options)
     if chosen is None:
         return
@@ -127,12 +130,11 @@ def _begin(storage: Storage, folder: str, options: MergeOptions, check: Callable
     storage.replace(f"{folder}/{note.into}", content)
 
 
-def _finish(storage: Storage, folder: str, check: Callable[[], None]) -> tuple[str, ...] | None:
+def _finish(storage: Storage, folder: str, there: Collection[str], check: Callable[[], None]) -> tuple[str, ...] | None:
     """Delete what a merge has taken up. None when the merge itself had to be done: what it took stays till the next time."""
     note = _read_note(storage, folder)
     if note is None:
         return ()
-    there = set(storage.names(folder))
     left = tuple(name for name in note.files if name in there)
     if note.into in there and left:
         held = set(_blocks(storage, folder, [note.into])[0])

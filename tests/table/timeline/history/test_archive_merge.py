@@ -220,7 +220,7 @@ class Sizes:
         if found is not None:
             taken = self.sizes[found.start : found.stop]
             assert max(taken) * 2 <= sum(taken) <= self.options.small_bytes
-            assert len(found) <= 10 * self.options.files
+            assert len(found) <= 100 * self.options.files
             self.written += sum(taken)
             self.sizes[found.start : found.stop] = [sum(taken)]
 
