@@ -1,8 +1,8 @@
 """What write profiles say of the file groups that take inserts: each names what is known already, and holds what is new.
 
 ``sizes.<batch>.<run>.<n>`` beside the profiles is written when the changes have become many: first one file of all
-partitions, then one of all that have changed since the first; when these are an eighth of the table's partitions, all of them
-once more. So a batch costs what the batches since the last file have changed, and a change is written a few times.
+partitions, then one of all that have changed since the first; when these are an eighth of the table's partitions, all of
+them once more. So a batch costs what the batches since the last file have changed, and a change is written a few times.
 
 A file serves the tasks of the run that wrote it. The next run lists the table and begins with a file of its own.
 """
