@@ -38,6 +38,7 @@ from tagstream.streaming.source.decode.formats.envelope import (
 from tagstream.streaming.source.decode.formats.placeholder import Placeholder
 from tagstream.streaming.source.decode.messages.rowless import EMPTIED, NO_ROW, signals, without_row
 from tagstream.streaming.source.decode.messages.tables import TABLE, NameReader, SourceTables, TableGate
+from tagstream.streaming.source.decode.plain_json import without_blank_lines
 from tagstream.table.chunks import flat
 from tagstream.table.fields import column_of
 from tagstream.table.keys.keys import KeyGenerator
@@ -104,7 +105,8 @@ class DebeziumEvents:
         return self._gate.take_first()
 
     def read(self, batch: pa.RecordBatch) -> Events:
-        """The events of the records."""
+        """The events of the records; a blank line of a file is none."""
+        batch = without_blank_lines(batch)
         value = flat(batch.column("value"))
         tombstone = nulls_of(value)
         value = pc.fill_null(value, b"{}") if tombstone.any() else value
