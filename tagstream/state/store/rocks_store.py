@@ -31,6 +31,7 @@ from rocksdict import (
 )
 
 from tagstream.state.errors import LocalStoreError, LockedStoreError
+from tagstream.state.store import holders
 
 META_KEY = b"\x00meta"
 FIRST_RECORD_KEY = b"\x01"
@@ -148,11 +149,13 @@ class RocksStore:
         self.path = path
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         options = store_options(merges)
+        holders.opens(path)
         try:
             # Named for the column family as well: rocksdict opens one that it is not told of with the options that the
             # store's folder has, those of whoever opened it first, and a loaded store would never merge.
             self._db = Rdict(path, options, column_families={"default": options})
         except Exception as e:  # rocksdict has no exception classes of its own
+            holders.closed(path)
             kind = LockedStoreError if "lock" in str(e).lower() else LocalStoreError
             raise kind(f"local store {path} cannot be opened: {e}") from e
         self._merges = merges
@@ -226,3 +229,4 @@ class RocksStore:
         """Let compaction end, then free the lock."""
         self.finish_compaction()
         self._db.close()
+        holders.closed(self.path)
