@@ -64,7 +64,7 @@ def _remove_group(folder: str, before: float) -> list[str]:
     names = scratch.names(folder)
     if any(_changed(folder, name) >= before for name in names):
         return []
-    gone = []
+    gone: list[str] = []
     for name in (n for n in names if n.startswith("store-") and n.removeprefix("store-").isdigit()):
         path = os.path.join(folder, name)
         with alone(path) as free:
