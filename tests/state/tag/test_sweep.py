@@ -27,6 +27,7 @@ from tagstream.state.tag.sweep import before_a_snapshot
 from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import TagResult
 from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.write.write_profile import SmallFile
 from tests.state.durable.test_epoch import Row, write_epoch
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile
 from tests.support.faulty_storage import CHANGES, Faults, FaultyStorage, InjectedError
@@ -90,9 +91,9 @@ class Stream:
     batch_id: int = -1
     table: FakeTable = field(default_factory=FakeTable)
 
-    def tag(self, events: list[Event], epoch: int = 0) -> TagResult:
+    def tag(self, events: list[Event], epoch: int = 0, **more: object) -> TagResult:
         self.batch_id += 1
-        profile = make_profile(self.batch_id, epoch=epoch)
+        profile = make_profile(self.batch_id, epoch=epoch, **more)
         result = tag_key_group(LABEL, self.pointer, make_batch(events, self.layout), profile, self.layout)
         self.pointer = result.pointer
         return result
@@ -152,6 +153,19 @@ def test_what_reads_the_deltas_from_before_reads_the_old_places(layout: StateLay
     assert again.stats["moves"] == 299
     after = look(layout, again.pointer or b"")
     assert {code: place for code, place in after.codes.items() if code in kept.codes} == kept.codes
+
+
+@pytest.mark.usefixtures("always")
+def test_a_place_that_the_very_batch_fills_again_stays(layout: StateLayout) -> None:
+    small = {"p": (SmallFile("small-0", 100),)}
+    stream = Stream(layout)
+    stream.tag([Event("a", "p", 1), Event("b", "q", 1)], small_files=small)
+    stream.tag([Event("a", "q", 2)])
+    stream.tag([Event("b", "q", 2)])
+    assert len(stream.at().deltas) == EVERY - 1
+    stream.tag([Event("c", "p", 1)], small_files=small)
+    assert stream.looks() == stream.batch_id
+    assert look(layout, stream.pointer or b"").rows[b"\x01c"] == ("p", "small-0")
 
 
 def test_few_places_or_many_records_are_not_looked_through(layout: StateLayout) -> None:
@@ -282,7 +296,9 @@ def test_random_histories_end_as_the_oracle_says(tmp_path: Path, seed: int, kind
             Event(f"k{pick.randrange(14)}", f"p{pick.randrange(6)}", batch, delete=pick.random() < 0.25)
             for _ in range(pick.randrange(1, 9))
         ]
-        fate, before, profile = pick.choice(FATES), stream.pointer, make_profile(batch)
+        # Small files: the places that come back after all records have left them.
+        small = {f"p{i}": (SmallFile(f"small-{i}", 100),) for i in range(6) if pick.random() < 0.7}
+        fate, before, profile = pick.choice(FATES), stream.pointer, make_profile(batch, small_files=small)
         if fate == "local store lost":
             shutil.rmtree(layout.local_dir, ignore_errors=True)
         elif fate == "other host":
@@ -295,7 +311,7 @@ def test_random_histories_end_as_the_oracle_says(tmp_path: Path, seed: int, kind
             with suppress(InjectedError):  # the task has died with it
                 tag_key_group(LABEL, before, make_batch(events, weak), profile, weak)
         stream.layout = layout
-        result = stream.tag(events)
+        result = stream.tag(events, small_files=small)
         if fate == "retried":
             again = tag_key_group(LABEL, before, make_batch(events, layout), profile, hosts[pick.randrange(2)])
             assert _chain(again) == _chain(result)
@@ -311,6 +327,7 @@ def test_random_histories_end_as_the_oracle_says(tmp_path: Path, seed: int, kind
         assert {k[1:].decode(): place[0] for k, place in found.rows.items()} == oracle.live()
         for code, place in found.codes.items():
             assert ever.setdefault(code, place) == place, "a code stands for one place, for ever"
+        assert set(found.rows.values()) <= set(found.codes.values())
         gone = len(ever) - len(found.codes)
         if stream.looks() == batch:
             assert set(found.codes.values()) <= {*was.values(), *found.rows.values()}
