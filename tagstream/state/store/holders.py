@@ -39,7 +39,7 @@ def closed(path: str) -> None:
 def alone(path: str) -> Iterator[bool]:
     """Keep everybody from opening the store while in here; False when somebody has it open.
 
-    Who tries meanwhile waits, or is told that it is locked. A store without a lock file counts as one that somebody makes.
+    Who tries meanwhile waits, or finds it locked. A store without a lock file counts as one that somebody makes.
     """
     with _guard:
         if _here[os.path.abspath(path)]:

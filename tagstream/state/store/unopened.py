@@ -35,8 +35,10 @@ def look_around(local_dir: str, opened: str) -> threading.Thread | None:
         now, last = 0.0, None
     if last is not None and abs(now - last) < _EVERY_S:
         return None
-    with suppress(OSError):  # a folder that is only for a moment
+    try:
         scratch.renew(mark)
+    except OSError:  # a full disk: else each opening would look
+        return None
     if last is None:
         return None
     thread = threading.Thread(
@@ -51,7 +53,7 @@ def remove_unopened(local_dir: str, before: float) -> list[str]:
     which nobody has open; returns their paths. What killed processes left beside them goes, too.
     """
     gone = []
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # only a cache: whatever it is, the next look comes in an hour
         for label in os.listdir(local_dir):
             if label.isdigit():
                 with suppress(OSError):  # another process is at it, too

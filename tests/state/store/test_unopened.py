@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -99,6 +100,21 @@ def test_a_stream_that_rested_finds_its_stores(layout: StateLayout) -> None:
         "but for the one that was not opened in the day before the rest"
     )
     assert not look(layout, opened(layout, 1))
+
+
+def test_a_look_that_cannot_be_noted_is_none(layout: StateLayout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: else each opening would be followed by one."""
+    here = opened(layout, 1)
+    look(layout, here)
+    age(Path(layout.local_dir, "looked"), 2 * HOUR)
+
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, "full", path)
+
+    monkeypatch.setattr(unopened.scratch, "renew", full)
+    assert not look(layout, here)
+    monkeypatch.undo()
+    assert look(layout, here)
 
 
 def test_a_clock_that_was_ahead_removes_nothing_of_use(layout: StateLayout) -> None:
