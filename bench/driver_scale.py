@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace, a
 from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag.tag import profile_name
+from tagstream.streaming.write.pinned_sizes import PinnedSizes
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import slices_of
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -59,6 +60,7 @@ from tagstream.table.write.write_profile import WriteProfile
 RETAINED = 100  # batches whose state Spark may ask for again, its default
 BATCH = RETAINED + RETAINED // 10  # the one that is measured: one of those that collect garbage
 _LOG_RATIO, _TRUST = 0.35, 1.0
+Groups = Sequence[tuple[str, str]]
 
 
 @dataclass
@@ -170,9 +172,9 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     epoch = steps.measure("batch", "read epoch", lambda: read_epoch(job.root.files, batch, files=False), **now)
     steps.measure("batch", "timeline guard before the batch", lambda: guard.before_batch(lambda: epoch), **now)
     instant = steps.measure("batch", "next instant", guard.next_instant, **now)
-    pin_and_read(steps, job, epoch, instant, now)
-    steps.measure("batch", "requested and inflight", lambda: begin(job.table, instant), **now)
     statuses = sim.touched(made, touched)
+    pin_and_read(steps, job, epoch, instant, [(s.stat.partition_path, s.stat.file_id) for s in statuses], now)
+    steps.measure("batch", "requested and inflight", lambda: begin(job.table, instant), **now)
     sim.write_files(job.table, instant, statuses)
     tasks(steps, job, made, statuses, now)
     texts = [s.to_json() for s in statuses]
@@ -216,16 +218,32 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     undo(job, made, instant, statuses, path(name))
 
 
-def pin_and_read(steps: Steps, job: JobContext, epoch: Epoch, instant: str, now: dict[str, Any]) -> None:
-    """The write profile: made and written by the driver, read by every Python worker."""
+def pin_and_read(
+    steps: Steps, job: JobContext, epoch: Epoch, instant: str, groups: Groups, now: dict[str, Any]
+) -> None:
+    """The write profile: made and written by the driver, read by every Python worker.
+
+    ``groups``: the file groups, by partition path and file id, that the batch before has changed and this one writes to.
+    """
     pinned = Path(job.profiles.where(profile_name(epoch.batch_id, job.run)))
     size = lambda _: pinned.stat().st_size  # noqa: E731
     now = {**now, "small_file_groups": sum(map(len, job.small_files.profile().values()))}
-    steps.measure("batch", "pin the write profile", lambda: job.pin_profile(epoch, instant), size, **now)
-    steps.measure(
-        "task", "read the write profile", lambda: WriteProfile.from_json(pinned.read_text("utf-8")), size, **now
-    )
+    before = set(job.profiles.names(""))
+    job.sizes = PinnedSizes()
+    all_of = lambda _: sum(job.profiles.size(name) for name in set(job.profiles.names("")) - before)  # noqa: E731
+    steps.measure("start", "pin the first write profile", lambda: job.pin_profile(epoch, instant), all_of, **now)
     pinned.unlink()
+    job.small_files.reload(job.table.view(), groups)
+    steps.measure("batch", "pin the write profile", lambda: job.pin_profile(epoch, instant), size, **now)
+    partitions = sorted({partition for partition, _ in groups})
+
+    def read() -> None:
+        profile = WriteProfile.from_json(pinned.read_text("utf-8"), storage=job.profiles)
+        profile.small_files_of(partitions)
+
+    steps.measure("task", "read the first write profile of a process", read, size, **now)
+    steps.measure("task", "read the write profile", read, size, **now)
+    job.profiles.delete_many(set(job.profiles.names("")) - before)
 
 
 def tasks(steps: Steps, job: JobContext, made: sim.Simulated, statuses: list[WriteStatus], now: dict[str, Any]) -> None:
@@ -244,7 +262,8 @@ def every_small(steps: Steps, job: JobContext, made: sim.Simulated) -> None:
     job.small_files = new_small_files(2 * sim.FULL_BYTES)
     job.small_files.load(made.table.view())
     epoch = read_epoch(job.root.files, BATCH, files=False)
-    pin_and_read(steps, job, epoch, made.instants[-1], {"touched": None})
+    some = [(s.stat.partition_path, s.stat.file_id) for s in sim.touched(made, min(10, steps.size["file_groups"]))]
+    pin_and_read(steps, job, epoch, made.instants[-1], some, {"touched": None})
 
 
 def begin(table: HoodieTable, instant: str) -> None:

@@ -40,7 +40,7 @@ def test_every_step_is_measured_and_the_table_stays_as_it_was(tmp_path: Path) ->
     assert {line["file_groups"] for line in lines} == {GROUPS}
     assert {line.get("touched") for line in lines} == {None, 7}  # a batch cannot touch more than there are
     steps = {(line["when"], line["step"]): line for line in lines}
-    assert len(steps) == 24
+    assert len(steps) == 26
     assert all(line["seconds"] > 0 for line in lines)
     for line in lines:
         if line["step"] == "pin the write profile":

@@ -67,6 +67,9 @@ def parser() -> argparse.ArgumentParser:
         "--to-checkpoint-dir", metavar="PATH", required=True, help="the new checkpoint; must not exist"
     )
     _sizes(rescale, required=True)
+    rescale.add_argument(
+        "--processes", metavar="N", type=_size, help="processes that share the work (default: one for each core)"
+    )
     _add_fetch_jars(
         _leaf(groups, "fetch-jars", "fetch the jars that the installed Spark needs, so that no start has to")
     )

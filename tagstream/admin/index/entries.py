@@ -93,10 +93,13 @@ class EmptiedMark:
         if not is_mark.any():
             return entries
         for number in np.flatnonzero(is_mark).tolist():  # one a key group
-            mark = entries.where(np.arange(len(is_mark)) == number)
-            if self.found is None or mark.records.ordering[0] > self.found.records.ordering[0]:
-                self.found = mark
+            self.take(entries.where(np.arange(len(is_mark)) == number))
         return entries.where(~is_mark)
+
+    def take(self, mark: Entries | None) -> None:
+        """Keep a mark that is newer than the one that is kept."""
+        if mark is not None and (self.found is None or mark.records.ordering[0] > self.found.records.ordering[0]):
+            self.found = mark
 
 
 def record_keys(skeys: pa.Array, layout: StateLayout) -> tuple[pa.Array, pa.Array | None]:

@@ -1,15 +1,17 @@
 """A new checkpoint's index from records of an old one: cut by key group on disk, then loaded group by group.
 
 Every record keeps its instant, ordering value and time of change, which the loading from a table
-(``state.durable.bulk_load``) gives to all records of a place alike. Memory is that of one key range of a group.
+(``state.durable.bulk_load``) gives to all records of a place alike. Both steps can be shared among processes
+(``admin.index.shared``). Memory of one is that of a key range of a group.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +34,6 @@ from tagstream.state.store.rocks_store import META_KEY, RocksStore, SortedFile, 
 from tagstream.state.store.scratch import make_folder, remove
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.storage.storage import Storage
 
 RUN_ROWS = 1_000_000
 _SAMPLE = 10_000
@@ -70,29 +71,37 @@ class Places:
         return list(self.numbers)
 
 
-class Carrier:
-    """Takes records in any order, then loads them as generation 1 of a new index; ``folder`` is for scratch."""
+@dataclass(frozen=True)
+class Carried:
+    """Records that were taken, in a spill file; ``places`` by the numbers that they have in it.
 
-    def __init__(
-        self, layout: StateLayout, labels: tuple[int, ...], folder: str, progress: Callable[[str], None]
-    ) -> None:
+    ``emptied``: the mark that the table was emptied at its source, if one was among them.
+    """
+
+    done: ScanDone
+    places: list[Place]
+    copies: CarriedCopies
+    emptied: Entries | None
+
+
+class Carrier:
+    """Takes records in any order, for a new index with ``groups`` key groups.
+
+    ``folder``: of spill files; ``task``: the number of its own.
+    """
+
+    def __init__(self, layout: StateLayout, groups: int, folder: str, task: int = 0) -> None:
         self._layout = layout
-        self._labels = labels
-        self._folder = folder
-        self._progress = progress
+        self._groups = groups
         self._places = Places()
-        self._spills = PosixStorage(folder, sync=False)
-        self._writer = SpillWriter(self._spills, 0, layout.ordering, 0)
+        self._writer = SpillWriter(PosixStorage(folder, sync=False), task, layout.ordering, 0)
         self._emptied = EmptiedMark(layout)
         self.copies = CarriedCopies()
 
     def add(self, entries: Entries) -> None:
         """Take records. That the table was emptied at its source becomes known to every key group."""
         entries = self._emptied.taken_from(entries)
-        numbers = self._places.of(entries.places)
-        place = np.full(len(entries.place), -1, np.int32)
-        live = entries.place >= 0
-        place[live] = numbers[entries.place[live]]
+        place = renumbered(entries.place, self._places.of(entries.places))
         records = entries.records
         columns = [
             entries.skeys,
@@ -103,70 +112,66 @@ class Carrier:
             pa.array(records.minutes),
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=schema(self._layout.ordering))
-        self._writer.add(rows, key_groups_of(entries.skeys, len(self._labels)))
+        self._writer.add(rows, key_groups_of(entries.skeys, self._groups))
 
-    def load(self, table: str, covered: tuple[str, ...], partition_regex: str) -> GenerationMarker:
-        """Load every key group and declare the generation complete; AdminError names a key that came twice.
+    def close(self) -> Carried:
+        """What was taken, to be loaded."""
+        return Carried(self._writer.close([]), self._places.names(), self.copies, self._emptied.found)
 
-        ``covered``: the completed writes of the table at ``table``; ``partition_regex``: of the partitions with keys.
-        """
-        done = self._writer.close([])
-        places = self._places.names()
-        starts = [self._load(done, group, label, places) for group, label in enumerate(self._labels)]
-        instant = covered[-1] if covered else None
-        live, tombstones = sum(s.live for s in starts), sum(s.tombstones for s in starts)
-        report = BootstrapReport(
-            table=table,
-            generation=_GENERATION,
-            instant=instant,
-            slices=0,
-            files=0,
-            bytes=0,
-            rows=0,
-            expected_rows=0,
-            live=live,
-            tombstones=tombstones,
-            twice=0,
-            twice_policy="taken from another index",
-            twice_examples=(),
-            mismatched=(),
-            skipped=(),
-            left_out=(),
-            damaged_blocks=0,
-            resumed=0,
-            index_bytes=sum(s.size for s in starts),
-            seconds=0.0,
-            partition_regex=partition_regex,
-            carried=True,
-        )
-        marker = GenerationMarker(
-            generation=_GENERATION,
-            instant=instant,
-            live=live,
-            tombstones=tombstones,
-            starts={s.label: 0 for s in starts},
-            report=report.to_dict(),
-            covered=covered,
-        )
-        return complete_generation(self._layout, marker)
 
-    def _load(self, done: ScanDone, group: int, label: int, places: list[Place]) -> GroupStart:
-        self._progress(f"writing key group {group + 1} of {len(self._labels)}")
-        scratch = os.path.join(self._folder, f"load-{label}")
+def renumbered(place: npt.NDArray[np.integer[Any]], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Places by other numbers; -1 stays."""
+    out = np.full(len(place), -1, np.int32)
+    live = place >= 0
+    out[live] = numbers[place[live]]
+    return out
+
+
+@dataclass(frozen=True)
+class GroupLoader:
+    """Loads key groups of generation 1 of a new index out of what was carried; any process can, each group for itself.
+
+    ``numbers``: by spill file the numbers in ``places`` of its places. ``folder``: that of the spill files.
+    """
+
+    layout: StateLayout
+    groups: int
+    folder: str
+    done: tuple[ScanDone, ...]
+    numbers: tuple[npt.NDArray[np.int32], ...]
+    places: list[Place]
+    copies: CarriedCopies
+    emptied: Entries | None
+
+    @classmethod
+    def of(cls, layout: StateLayout, groups: int, folder: str, carried: Iterable[Carried]) -> GroupLoader:
+        """What was carried by several, put together; each is forgotten but for its numbers as it comes."""
+        places, copies, mark = Places(), CarriedCopies(), EmptiedMark(layout)
+        done, numbers = [], []
+        for one in carried:
+            done.append(one.done)
+            numbers.append(places.of(one.places))
+            copies.found |= one.copies.found
+            mark.take(one.emptied)
+        return cls(layout, groups, folder, tuple(done), tuple(numbers), places.names(), copies, mark.found)
+
+    def load(self, group: int, label: int) -> GroupStart:
+        """Write a key group's snapshot and what its generation starts with; AdminError names a key that came twice."""
+        scratch = os.path.join(self.folder, f"load-{label}")
         make_folder(scratch)
         try:
-            return self._load_in(scratch, done, group, label, places)
+            return self._load_in(scratch, group, label)
         finally:
             remove(scratch)
 
-    def _load_in(self, scratch: str, done: ScanDone, group: int, label: int, places: list[Place]) -> GroupStart:
-        layout = self._layout
+    def _load_in(self, scratch: str, group: int, label: int) -> GroupStart:
+        layout = self.layout
         digest = blake2b(f"generation {_GENERATION}".encode(), digest_size=_CHAIN_BYTES)
         records = SortedFile(os.path.join(scratch, "records.sst"))
-        codes = np.full(len(places), NO_LOCATION, np.uint32)
+        codes = np.full(len(self.places), NO_LOCATION, np.uint32)
         used: list[int] = []
         live = dead = 0
-        for keys, table in self._records(done, group, codes, used):
+        for keys, table in self._records(group, codes, used):
             values, raw = codec.encode(table, layout.ordering)
             digest.update(np.fromiter(map(len, keys), "<u4", len(keys)).tobytes())
             digest.update(b"".join(keys))
@@ -174,8 +179,8 @@ class Carrier:
             records.put(keys, values)
             buried = int(np.count_nonzero(table.flags & TOMBSTONE))
             dead, live = dead + buried, live + len(keys) - buried
-        copies = self.copies.of_group(group, len(self._labels))
-        entries, next_code = dictionary((places[i] for i in used), copies)
+        copies = self.copies.of_group(group, self.groups)
+        entries, next_code = dictionary((self.places[i] for i in used), copies)
         for key, value in sorted(entries):
             digest.update(b"%d %d " % (len(key), len(value)) + key + value)
         chain = digest.hexdigest()
@@ -191,13 +196,83 @@ class Carrier:
         return write_start(layout, GroupStart(label, _GENERATION, snapshot, live, dead, 0, size))
 
     def _records(
-        self, done: ScanDone, group: int, codes: npt.NDArray[np.uint32], used: list[int]
+        self, group: int, codes: npt.NDArray[np.uint32], used: list[int]
     ) -> Iterator[tuple[list[bytes], Records]]:
         """A key group's records in the order of their keys: first that of no record, if there is one."""
-        if self._emptied.found is not None:
-            yield self._emptied.found.skeys.to_pylist(), self._emptied.found.records
-        for run in _runs(self._spills, done, group):
+        if self.emptied is not None:
+            yield self.emptied.skeys.to_pylist(), self.emptied.records
+        for run in self._runs(group):
             yield _sorted(run, codes, used)
+
+    def _runs(self, group: int) -> Iterator[pa.Table]:
+        """A key group's rows in key ranges of about RUN_ROWS."""
+        total = sum(p.rows for done in self.done for p in done.pieces if p.group == group)
+        if total == 0:
+            return
+        if total <= RUN_ROWS:
+            yield pa.concat_tables(list(self._pieces(group)))
+            return
+        every = max(1, total // _SAMPLE)
+        sample = [p["skey"].combine_chunks()[::every] for p in self._pieces(group)]
+        ordered = pa.concat_arrays(sample)
+        ordered = ordered.take(pc.sort_indices(ordered))
+        count = -(-total // RUN_ROWS)
+        cuts = [ordered[len(ordered) * i // count] for i in range(1, count)]
+        for low, high in zip([None, *cuts], [*cuts, None], strict=True):
+            yield pa.concat_tables([_between(p, low, high) for p in self._pieces(group)])
+
+    def _pieces(self, group: int) -> Iterator[pa.Table]:
+        """A key group's rows as they lie in the spill files, their places by the common numbers."""
+        spills = PosixStorage(self.folder, sync=False)
+        for done, numbers in zip(self.done, self.numbers, strict=True):
+            for rows in read_pieces(spills, [done], group):
+                place = renumbered(rows["place"].to_numpy(), numbers)
+                yield rows.set_column(rows.schema.get_field_index("place"), "place", pa.array(place))
+
+
+def complete(
+    layout: StateLayout, starts: Sequence[GroupStart], table: str, covered: tuple[str, ...], partition_regex: str
+) -> GenerationMarker:
+    """Declare the generation complete whose key groups are loaded.
+
+    ``covered``: the completed writes of the table at ``table``; ``partition_regex``: of the partitions with keys.
+    """
+    instant = covered[-1] if covered else None
+    live, tombstones = sum(s.live for s in starts), sum(s.tombstones for s in starts)
+    report = BootstrapReport(
+        table=table,
+        generation=_GENERATION,
+        instant=instant,
+        slices=0,
+        files=0,
+        bytes=0,
+        rows=0,
+        expected_rows=0,
+        live=live,
+        tombstones=tombstones,
+        twice=0,
+        twice_policy="taken from another index",
+        twice_examples=(),
+        mismatched=(),
+        skipped=(),
+        left_out=(),
+        damaged_blocks=0,
+        resumed=0,
+        index_bytes=sum(s.size for s in starts),
+        seconds=0.0,
+        partition_regex=partition_regex,
+        carried=True,
+    )
+    marker = GenerationMarker(
+        generation=_GENERATION,
+        instant=instant,
+        live=live,
+        tombstones=tombstones,
+        starts={s.label: 0 for s in starts},
+        report=report.to_dict(),
+        covered=covered,
+    )
+    return complete_generation(layout, marker)
 
 
 def _sorted(run: pa.Table, codes: npt.NDArray[np.uint32], used: list[int]) -> tuple[list[bytes], Records]:
@@ -217,24 +292,6 @@ def _sorted(run: pa.Table, codes: npt.NDArray[np.uint32], used: list[int]) -> tu
     loc[live] = codes[place[live]]
     columns = [run[name].to_numpy()[order] for name in ("instant", "minutes", "flags", "ordering")]
     return skeys[order].tolist(), Records(loc, *columns)
-
-
-def _runs(spills: Storage, done: ScanDone, group: int) -> Iterator[pa.Table]:
-    """A key group's rows in key ranges of about RUN_ROWS."""
-    total = sum(p.rows for p in done.pieces if p.group == group)
-    if total == 0:
-        return
-    if total <= RUN_ROWS:
-        yield pa.concat_tables(list(read_pieces(spills, [done], group)))
-        return
-    every = max(1, total // _SAMPLE)
-    sample = [p["skey"].combine_chunks()[::every] for p in read_pieces(spills, [done], group)]
-    ordered = pa.concat_arrays(sample)
-    ordered = ordered.take(pc.sort_indices(ordered))
-    count = -(-total // RUN_ROWS)
-    cuts = [ordered[len(ordered) * i // count] for i in range(1, count)]
-    for low, high in zip([None, *cuts], [*cuts, None], strict=True):
-        yield pa.concat_tables([_between(p, low, high) for p in read_pieces(spills, [done], group)])
 
 
 def _between(rows: pa.Table, low: pa.Scalar | None, high: pa.Scalar | None) -> pa.Table:

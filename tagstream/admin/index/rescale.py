@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tagstream.admin.errors import AdminError
-from tagstream.admin.index.entries import entries_of
 from tagstream.admin.index.exchange import ExportInfo, read_info
 from tagstream.admin.index.going_on import newest_offsets, refuse_rows, starting_offsets_of
 from tagstream.admin.index.imported import imported_entries
 from tagstream.admin.index.index_files import existing_checkpoint, open_index
-from tagstream.admin.index.load import Carrier
+from tagstream.admin.index.load import Carrier, GroupLoader, complete
+from tagstream.admin.index.shared import GroupReader, load_groups, processes_for, read_groups
 from tagstream.admin.index.verify import KINDS, Comparison, committed_manifests
 from tagstream.admin.output import Fact, Output
 from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.state.durable.building import begin_building, clear_unfinished, finish_building
-from tagstream.state.durable.generation import GenerationMarker
+from tagstream.state.durable.generation import GenerationMarker, GroupStart
 from tagstream.state.durable.meta import BoundTo, CheckpointMeta, new_meta, read_meta
 from tagstream.state.durable.root import INDEX, current_root
 from tagstream.state.layout import StateLayout
@@ -65,14 +65,14 @@ def run_rescale(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
                 )
             meta = index.heads.meta
             new.create(meta, arguments.key_groups, arguments.shuffle_partitions or meta.shuffle_partitions)
-            carrier = new.carrier(out.progress)
-            for group, label in enumerate(index.labels):
-                out.progress(f"reading key group {group + 1} of {len(index.labels)}")
-                with index.group(label) as store:
-                    for entries in entries_of(store, index.layout, label):
-                        carrier.add(entries)
-                    carrier.copies.add(store, label)
-            loaded = new.finish(carrier, timeline, index.partition_regex)
+            keys = sum(counts.live + counts.tombstones for counts in map(index.counts, index.labels))
+            asked = arguments.processes
+            reader = GroupReader(source, names, new.layout, len(new.labels), new.spills)
+            processes = processes_for(keys, len(index.labels), asked)
+            carried = read_groups(reader, index.labels, processes, out.progress)
+            loader = GroupLoader.of(new.layout, len(new.labels), new.spills, carried)
+            starts = load_groups(loader, new.labels, processes_for(keys, len(new.labels), asked), out.progress)
+            loaded = new.finish(starts, timeline, index.partition_regex)
             if new.offsets is None:
                 new.positions = carry_plans(current_root(source).files, new.files, newest.batch_id)
             new.publish(lease, timeline)
@@ -91,12 +91,13 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
         plan = plan_bootstrap(table)
         groups = arguments.key_groups or info.key_groups
         new.create(info, groups, arguments.shuffle_partitions or info.shuffle_partitions)
-        carrier = new.carrier(out.progress)
+        carrier = Carrier(new.layout, len(new.labels), new.spills)
         there = {(s.file_slice.partition_path, s.file_slice.file_id) for s in plan.slices}
         out.progress(f"reading {path}")
         for entries in imported_entries(path, info, new.layout, there, begun):
             carrier.add(entries)
-        loaded = new.finish(carrier, plan.timeline, ".*")
+        loader = GroupLoader.of(new.layout, len(new.labels), new.spills, [carrier.close()])
+        loaded = new.finish(load_groups(loader, new.labels, 1, out.progress), plan.timeline, ".*")
         with open_index(new.files, meta=new.meta) as index:
             comparison = Comparison(index, plan, out.progress)
             first = next(iter(list(comparison.differences(1))), None)
@@ -203,16 +204,22 @@ class _NewCheckpoint:
             key_groups, shuffle_partitions, like.stream_id, like.ordering, like.global_index, table=bound
         )
 
-    def carrier(self, progress: Callable[[str], None]) -> Carrier:
-        """Takes the records."""
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """Of its key groups."""
         assert self.meta is not None
-        return Carrier(self.layout, self.meta.labels, os.path.join(self.scratch, "records"), progress)
+        return self.meta.labels
 
-    def finish(self, carrier: Carrier, timeline: Timeline, partition_regex: str) -> GenerationMarker:
-        """Load the index and record what it covers."""
+    @property
+    def spills(self) -> str:
+        """The folder of records on their way."""
+        return os.path.join(self.scratch, "records")
+
+    def finish(self, starts: Sequence[GroupStart], timeline: Timeline, partition_regex: str) -> GenerationMarker:
+        """The key groups are loaded: record what the index covers."""
         assert self.meta is not None
         covered = tuple(i.time for i in timeline.completed_writes)
-        loaded = carrier.load(self.table.base_path, covered, partition_regex)
+        loaded = complete(self.layout, starts, self.table.base_path, covered, partition_regex)
         self.offsets = newest_offsets(self.table, timeline, self.meta.stream_id)
         write_takeover(self.files, Takeover(loaded.generation))
         return loaded

@@ -27,6 +27,7 @@ from tagstream.streaming.source.decode.events import Noticed
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.tag.lanes import shared_out
 from tagstream.streaming.tag.tag import profile_name
+from tagstream.streaming.write.pinned_sizes import PinnedSizes
 from tagstream.streaming.write.small_files import SmallFiles
 from tagstream.streaming.write.write import WriteSpec
 from tagstream.streaming.write.written import told
@@ -102,6 +103,7 @@ class JobContext:
     profile: WriteProfile | None = None
     rollbacks_seen: set[str] = field(default_factory=set)
     chains: ExpectedChains | None = None
+    sizes: PinnedSizes = field(default_factory=PinnedSizes)
     partition_depth: int | None = None
     late_copies: bool = (
         False  # a copy of a write that was taken back may still land: looked for once more after a batch
@@ -174,7 +176,8 @@ class JobContext:
             records_per_new_file=min(
                 self.options.insert_split_size, max(1, self.options.parquet_max_file_size // files.record_bytes)
             ),
-            small_files={} if self.overwrites else files.profile(),  # what is there goes
+            # Of what is there nothing stays.
+            small_groups=None if self.overwrites else self.sizes.pin(self.profiles, files, epoch.batch_id, self.run),
             write_lanes=shared_out(self.last_work, self.meta.shuffle_partitions),
             **self._expected_chains(epoch),
         )
@@ -242,8 +245,10 @@ class JobContext:
             return
         collect_garbage(self.layout, self.meta.labels, self.generation, min(oldest, committed), self.manifests)
         profiles = self.profiles
-        batches = {name: name.split(".")[0] for name in profiles.names("")}
-        profiles.delete_many(name for name, batch in batches.items() if batch.isdigit() and int(batch) < oldest)
+        names = profiles.names("")
+        batches = {name: name.split(".")[0] for name in names}
+        old = [name for name, batch in batches.items() if batch.isdigit() and int(batch) < oldest]
+        profiles.delete_many([*old, *self.sizes.superfluous(names, oldest)])
 
     def _expected_chains(self, epoch: Epoch) -> dict[str, Any]:
         """Where the key groups stand before a batch: known from the batch before it, else read from the manifests."""

@@ -167,15 +167,26 @@ def file_log(root: Storage, first: int, last: int) -> list[dict[str, Any]]:
 
 
 def whole_file_log(root: Storage) -> list[dict[str, Any]]:
-    """All entries of the file source's log, oldest first; its newest compaction has those before it."""
-    names = [
-        (int(at), kind) for at, _, kind in (name.partition(".") for name in root.names("sources/0")) if at.isdigit()
-    ]
+    """All entries of the file source's log, oldest first; its newest compaction has those before it.
+
+    Entries of plans that were forgotten may be missing (``streaming.batch.old_plans``).
+    """
+    names = _log_names(root)
     fold = max((at for at, kind in names if kind == "compact"), default=-1)
     wanted = [f"{fold}.compact"] if fold >= 0 else []
     wanted += [str(at) for at, kind in sorted(names) if at > fold and not kind]
     lines = (line for name in wanted for line in root.read(f"sources/0/{name}").decode().splitlines()[1:] if line)
     return [json.loads(line) for line in lines]
+
+
+def newest_fold(root: Storage) -> int | None:
+    """The number of the newest compaction of the file source's log; None: there is none yet."""
+    return max((at for at, kind in _log_names(root) if kind == "compact"), default=None)
+
+
+def _log_names(root: Storage) -> list[tuple[int, str]]:
+    parts = (name.partition(".") for name in root.names("sources/0"))
+    return [(int(at), kind) for at, _, kind in parts if at.isdigit()]
 
 
 def follow_moved_plans(root: Storage) -> None:

@@ -61,6 +61,7 @@ from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.topic import topic_offsets
 from tagstream.streaming.source.typed_records import Frame
 from tagstream.streaming.start.first_records import needs_spark, with_first_schema, with_schema_by_spark
+from tagstream.streaming.start.first_table import with_first_table
 from tagstream.streaming.start.preflight import Ready, SparkNeeds, check_query, check_stream, look, look_before_spark
 from tagstream.streaming.start.schema_match import stream_schema
 from tagstream.streaming.start.table_match import open_or_create
@@ -281,6 +282,7 @@ def make_context(
     meta = _open_meta(options, checkpoint, spark, table, decode)
     options = _as_first_spelled(options, meta.stream_id)
     root = current_root(checkpoint)
+    decode = with_first_table(decode, options, root.files, spark)
     owner = run_owner(clock_ms())
     run = claim_run(checkpoint, owner)
     index = make_index(options.index, table.config.record_key_fields)
@@ -338,11 +340,8 @@ def make_context(
 
 
 def inserts_to_base_files(options: Options, table: HoodieTable) -> str:
-    """Whether new records of a merge-on-read table go to base files, as told: true, false, or first.
-
-    Where nothing is told: with a metadata table of version 8 or later, since hudi-rs passes over file groups without a base
-    file there.
-    """
+    """Whether new records of a merge-on-read table go to base files, as told: true, false, or first. Where nothing is told:
+    with a metadata table of version 8 or later, since hudi-rs passes over file groups without a base file there."""
     if _BASE_INSERTS in options.explicit or not table.config.has_completion_times:
         return options.inserts_to_base_files
     will_have = options.metadata.is_made(table.config.version) and table.timeline().newest is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -27,6 +28,8 @@ from tagstream.streaming.start.worker_copy import check_workers
 from tagstream.streaming.start.workers import prefer_this_copy, prepare_environment, worker_environment
 from tagstream.table.store_settings import keep_settings, kept_settings, store_settings
 from tagstream.version import PACKAGE
+
+LOG = logging.getLogger("tagstream")
 
 # Python workers keep the memory of a batch for the next one, up to 256 MiB: given back to the system between two batches,
 # each of its pages would be cleared and mapped again.
@@ -246,6 +249,17 @@ def end_session(spark: SparkSession) -> None:
 
 
 def fix_state_settings(spark: SparkSession, shuffle_partitions: int) -> None:
-    """Settings which the state's layout depends on: taken from the checkpoint, never from the session."""
+    """Settings which the state's layout depends on: taken from the checkpoint, never from the session.
+
+    A warning where that leaves cores without work: only as many tasks tag and write as there are shuffle partitions.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    if cores > shuffle_partitions:
+        LOG.warning(
+            "Spark has %d cores here, and the checkpoint %d shuffle partitions: only so many cores tag and write. For more, "
+            "end the job and make a checkpoint with tagstream rescale --shuffle-partitions %d (a new one takes "
+            "spark.sql.shuffle.partitions)",
+            cores, shuffle_partitions, cores,
+        )  # fmt: skip
     spark.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
     spark.conf.set("spark.sql.adaptive.enabled", "false")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -17,8 +18,11 @@ from tagstream.streaming.batch.epoch import (
     unfinished_batch,
     whole_file_log,
 )
+from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.files.background import ListerThread
+from tagstream.streaming.source.files.clean import CleanOptions, SourceCleaner
 from tagstream.streaming.source.files.lister import FileLister, ListerOptions, list_files
+from tagstream.streaming.source.files.plan import Split
 from tagstream.streaming.source.files.plan_log import PlanLog, Positions, plan_number, read_plan
 from tagstream.streaming.source.files.position import position_of
 from tagstream.streaming.source.files.read import FilesSpec
@@ -48,6 +52,11 @@ class SourceFiles:
         source = open_storage(options.dfs_root or "")
         follow_moved_plans(job.root.files)
         log = PlanLog(job.root.files)
+        clean = clean_options(options)
+        cleaner = None
+        if clean is not None:
+            unfinished = partial(unfinished_paths, job.root.files, log)
+            cleaner = SourceCleaner(source, clean, job.clock_ms, job.lease.check, unfinished)
         lister = FileLister(
             source,
             log,
@@ -56,6 +65,7 @@ class SourceFiles:
             job.lease.check,
             positions_before(job.root.files, source) if log.is_new else None,
             unfinished_files(job.root.files, log),
+            cleaner,
         )
         lister.look()
         folder = log.folder if not names_data(job.root.files) else log.folder[:-1] + "[s]"
@@ -100,15 +110,32 @@ def names_data(root: Storage) -> bool:
     )
 
 
+def clean_options(options: Options) -> CleanOptions | None:
+    """What becomes of files that are in the table; None: they stay."""
+    if options.source_clean == "off":
+        return None
+    return CleanOptions(
+        options.source_clean_after_ms, open_storage(options.source_archive) if options.source_archive else None
+    )
+
+
 def unfinished_files(root: Storage, log: PlanLog) -> frozenset[str]:
     """The files that only plans of unfinished batches have, from their beginning on."""
+    return frozenset(split.path for split in _unfinished_splits(root, log) if split.start == 0)
+
+
+def unfinished_paths(root: Storage, log: PlanLog) -> frozenset[str]:
+    """The files of which a plan of an unfinished batch has anything."""
+    return frozenset(split.path for split in _unfinished_splits(root, log))
+
+
+def _unfinished_splits(root: Storage, log: PlanLog) -> Iterator[Split]:
     finished = newest_batch(root, "commits")
     offset = None if finished is None else raw_offset(root, finished)
     last = -1 if offset is None else int(offset["logOffset"])
     numbers = log.numbers
     taken = {plan_number(e["path"]) for e in whole_file_log(root) if int(e["batchId"]) <= last} if numbers else set()
-    splits = (split for n in numbers if n not in taken for split in read_plan(root, n).splits)
-    return frozenset(split.path for split in splits if split.start == 0)
+    return (split for n in numbers if n not in taken for split in read_plan(root, n).splits)
 
 
 def positions_before(root: Storage, source: Storage) -> Positions:

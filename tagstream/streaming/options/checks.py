@@ -12,7 +12,7 @@ from tagstream.streaming.options.resolve import Problem, Resolved, shown
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.time_partition import NAMES, PREFIX, TimePartition
 from tagstream.table.meta_client.table_config import split_kinds
-from tagstream.table.storage.opening import canonical
+from tagstream.table.storage.opening import canonical, is_ours
 
 _TYPE = "hoodie.datasource.write.keygenerator.type"
 _CLASS = "hoodie.datasource.write.keygenerator.class"
@@ -20,6 +20,7 @@ _KEYS, _PARTITIONS = "hoodie.datasource.write.recordkey.field", "hoodie.datasour
 _ORDERING, _MODE = "hoodie.table.ordering.fields", "hoodie.write.record.merge.mode"
 _TOPIC = "hoodie.streamer.source.kafka.topic"
 _ROOT = "hoodie.streamer.source.dfs.root"
+_CLEAN, _ARCHIVE = "tagstream.source.dfs.clean", "tagstream.source.dfs.archive.dir"
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 _TABLE_NAME = "hoodie.table.name"
 _OF_RECORDS = ("Source", "Formats", "Records", "Transformations")  # sections of the key table
@@ -38,12 +39,30 @@ def folder(place: str | None) -> str | None:
     return None if place is None else canonical(place)
 
 
-def check_apart(r: Resolved, base_path: str, checkpoint: str, source: str | None) -> None:
-    """Neither of table, checkpoint and source may lie in another, by links neither."""
+def source_archive(r: Resolved, source: str | None) -> str | None:
+    """The folder that files of the source are moved to; None where they are not."""
+    archive, clean = folder(r.opt_text(_ARCHIVE)), r.text(_CLEAN)
+    if clean != "off" and source is not None and not is_ours(source):
+        text = f"{r.said(_CLEAN)}: Spark lists and reads {_ROOT} {source} itself, and nothing is taken away there; remove it"
+        r.problems.append(Problem(text, r.entries.get(_CLEAN)))
+    if clean == "archive" and archive is None and _ARCHIVE not in r.wrong:
+        r.problems.append(Problem(f"{r.said(_CLEAN)} moves files, and {_ARCHIVE} does not say where to; give it"))
+    if clean != "archive" and archive is not None:
+        text = f"{r.said(_ARCHIVE)}: files are moved there with {_CLEAN}=archive only; set it, or remove this"
+        r.problems.append(Problem(text, r.entries.get(_ARCHIVE)))
+    if clean == "archive" and archive is not None and not is_ours(archive):
+        text = f"{r.said(_ARCHIVE)}: it is not a place that this program writes to itself; name another one"
+        r.problems.append(Problem(text, r.entries.get(_ARCHIVE)))
+    return archive if clean == "archive" else None
+
+
+def check_apart(r: Resolved, base_path: str, checkpoint: str, source: str | None, archive: str | None = None) -> None:
+    """None of table, checkpoint, source and the archive of its files may lie in another, by links neither."""
     named = [
         ("--target-base-path", base_path, "a table's folder must hold nothing but the table"),
         ("--checkpoint-dir", checkpoint, "a checkpoint inside a table looks like data to other readers"),
         (_ROOT, source, "the job would read its own files as records"),
+        (_ARCHIVE, archive, "files of the source that are moved there would be read again, or be taken for others"),
     ]
     places = [(name, given, why, _real(given)) for name, given, why in named if given]
     for (one, given, _, first), (other, as_given, why, second) in combinations(places, 2):

@@ -20,6 +20,7 @@ from tagstream.streaming.options.checks import (
     merge_mode,
     partition_times,
     required,
+    source_archive,
 )
 from tagstream.streaming.options.dead_letter_options import DeadLetterOptions, dead_letter_options
 from tagstream.streaming.options.index_options import INDEX_CHOICE, index_options, index_warnings, relevant
@@ -113,6 +114,9 @@ class Options:
     min_partitions: int
     dfs_root: str | None
     changed_files: Literal["fail", "again", "ignore"]
+    source_clean: Literal["off", "delete", "archive"]
+    source_clean_after_ms: int
+    source_archive: str | None
     schema_file: str | None
     frame_schema: str | None
     first_schema: FirstSchema | None
@@ -204,7 +208,8 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     source_class = source_class if frame_schema is None else "frame"
     dfs_root = folder(r.opt_text("hoodie.streamer.source.dfs.root"))
     bootstrap_only = r.flag("--bootstrap-only")
-    check_apart(r, base_path, checkpoint, dfs_root if source_class == "dfs" and not bootstrap_only else None)
+    archive = source_archive(r, dfs_root)
+    check_apart(r, base_path, checkpoint, dfs_root if source_class == "dfs" and not bootstrap_only else None, archive)
     check_table_name(r)
     if bootstrap_only:
         check_bootstrap_only(r)
@@ -278,6 +283,9 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         min_partitions=r.number("hoodie.streamer.source.kafka.minPartitions"),
         dfs_root=dfs_root,
         changed_files=cast('Literal["fail", "again", "ignore"]', r.text("tagstream.source.dfs.changed.files")),
+        source_clean=cast('Literal["off", "delete", "archive"]', r.text("tagstream.source.dfs.clean")),
+        source_clean_after_ms=int(r.real("tagstream.source.dfs.clean.after.hours") * 3_600_000),
+        source_archive=archive,
         schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
         frame_schema=frame_schema,
         first_schema=None,

@@ -17,6 +17,7 @@ from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.services.clustering.options import ClusteringOptions
 from tagstream.table.services.compaction.options import CompactionOptions, Trigger, strategy_of
+from tagstream.table.timeline.history.archive_merge import MergeOptions
 
 _INLINE, _ASYNC = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
 _SCHEDULE = "hoodie.compact.schedule.inline"
@@ -157,9 +158,14 @@ def _archive(r: Resolved, index_type: str, compaction_deltas: int | None) -> Arc
             assert given is not None  # the defaults are in order
             r.problems.append(Problem(text, given))
             return None
+    merge = MergeOptions(
+        files=r.number("hoodie.archive.merge.files.batch.size"),
+        small_bytes=r.number("hoodie.archive.merge.small.file.limit.bytes"),
+    )
     return ArchiveOptions(
         min_commits=least,
         max_commits=most,
+        merge=merge if r.flag("hoodie.archive.merge.enable") else None,
         compaction_deltas=compaction_deltas,
         keep_rollbacks=index_type == "HBASE",
         keep_uncompacted=True,

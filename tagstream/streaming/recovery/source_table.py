@@ -7,7 +7,6 @@ a topic may have as well, is then bad and named.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.options.options import Options
@@ -37,7 +36,7 @@ def keep_table(job: JobContext) -> None:
     """Keep the table that the stream reads."""
     pinned = job.decode.format.tables.pinned
     if pinned is not None and not job.options.bootstrap_only and read_table(job.checkpoint) is None:
-        create(job.checkpoint, _FILE, to_keep(_VERSION, table=pinned))
+        _keep(job.checkpoint, pinned)
 
 
 def take_table(job: JobContext, why: str) -> None:
@@ -45,12 +44,15 @@ def take_table(job: JobContext, why: str) -> None:
     seen = seen_table(why)
     if seen is None:
         return
-    create(job.checkpoint, _FILE, to_keep(_VERSION, table=seen))
-    pinned = read_table(job.checkpoint)
+    job.decode = job.decode.of_table(_keep(job.checkpoint, seen))
+
+
+def _keep(checkpoint: Storage, table: str) -> str:
+    """Keep a table, and tell which one it is: of two that were seen at once the one that is kept."""
+    create(checkpoint, _FILE, to_keep(_VERSION, table=table))
+    kept = read_table(checkpoint) or table
     LOG.info(
         "the stream reads table %s; an event of another one is a bad record (tagstream.source.tables names others)",
-        pinned,
+        kept,
     )
-    job.decode = replace(
-        job.decode, format=replace(job.decode.format, tables=replace(job.decode.format.tables, pinned=pinned))
-    )
+    return kept

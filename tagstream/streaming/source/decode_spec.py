@@ -191,6 +191,10 @@ class DecodeSpec:
         place = schema.get_field_index(self.partition_fields[0].split(".")[0]) if self.partition_fields else -1
         return PartialRows(needed, place)
 
+    def of_table(self, table: str) -> DecodeSpec:
+        """The same of a stream that reads one table of those that its records name."""
+        return replace(self, format=replace(self.format, tables=replace(self.format.tables, pinned=table)))
+
     @property
     def reads_headers(self) -> bool:
         """Whether the headers of Kafka messages say something that the format needs."""

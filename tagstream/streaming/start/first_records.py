@@ -72,7 +72,7 @@ def with_first_schema(options: Options, spark: SparkSession | None = None) -> Op
     looked_at = 0
     for limit in (_FEW, _MANY):
         looked_at = 0
-        for record in _first_records(options, spark, limit):
+        for record in first_records(options, spark, limit):
             looked_at += 1
             found = _schema_of(record, options)
             if found is not None:
@@ -131,7 +131,8 @@ def _named(payload: Any, place: tuple[Path, Path, Path]) -> str | None:
     return None if words[-1] is None else table_name(words)
 
 
-def _first_records(options: Options, spark: SparkSession | None, limit: int) -> Iterator[bytes]:
+def first_records(options: Options, spark: SparkSession | None, limit: int) -> Iterator[bytes]:
+    """The first records of a source, at most ``limit``, without the empty ones of a topic."""
     if not reads_by_spark(options):
         return islice(_lines(open_storage(options.dfs_root or "")), limit)
     assert spark is not None, "the source is one that Spark reads"

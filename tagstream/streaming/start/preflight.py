@@ -22,6 +22,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.source.connector import check_connector
 from tagstream.streaming.source.decode_spec import DecodeSpec
+from tagstream.streaming.source.files.clean import ARCHIVE_KEY
 from tagstream.streaming.source.preflight import check_source
 from tagstream.streaming.source.spec_checks import order_notes
 from tagstream.streaming.start.java import check_java
@@ -92,6 +93,7 @@ def _look_at_places(options: Options, now_ms: int) -> Ready:
     """Table, checkpoint and schema; nothing of the source or of Spark."""
     checkpoint = open_storage(options.checkpoint_dir)
     _check_writable("--checkpoint-dir", checkpoint)
+    _check_cleaning(options)
     taken_over = check_table(checkpoint, options.target_base_path)
     planned = planned_table(options)
     table = planned.table
@@ -213,6 +215,17 @@ def _check_checkpoint(options: Options, checkpoint: Storage, decode: DecodeSpec)
         index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
         explicit=options.explicit,
     )
+
+
+def _check_cleaning(options: Options) -> None:
+    """Files are taken out of the source's folder, and may be moved to another one."""
+    if options.source_clean == "off" or options.dfs_root is None or options.bootstrap_only:
+        return
+    source = open_storage(options.dfs_root)
+    if source.exists(""):  # else that is said of the source itself
+        _check_writable("hoodie.streamer.source.dfs.root", source)
+    if options.source_archive is not None:
+        _check_writable(ARCHIVE_KEY, open_storage(options.source_archive))
 
 
 def _check_writable(flag: str, storage: Storage) -> None:

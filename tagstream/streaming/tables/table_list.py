@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tagstream.streaming.options.cli import command_line_entries
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.options.props_file import read_properties
+from tagstream.streaming.source.files.clean import CLEAN_KEY
 from tagstream.table.config import FROM_FILE, FROM_FLAG, Entry
 from tagstream.table.errors import ConfigError
 
@@ -58,6 +59,7 @@ def table_list(argv: Sequence[str], program: str) -> list[NamedTable]:
     common = [e for e in entries if not _new(e.key).startswith(INGESTION) and e.key not in ours]
     tables = [_table(name, common, told, ours) for name in names]
     _check_ports(tables)
+    _check_cleaned(tables)
     return tables
 
 
@@ -96,6 +98,19 @@ def _check_ports(tables: Sequence[NamedTable]) -> None:
         raise ConfigError(
             "--status-port is one page of one table: give each table a port of its own, in its file, or 0"
         )
+
+
+def _check_cleaned(tables: Sequence[NamedTable]) -> None:
+    """A file is removed when one table has its rows: another table of the folder may not have them yet."""
+    for cleaned in (t for t in tables if t.options.source_clean != "off" and t.options.dfs_root):
+        folder = PurePosixPath(cleaned.options.dfs_root or "")
+        for other in tables:
+            place = PurePosixPath(other.options.dfs_root or "")
+            if other is not cleaned and (folder == place or folder in place.parents or place in folder.parents):
+                raise ConfigError(
+                    f"tables {cleaned.name} and {other.name} read the same files, and {CLEAN_KEY}="
+                    f"{cleaned.options.source_clean} would take them from one of them; set it to off for {cleaned.name}"
+                )
 
 
 def _new(key: str) -> str:

@@ -107,7 +107,8 @@ def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
     profile = _newest.get(key)
     if profile is None:
         try:
-            profile = WriteProfile.from_json(spec.profiles.read(profile_name(batch_id, spec.run)).decode(), where)
+            text = spec.profiles.read(profile_name(batch_id, spec.run)).decode()
+            profile = WriteProfile.from_json(text, where, spec.profiles)
         except FileNotFoundError:
             raise CheckpointError(
                 f"a task sees no write profile {where}: the checkpoint must lie where all of Spark's hosts see it, under "

@@ -7,12 +7,12 @@ whose base file plus a share of its logs (``hoodie.logfile.to.parquet.compressio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.timeline.write_status import FileKind, WriteStatus
-from tagstream.table.write.write_profile import SmallFile
+from tagstream.table.write.small_groups import SmallFile, SmallGroups
 
 
 class SmallFiles:
@@ -35,10 +35,11 @@ class SmallFiles:
         than ``trust_share`` of the small file limit. ``log_ratio``: Parquet bytes a log byte.
         """
         self._limit = max_bytes if merge_on_read and not base_only else small_limit
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._base_only = base_only and merge_on_read
         self._needs_base = needs_base and merge_on_read
         self._sizes: dict[str, dict[str, float]] = {}
+        self._changed: set[str] | None = None
         self._log_ratio = log_ratio
         self._trusted_bytes = trust_share * small_limit
         self.record_bytes = record_bytes
@@ -46,6 +47,7 @@ class SmallFiles:
     def load(self, view: FileSystemView) -> None:
         """List every partition once; what was known before is forgotten, for another writer may have replaced it."""
         self._sizes.clear()
+        self._changed = None
         partitions = view.partitions()
         view.look_up(partitions)
         for partition in partitions:
@@ -62,6 +64,7 @@ class SmallFiles:
             known = self._sizes.get(partition, {})
             for file_id in file_ids:
                 known.pop(file_id, None)
+            self._note(partition)
             for s in view.latest_slices(partition, file_ids).values():
                 self._take(view, partition, s)
 
@@ -75,6 +78,7 @@ class SmallFiles:
                 self._set(stat.partition_path, stat.file_id, stat.file_size)
             elif self._base_only:
                 self._sizes.get(stat.partition_path, {}).pop(stat.file_id, None)
+                self._note(stat.partition_path)
             elif (before := self._before(status)) is not None:
                 self._set(stat.partition_path, stat.file_id, before + self._log_ratio * stat.file_size)
         if rows and written > self._trusted_bytes:  # Hudi trusts only commits of some size
@@ -86,15 +90,25 @@ class SmallFiles:
         return 0.0 if found is None and status.new_group and not self._needs_base else found
 
     def profile(self) -> dict[str, tuple[SmallFile, ...]]:
-        """Room in records by partition, in file id order."""
-        return {
-            partition: tuple(
-                SmallFile(f, room)
-                for f, size in sorted(groups.items())
-                if (room := int((self._max_bytes - size) / self.record_bytes)) > 0
-            )
-            for partition, groups in sorted(self._sizes.items())
-        }
+        """Room in records by partition, in file id order, of all partitions."""
+        return SmallGroups(self.max_bytes, self.record_bytes, self._sizes).of(sorted(self._sizes))
+
+    def partitions(self) -> Collection[str]:
+        """The paths of the partitions that have, or had, such groups."""
+        return self._sizes.keys()
+
+    def groups(self, partition: str) -> Mapping[str, float]:
+        """The estimated sizes of a partition's groups by file id, as they are now."""
+        return dict(self._sizes.get(partition, {}))
+
+    def take_changes(self) -> set[str] | None:
+        """The partitions that have changed since the last call; None when all was listed since."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def _note(self, partition: str) -> None:
+        if self._changed is not None:
+            self._changed.add(partition)
 
     def _take(self, view: FileSystemView, partition: str, found: FileSlice) -> None:
         if (partition, found.file_id) in view.timeline.pending_clusterings:
@@ -106,6 +120,7 @@ class SmallFiles:
 
     def _set(self, partition: str, file_id: str, size: float) -> None:
         groups = self._sizes.setdefault(partition, {})
+        self._note(partition)
         if 0 < size < self._limit:
             groups[file_id] = size
         else:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tagstream.table.file_group.names import new_file_id
+from tagstream.table.write.small_groups import SmallFile
 from tagstream.table.write.write_profile import WriteProfile
 
 INT32 = npt.NDArray[np.int32]
@@ -29,9 +30,11 @@ def assign(
     counts = np.bincount(partition_codes, minlength=len(partitions))
     # A loop over the partitions of the batch and the files they fill, not over records; in plain numbers, which for the few
     # records that a key group has of a partition are quicker than arrays.
-    for code in np.flatnonzero(counts).tolist():
+    codes = np.flatnonzero(counts).tolist()
+    small = profile.small_files_of([partitions[code] for code in codes])
+    for code in codes:
         partition, left = partitions[code], int(counts[code])
-        for file_id, room in _rooms(partition, group_index, profile):
+        for file_id, room in _rooms(partition, small.get(partition, ()), group_index, profile):
             places.append((partition, file_id))
             taken.append(min(room, left))
             left -= taken[-1]
@@ -53,21 +56,24 @@ def _new_file_share(group_index: int, profile: WriteProfile) -> int:
     return max(1, -(-profile.records_per_new_file // groups))
 
 
-def _rooms(partition: str, group_index: int, profile: WriteProfile) -> Iterator[tuple[str, int]]:
+def _rooms(
+    partition: str, small: Sequence[SmallFile], group_index: int, profile: WriteProfile
+) -> Iterator[tuple[str, int]]:
     """(file id, room for this group) of the files the group fills, one after the other: small ones, then new ones."""
-    yield from _small_file_shares(partition, group_index, profile)
+    yield from _small_file_shares(small, group_index, profile)
     lane, share = group_index % profile.lanes, _new_file_share(group_index, profile)
     for n in count():
         yield new_lane_file(partition, lane, n, profile), share
 
 
-def _small_file_shares(partition: str, group_index: int, profile: WriteProfile) -> Iterator[tuple[str, int]]:
+def _small_file_shares(
+    files: Sequence[SmallFile], group_index: int, profile: WriteProfile
+) -> Iterator[tuple[str, int]]:
     """(file id, room for this group) of the small files the group may fill, in the profile's order.
 
     File j belongs to the lanes that equal j modulo the number of files or of lanes, whichever is smaller: every lane
     has a file as long as there is one. A file's room is divided among all groups that may fill it.
     """
-    files = profile.small_files.get(partition, ())
     if not files:
         return
     turn = min(len(files), profile.lanes)

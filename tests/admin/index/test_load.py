@@ -12,9 +12,10 @@ import pytest
 
 from tagstream.admin.errors import AdminError
 from tagstream.admin.index.entries import Entries, entries_of, key_groups_of, record_keys, state_keys
-from tagstream.admin.index.load import Carrier
+from tagstream.admin.index.load import Carrier, GroupLoader, complete
+from tagstream.admin.index.shared import load_groups
 from tagstream.state.durable.delta import Change, ingest_change
-from tagstream.state.durable.generation import newest_generation, starting_pointer
+from tagstream.state.durable.generation import GenerationMarker, newest_generation, starting_pointer
 from tagstream.state.durable.view import open_view
 from tagstream.state.key_group import balanced_labels, key_group
 from tagstream.state.layout import OrderingKind, StateLayout
@@ -66,6 +67,12 @@ def content(layout: StateLayout) -> dict[int, list[tuple[Any, ...]]]:
     return found
 
 
+def loaded(folder: Path, layout: StateLayout, *carriers: Carrier, covered: tuple[str, ...] = ()) -> GenerationMarker:
+    """What the carriers took, loaded by one process."""
+    loader = GroupLoader.of(layout, len(LABELS), str(folder / "scratch"), [carrier.close() for carrier in carriers])
+    return complete(layout, load_groups(loader, LABELS, 1, lambda _: None), "/t", covered, ".*")
+
+
 def make_layout(folder: Path, kind: OrderingKind, global_index: bool) -> StateLayout:
     return StateLayout(PosixStorage(str(folder / "durable"), sync=False), str(folder / "local"), kind, global_index)
 
@@ -79,11 +86,10 @@ def test_records_come_out_as_they_went_in(
     monkeypatch.setattr("tagstream.admin.index.load.RUN_ROWS", run_rows)
     layout = make_layout(tmp_path, kind, global_index)
     pieces = [made(layout, 300), made(layout, 200, 300)]
-    said: list[str] = []
-    carrier = Carrier(layout, LABELS, str(tmp_path / "scratch"), said.append)
-    for piece in pieces:
+    carriers = [Carrier(layout, len(LABELS), str(tmp_path / "scratch"), task) for task in range(len(pieces))]
+    for carrier, piece in zip(carriers, pieces, strict=True):
         carrier.add(piece)
-    marker = carrier.load("/t", ("20260101000000000", "20260102000000000"), ".*")
+    marker = loaded(tmp_path, layout, *carriers, covered=("20260101000000000", "20260102000000000"))
 
     found = content(layout)
     wanted = [row for piece in pieces for row in rows(piece)]
@@ -95,16 +101,15 @@ def test_records_come_out_as_they_went_in(
     assert (marker.live, marker.tombstones) == (len(wanted) - dead, dead)
     assert (marker.instant, marker.covered) == ("20260102000000000", ("20260101000000000", "20260102000000000"))
     assert newest_generation(layout) == marker
-    assert len(said) == len(LABELS)
 
 
 def test_a_key_that_comes_twice(tmp_path: Path) -> None:
     layout = make_layout(tmp_path, "int64", True)
-    carrier = Carrier(layout, LABELS, str(tmp_path / "scratch"), lambda _: None)
+    carrier = Carrier(layout, len(LABELS), str(tmp_path / "scratch"))
     carrier.add(made(layout, 20))
     carrier.add(made(layout, 1, 4))
     with pytest.raises(AdminError, match="'key-4-é.*' is there twice"):
-        carrier.load("/t", (), ".*")
+        loaded(tmp_path, layout, carrier)
     assert newest_generation(layout) is None
 
 
@@ -126,23 +131,23 @@ def test_every_new_group_knows_when_the_table_was_emptied(
     tmp_path: Path, kind: OrderingKind, global_index: bool
 ) -> None:
     layout = make_layout(tmp_path, kind, global_index)
-    carrier = Carrier(layout, LABELS, str(tmp_path / "scratch"), lambda _: None)
+    carrier = Carrier(layout, len(LABELS), str(tmp_path / "scratch"))
     for piece in (mark(layout, 5), made(layout, 40), mark(layout, 7), mark(layout, 6)):  # one of each old group
         carrier.add(piece)
-    loaded = carrier.load("/t", (), ".*")
+    marker = loaded(tmp_path, layout, carrier)
     found = content(layout)
     assert [group[0] for group in found.values()] == [row for _ in LABELS for row in rows(mark(layout, 7))]
     others = sorted(row for group in found.values() for row in group[1:])
     assert others == sorted(rows(made(layout, 40)))
     dead = sum(place is None for _, place, *_ in others)
-    assert (loaded.live, loaded.tombstones) == (40 - dead, dead + len(LABELS))
+    assert (marker.live, marker.tombstones) == (40 - dead, dead + len(LABELS))
 
 
 def test_other_places_of_keys_come_along(tmp_path: Path) -> None:
     """Keys that another writer put into the table again."""
     layout = make_layout(tmp_path, "int64", True)
     entries = made(layout, 20)
-    carrier = Carrier(layout, LABELS, str(tmp_path / "scratch"), lambda _: None)
+    carrier = Carrier(layout, len(LABELS), str(tmp_path / "scratch"))
     carrier.add(entries)
     wanted = {entries.skeys[n].as_py(): [("p1", f"f{n}"), PLACES[0]] for n in (3, 4)}
     with RocksStore(str(tmp_path / "store")) as store:
@@ -152,7 +157,7 @@ def test_other_places_of_keys_come_along(tmp_path: Path) -> None:
         known += [copies_entry(skey, [of_place[place] for place in found]) for skey, found in wanted.items()]
         ingest_change(store, Change([], (), b"", (), known, StoreMeta(copies=2)))
         carrier.copies.add(store, 0)
-    carrier.load("/t", (), ".*")
+    loaded(tmp_path, layout, carrier)
     back: dict[bytes, list[tuple[str, str]]] = {}
     for label in LABELS:
         with open_view(layout, label, starting_pointer(layout, 1, label), 0) as store:

@@ -72,7 +72,7 @@ def revived_by_a_wrong_index() -> set[str]:
     return {e.key for e in AFTER if e.key in newest and not e.deleted and (e.ordering or 0) < (newest[e.key] or 0)}
 
 
-@pytest.mark.parametrize("way", ["rescale", "import"])
+@pytest.mark.parametrize("way", ["rescale", "rescale by two processes", "import"])
 def test_a_stream_goes_on_on_the_new_checkpoint(case: StreamCase, tmp_path: Path, way: str) -> None:
     mine = copied(case, tmp_path / "job")
     ev.write_files(BEFORE, mine.source, 200)  # as they were read
@@ -82,8 +82,9 @@ def test_a_stream_goes_on_on_the_new_checkpoint(case: StreamCase, tmp_path: Path
     untouched = state_of(old)
     to = ("--target-base-path", mine.table, "--to-checkpoint-dir", mine.checkpoint, "--key-groups", 3)
     to += ("--shuffle-partitions", 3)
-    if way == "rescale":
-        told = run_json("rescale", "--checkpoint-dir", old, *to)
+    by = ("--processes", 2) if way == "rescale by two processes" else ()
+    if way != "import":
+        told = run_json("rescale", "--checkpoint-dir", old, *to, *by)
     else:
         told = run_json("index", "import", "--from", tmp_path / "before.parquet", *to)
     assert state_of(old) == untouched
@@ -98,7 +99,7 @@ def test_a_stream_goes_on_on_the_new_checkpoint(case: StreamCase, tmp_path: Path
     conf = {"spark.sql.shuffle.partitions": "3", "index.partition.regex": "p[01]"}
     mine = replace(mine, conf={**mine.conf, **conf})
     ev.write_files(AFTER, mine.source, 150, first=10)
-    if way == "rescale":  # a plan that no batch of the old checkpoint has taken is taken by the new one
+    if way != "import":  # a plan that no batch of the old checkpoint has taken is taken by the new one
         log, options = PlanLog(PosixStorage(str(old))), ListerOptions(1 << 30, 2, "fail")
         looked = FileLister(PosixStorage(str(mine.source)), log, options, lambda: 10**15)
         assert looked.look() == 1
@@ -106,7 +107,7 @@ def test_a_stream_goes_on_on_the_new_checkpoint(case: StreamCase, tmp_path: Path
         assert run_json("rescale", "--checkpoint-dir", old, *to)["positions"]
     ev.write_files(EVENTS[900:], mine.source, 150, first=20)
     reports = mine.run()
-    again = 0 if way == "rescale" else len(BEFORE)  # an exported file does not say how far files were read
+    again = 0 if way != "import" else len(BEFORE)  # an exported file does not say how far files were read
     assert sum(r.records for r in reports) == len(EVENTS[600:]) + again
     assert sum(r.late for r in reports) > 15
     is_oracles(mine, EVENTS)

@@ -22,8 +22,9 @@ from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.small_groups import SmallFile
 from tagstream.table.write.write_context import WriteContext
-from tagstream.table.write.write_profile import SmallFile, WriteProfile
+from tagstream.table.write.write_profile import WriteProfile
 from tests.state.durable.test_generation import Row, load
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 from tests.table.writer import SCHEMA, Writer, delete_rows

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.job.session import add_to_class_path, little_java
+from tagstream.streaming.job.session import add_to_class_path, fix_state_settings, little_java
 from tagstream.streaming.options.cli import load_options
 
 PATHS = ["--target-base-path", "/t", "--target-table", "t", "--checkpoint-dir", "/c"]
@@ -60,3 +60,20 @@ def test_hadoop_finds_what_is_in_a_jar_that_a_running_jvm_is_given(spark: SparkS
     add_to_class_path([str(given["by-us"])])
     assert hadoop.getResource("by-us.txt") is not None
     assert hadoop.getResource("by-sql.txt") is None
+
+
+@pytest.mark.spark
+def test_cores_that_a_checkpoint_leaves_without_work_are_told(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = {key: spark.conf.get(key) for key in ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled")}
+    try:
+        fix_state_settings(spark, 2)
+        assert caplog.messages == []
+        fix_state_settings(spark, 1)
+        (line,) = caplog.messages
+        assert line.startswith("Spark has 2 cores here, and the checkpoint 1 shuffle partitions")
+        assert "tagstream rescale --shuffle-partitions 2" in line
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value or "")

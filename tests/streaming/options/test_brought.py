@@ -78,9 +78,7 @@ def test_a_file_of_production_starts_after_one_message() -> None:
     assert first.startswith("hoodie.datasource.write.payload.class = org.apache.hudi.common.model.OverwriteWithLatest")
     assert f"({PRODUCTION}:{line_of(PRODUCTION, 'hoodie.datasource.write.payload')}): known but not supported" in first
     # All that matters is in the same message, each key with its line.
-    for key in ("hoodie.datasource.hive_sync.enable", "hoodie.archive.merge.enable",
-                "hoodie.metrics.on",
-                "hoodie.cleaner.policy.failed.writes"):  # fmt: skip
+    for key in ("hoodie.datasource.hive_sync.enable", "hoodie.metrics.on", "hoodie.cleaner.policy.failed.writes"):
         value = next(line for line in PRODUCTION.read_text().splitlines() if line.startswith(key)).partition("=")[2]
         assert f"{key} = {value} ({PRODUCTION}:{line_of(PRODUCTION, key)})" in text, key
     assert "it may be false" not in text

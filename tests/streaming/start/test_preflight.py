@@ -24,6 +24,7 @@ from tests.support.table_version import ordering_key, table_version
 
 PARTITIONS = "hoodie.datasource.write.partitionpath.field"
 ROOT_KEY = "hoodie.streamer.source.dfs.root"
+CLEAN, ARCHIVE = "tagstream.source.dfs.clean", "tagstream.source.dfs.archive.dir"
 SCHEMA_KEY = "hoodie.streamer.schemaprovider.source.schema.file"
 
 
@@ -94,6 +95,11 @@ def refused(folder: Path, argv: list[str], capsys: pytest.CaptureFixture[str], c
          "with index.global.enabled=false a key can have a row in each partition"),
         ({"hoodie.metadata.record.index.enable": "true", "hoodie.index.type": "SIMPLE"}, 2,
          "with hoodie.index.type=SIMPLE a key can have a row in each partition"),
+        ({CLEAN: "archive"}, 2, " moves files, and tagstream.source.dfs.archive.dir does not say where to; give it"),
+        ({ARCHIVE: "{folder}/old"}, 2, "files are moved there with tagstream.source.dfs.clean=archive only"),
+        ({CLEAN: "archive", ARCHIVE: "{folder}/in/old"}, 2, "tagstream.source.dfs.archive.dir {folder}/in/old and"),
+        ({CLEAN: "archive", ARCHIVE: "{folder}/event.avsc/x"}, 3, "archive.dir {folder}/event.avsc/x can't be written"),
+        ({CLEAN: "delete", ROOT_KEY: "webhdfs://h/in"}, 2, "Spark lists and reads hoodie.streamer.source.dfs.root webhdfs"),
         ({"hoodie.base.path": "{folder}/event.avsc/t"}, 3, "{folder}/event.avsc/t can't be written: {folder}/ev"),
         ({"hoodie.base.path": "{folder}/in/table"}, 2, "lie in one another; the job would read its own files as records"),
         ({"hoodie.table.name": "a/b"}, 2, "a table's name has no slash"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,24 @@ def test_the_old_names_of_the_keys(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path, more: list[str], common: str, text: str) -> None:
     with pytest.raises(ConfigError, match=f"(?s){text}"):
         listed(tmp_path, *more, common=common)
+
+
+@pytest.mark.parametrize(("other", "is_shared"), [("/in/a", True), ("/in/a/b", True), ("/in", True), ("/in/ab", False)])
+def test_a_folder_that_two_tables_read_is_not_cleaned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, is_shared: bool
+) -> None:
+    root = "hoodie.streamer.source.dfs.root"
+    monkeypatch.setitem(globals(), "ORDERS", f"{ORDERS}{root}=/in/a\ntagstream.source.dfs.clean=delete\n")
+    monkeypatch.setitem(globals(), "VISITS", f"{VISITS}{root}={other}\n")
+    common = COMMON.replace("shop.orders,shop.carts,visits", "shop.orders,visits")
+    with (
+        nullcontext()
+        if not is_shared
+        else pytest.raises(
+            ConfigError, match="tables shop.orders and default.visits read the same files, .*=delete would take them"
+        )
+    ):
+        assert len(listed(tmp_path, "--source-class", "JsonDFSSource", common=common)) == 2
 
 
 def test_a_command_line_of_one_table_is_none_of_several() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tagstream.table.errors import TableError
 from tagstream.table.write.assign import _small_file_shares, assign, new_lane_file
-from tagstream.table.write.write_profile import SmallFile, WriteProfile
+from tagstream.table.write.small_groups import SmallFile
+from tagstream.table.write.write_profile import WriteProfile
 
 
 def profile(groups: int = 4, lanes: int = 2, per_file: int = 10, **small: int) -> WriteProfile:
@@ -120,7 +121,7 @@ def by_lists(partition: str, group_index: int, of: WriteProfile) -> list[tuple[s
 def test_shares_are_reckoned_as_by_lists(groups: int, lanes: int, rooms: list[int]) -> None:
     p = profile(groups=groups, lanes=lanes, **{f"s{i}": room for i, room in enumerate(rooms)})
     for index in range(groups):
-        assert list(_small_file_shares("p", index, p)) == by_lists("p", index, p)
+        assert list(_small_file_shares(p.small_files.get("p", ()), index, p)) == by_lists("p", index, p)
 
 
 def by_rank(codes: np.ndarray, partitions: list[str], index: int, of: WriteProfile) -> tuple[list[int], list[object]]:

@@ -132,6 +132,32 @@ SOURCE_KEYS = (
         section=_SOURCE,
     ),
     ConfigKey(
+        "tagstream.source.dfs.clean",
+        Kind.CHOICE,
+        "What becomes of a file of the source whose rows are all in the table: it stays (`off`), is removed (`delete`), or "
+        "moved to `tagstream.source.dfs.archive.dir` (`archive`). The job lists the whole folder with each look: one that "
+        "only grows becomes slow. A file that is gone can't be read again: not after a restore, and not by a new stream.",
+        default="off",
+        values={"OFF": "off", "DELETE": "delete", "ARCHIVE": "archive"},
+        section=_SOURCE,
+    ),
+    ConfigKey(
+        "tagstream.source.dfs.clean.after.hours",
+        Kind.FLOAT,
+        "Hours since its last change until such a file is removed or moved. Longer than a producer appends to a file.",
+        default=24.0,
+        minimum=0,
+        section=_SOURCE,
+    ),
+    ConfigKey(
+        "tagstream.source.dfs.archive.dir",
+        Kind.PATH,
+        "Folder that files of the source are moved to, under the names that they have in it. They are copied, then removed: "
+        "it may be on another disk or store.",
+        default_note="required with `tagstream.source.dfs.clean=archive`",
+        section=_SOURCE,
+    ),
+    ConfigKey(
         "tagstream.delete.field",
         Kind.STRING,
         "Boolean column of typed rows (`tagstream.upsert`) whose true rows are deletes. It is not written to "

@@ -74,6 +74,11 @@ class Watch(Protocol):
 class NamesTables(Protocol):
     """A format whose records name the table that they are of."""
 
+    @property
+    def wants_table(self) -> bool:
+        """Whether the stream has no table yet: it will be the first one that is seen."""
+        ...
+
     def first_table(self) -> str | None:
         """The first one that was seen since the last call, of a stream that has none yet."""
         ...

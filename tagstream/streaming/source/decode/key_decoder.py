@@ -88,6 +88,11 @@ class KeyDecoder:
         )
         self._names = schema.names
 
+    @property
+    def wants_table(self) -> bool:
+        """Whether the stream's records name tables, and it does not know yet which one it reads."""
+        return isinstance(self._format, NamesTables) and self._format.wants_table
+
     def first_table(self) -> str | None:
         """The first table that was seen since the last call, of a stream that has none yet."""
         return self._format.first_table() if isinstance(self._format, NamesTables) else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tagstream.streaming.errors import SourceError
+from tagstream.streaming.source.files.clean import SourceCleaner
 from tagstream.streaming.source.files.look import Look, look_at
 from tagstream.streaming.source.files.names import is_read
 from tagstream.streaming.source.files.plan import Split, batches, make_plan
@@ -42,7 +43,7 @@ class FileLister:
 
     ``taken``: positions of a query that an earlier version of this program planned; they count where the log has none.
     ``unfinished``: files of which nothing is in the table yet. One that was written over, to mend a bad record, say, is read
-    from its beginning; ``redone`` has them then.
+    from its beginning; ``redone`` has them then. ``cleaner``: gets the files that are read whole.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class FileLister:
         check: Callable[[], None] = lambda: None,
         taken: Positions | None = None,
         unfinished: Collection[str] = (),
+        cleaner: SourceCleaner | None = None,
     ) -> None:
         self._source = source
         self._log = log
@@ -67,6 +69,8 @@ class FileLister:
         self._notes: Positions = {}
         self._plans_since = self._files_since = 0
         self._unfinished = frozenset(unfinished)
+        self._cleaner = cleaner
+        self._whole: list[SourceFile] = []
         self.redone: set[str] = set()
         self.waiting: dict[str, int] = {}
 
@@ -75,6 +79,7 @@ class FileLister:
         found = []
         present = set()
         self.waiting.clear()
+        self._whole.clear()
         for file in list_files(self._source):
             present.add(file.path)
             split = self._look_at(file)
@@ -87,6 +92,8 @@ class FileLister:
             made += 1
         if made:
             self._tidy(present)
+        if self._cleaner is not None:
+            self._cleaner.clean(self._whole)
         return made
 
     def tell_waiting(self) -> None:
@@ -105,11 +112,14 @@ class FileLister:
     def _look_at(self, file: SourceFile) -> Split | None:
         known = self._positions.get(file.path)
         if known is not None and (known.size, known.mtime_ms, known.end) == (file.size, file.mtime_ms, file.size):
+            self._whole.append(file)
             return None
         before, waiting = self._looked.get(file.path, (None, 0))
         if before == file:
             if waiting:
                 self.waiting[file.path] = waiting
+            else:  # only blank lines were left
+                self._whole.append(file)
             return None
         try:
             look = look_at(self._source, file, known, self._clock_ms())

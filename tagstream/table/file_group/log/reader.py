@@ -24,22 +24,38 @@ def scan_log_file(storage: Storage, rel: str) -> Iterator[LogBlock]:
     its end differs, or no magic follows. Raises CorruptFileError when the file does not begin with a block.
     """
     with storage.open_input(rel) as file:
-        end = file.size()
-        offset = 0
-        # fewer bytes than a magic are the end of the file, also for Hudi's reader
-        while offset + len(MAGIC) <= end:
-            if _read(file, offset, len(MAGIC)) != MAGIC:
-                raise CorruptFileError(
-                    f"{storage.where(rel)} is no log file: no block begins at byte {offset}; restore the file"
-                )
-            start = offset + len(MAGIC)
-            size = _intact_size(file, start, end)
-            if size is None:
-                offset = _next_magic(file, start, end)
-                yield LogBlock(storage, rel, BlockType.CORRUPT, start - len(MAGIC), start, offset - start)
-                continue
-            yield _read_block(file, storage, rel, start - len(MAGIC), size)
-            offset = start + I64.size + size
+        for block, _ in _walk(file, storage, rel):
+            yield block
+
+
+def split_log_file(storage: Storage, rel: str) -> Iterator[tuple[LogBlock, bytes]]:
+    """The blocks of a small log file, read whole at once: each with all of its bytes, its magic among them.
+
+    What damaged means, and the errors, are those of :func:`scan_log_file`.
+    """
+    data = storage.read(rel)
+    for block, behind in _walk(pa.BufferReader(data), storage, rel):
+        yield block, data[block.offset : behind]
+
+
+def _walk(file: pa.NativeFile, storage: Storage, rel: str) -> Iterator[tuple[LogBlock, int]]:
+    """Each block and where it ends."""
+    end = file.size()
+    offset = 0
+    # fewer bytes than a magic are the end of the file, also for Hudi's reader
+    while offset + len(MAGIC) <= end:
+        if _read(file, offset, len(MAGIC)) != MAGIC:
+            raise CorruptFileError(
+                f"{storage.where(rel)} is no log file: no block begins at byte {offset}; restore the file"
+            )
+        start = offset + len(MAGIC)
+        size = _intact_size(file, start, end)
+        if size is None:
+            offset = _next_magic(file, start, end)
+            yield LogBlock(storage, rel, BlockType.CORRUPT, start - len(MAGIC), start, offset - start), offset
+            continue
+        offset = start + I64.size + size
+        yield _read_block(file, storage, rel, start - len(MAGIC), size), offset
 
 
 def _intact_size(file: pa.NativeFile, start: int, end: int) -> int | None:

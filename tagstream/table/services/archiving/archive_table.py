@@ -1,8 +1,8 @@
 """Archiving a table's timeline, and that of its metadata table.
 
 1. Which actions go follows from the timeline, the cleaner's state and the metadata table (``choose``).
-2. They are written to the archive; their unfinished states' files are removed, then the completed ones, oldest first
-   (``timeline.history.archive``). Cut off anywhere, the next call goes on.
+2. They are written to the archive; their unfinished states' files are removed, then the completed ones, oldest first;
+   small files of the archive are merged (``timeline.history.archive``). Cut off anywhere, the next call goes on.
 3. Marker folders that they have left are removed.
 """
 
@@ -85,7 +85,7 @@ def archive_table(
     writer = MetadataWriter.open(table)
     if writer is not None and any(i.action == ROLLBACK for i in chosen):
         forget_undone(writer, fresh_times(table, writer, clock_ms))
-    files = archive(table.timeline_place(), chosen, check=check, reach=reach)
+    files = archive(table.timeline_place(), chosen, options.merge, check, reach)
     left = {entry.name for entry in table.storage.list(TEMP_FOLDER) if entry.is_dir}
     for time in sorted(left & {i.time for i in chosen if i.is_write}):
         delete_markers(table.storage, time)
@@ -113,7 +113,7 @@ def archive_metadata(
     chosen = instants_to_archive(writer.timeline(), options, limits)
     if chosen:
         check()
-        archive(own.timeline_place(), chosen, check=check)
+        archive(own.timeline_place(), chosen, options.merge, check)
     return chosen
 
 

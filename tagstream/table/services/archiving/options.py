@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tagstream.table.errors import ConfigError
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
+from tagstream.table.timeline.history.archive_merge import MergeOptions
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class ArchiveOptions:
     ``keep_rollbacks``: for an index outside of the table (HBase), which has to know what was rolled back: there a write that
     is older than the timeline, and not known to be rolled back, counts as completed. ``keep_uncompacted``: from version 8 on
     the delta commits since the last compaction stay, for hudi-rs does not look into the archive for when they were
-    completed, and passes over their log files.
+    completed, and passes over their log files. ``merge``: how small files of version 6's archive are merged; None: not.
     """
 
     min_commits: int = 20
@@ -28,6 +29,7 @@ class ArchiveOptions:
     compaction_deltas: int | None = 5
     keep_rollbacks: bool = False
     keep_uncompacted: bool = False
+    merge: MergeOptions | None = field(default_factory=MergeOptions)
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_commits < self.max_commits:

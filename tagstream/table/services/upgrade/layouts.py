@@ -25,6 +25,8 @@ from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.history.action_files import ActionFile, to_layout_1, to_layout_2
 from tagstream.table.timeline.history.archive import ActionKey, TimelinePlace
 from tagstream.table.timeline.history.archive_log import archive_files, read_archive, write_archive
+from tagstream.table.timeline.history.archive_merge import NOTE_FILE
+from tagstream.table.timeline.history.archive_plan import PLAN_FILE
 from tagstream.table.timeline.history.archived import ArchivedAction
 from tagstream.table.timeline.history.entries import entries_of
 from tagstream.table.timeline.history.lsm import History
@@ -146,8 +148,14 @@ def leftovers(table: HoodieTable) -> tuple[str, ...]:
         return (*(sorted(storage.walk_files(target.active)) if storage.exists(target.active) else ()), *begun)
     folders = {target.archived, f"{META_FOLDER}/{table.config.raw.get('hoodie.archivelog.folder') or 'archived'}"}
     active = (f"{target.active}/{name}" for name in storage.names(target.active) if parse_instant(name) is not None)
-    archived = (f"{folder}/{name}" for folder in sorted(folders) for name in archive_files(storage, folder))
+    archived = (f"{folder}/{name}" for folder in sorted(folders) for name in _of_archive(storage, folder))
     return tuple(chain(active, archived, begun))
+
+
+def _of_archive(storage: Storage, folder: str) -> list[str]:
+    """The files of an archive of layout 1, and notes of merges that were under way."""
+    names = storage.names(folder)
+    return [*archive_files(storage, folder, names), *(name for name in names if name in (NOTE_FILE, PLAN_FILE))]
 
 
 def remove_leftovers(table: HoodieTable, guard: Callable[[], None]) -> tuple[str, ...]:

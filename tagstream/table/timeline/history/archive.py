@@ -3,6 +3,7 @@
 1. The archive is written; actions that an earlier call has written already are left out.
 2. The actions' requested and inflight files are removed, all of them.
 3. Their completed files are removed one by one, oldest first.
+4. Small files of the archive are merged (``archive_merge``; in layout 2 by step 1, ``lsm_write``).
 
 In this order no action looks pending again, and the active timeline never has a gap. Cut off anywhere, the same call (or
 one with other actions) finishes it.
@@ -18,12 +19,14 @@ from tagstream.table.file_group.names import instant_from_ms
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.history.action_files import ActionFile
 from tagstream.table.timeline.history.archive_log import write_archive
+from tagstream.table.timeline.history.archive_merge import MergeOptions, merge_archive
 from tagstream.table.timeline.history.archived import PLANNED, ArchivedAction
 from tagstream.table.timeline.history.entries import entries_of_files
 from tagstream.table.timeline.history.lsm_write import merge_levels, remove_old, write_batch
 from tagstream.table.timeline.instant import COMPLETED_ACTION, ORDER, Instant, State, parse_instant
 
 ActionKey = tuple[str, str]
+_MERGE = MergeOptions()
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,14 @@ class TimelinePlace:
 def archive(
     place: TimelinePlace,
     instants: Collection[Instant],
-    merge: bool = True,
+    merge: MergeOptions | None = _MERGE,
     check: Callable[[], None] = lambda: None,
     reach: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, ...]:
     """Archive completed actions; the names of the files that were removed.
 
-    ``merge``: also merge what has become many small files (layout 2). InstantConflictError when one is not completed.
+    ``merge``: how what has become many small files is merged, which is done last in layout 1; layout 2 has numbers of its
+    own. None: not at all. InstantConflictError when one is not completed.
     ``check`` is called before files are removed, and stops that by what it raises; ``reach`` is told of the steps
     ``archive_written``, ``archive_unfinished_removed`` and ``archive_removed``.
     """
@@ -88,11 +92,14 @@ def archive(
         )
     else:
         write_batch(place.storage, place.archived, [archived_of(place.load(f)) for f in chosen.values()])
-        if merge:
+        if merge is not None:
             remove_old(place.storage, place.archived, merge_levels(place.storage, place.archived))
     reach("archive_written")
     check()
-    return _remove(place, chosen, reach)
+    removed = _remove(place, chosen, reach)
+    if place.layout == 1 and merge is not None:
+        merge_archive(place.storage, place.archived, merge, check)
+    return removed
 
 
 def archived_of(files: list[ActionFile]) -> ArchivedAction:

@@ -3,7 +3,7 @@
 A block's header holds nothing but the writer's schema; its records are those of ``entries``, in the order of the actions.
 What was archived last is in the file with the greatest N. A crash between the file and the removal from the active timeline
 leaves an action in both; archived again by another writer, it is in the archive twice. So each action is given once.
-``mergeArchivePlan`` (Hudi 0.x, while it merges small files) needs no care for the same reason.
+Files that are being merged (``archive_merge``; ``mergeArchivePlan``, by Hudi 0.x) need no care for the same reason.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import io
 import json
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import fastavro
 
@@ -32,12 +32,21 @@ RECORDS_A_BLOCK = 10  # hoodie.commits.archival.batch
 _NAME = re.compile(r"\.commits_\.archive\.(\d{1,9})(?:_.*)?")
 _CONTENT = struct.Struct(">ii")
 _CONTENT_VERSION = 3
+# How often the archive is listed when its files go away while they are read.
+_LISTINGS = 4
 Entry = dict[str, Any]
+T = TypeVar("T")
 
 
-def archive_files(storage: Storage, folder: str) -> list[str]:
-    """The names of the archive's files, oldest first."""
-    matches = ((_NAME.fullmatch(name), name) for name in storage.names(folder))
+def is_archive_file(name: str) -> bool:
+    """Whether a file of this name belongs to the archive."""
+    return _NAME.fullmatch(name) is not None
+
+
+def archive_files(storage: Storage, folder: str, names: Iterable[str] | None = None) -> list[str]:
+    """The names of the archive's files, oldest first; ``names``: those of the folder, where the caller has listed it."""
+    there = storage.names(folder) if names is None else names
+    matches = ((_NAME.fullmatch(name), name) for name in there)
     return [name for _, name in sorted((int(match.group(1)), name) for match, name in matches if match is not None)]
 
 
@@ -55,6 +64,22 @@ def read_entries(storage: Storage, rel: str) -> Iterator[Entry]:
 def read_archive(storage: Storage, folder: str) -> Iterator[ArchivedAction]:
     """Every archived action once, file by file, those of a file by time; actions that never completed are left out."""
     seen: set[tuple[str, str]] = set()
+    yield from listed_again(lambda: _read_unseen(storage, folder, seen))
+
+
+def listed_again(read: Callable[[], Iterator[T]]) -> Iterator[T]:
+    """What ``read`` gives. It begins from its start again when a file is gone that it has listed: a merge has put the file's
+    records into an older one. What came before may come a second time."""
+    for _ in range(_LISTINGS - 1):
+        try:
+            yield from read()
+        except FileNotFoundError:
+            continue
+        return
+    yield from read()
+
+
+def _read_unseen(storage: Storage, folder: str, seen: set[tuple[str, str]]) -> Iterator[ArchivedAction]:
     # An action's records may be cut in two by the end of a file.
     open_ones: dict[tuple[str, str], list[Entry]] = {}
     for name in archive_files(storage, folder):
@@ -74,12 +99,12 @@ def read_archive(storage: Storage, folder: str) -> Iterator[ArchivedAction]:
 def write_archive(storage: Storage, folder: str, actions: Iterable[Sequence[Entry]]) -> str | None:
     """Archive the records of actions as one new file, which appears whole; its name, or None when all are there already."""
     ordered = sorted((entries for entries in actions if entries), key=lambda entries: key_of(entries[0]))
+    there = archive_files(storage, folder) if ordered else []
     if ordered:
-        known = _keys_since(storage, folder, key_of(ordered[0][0])[0])
+        known = _keys_since(storage, folder, there, key_of(ordered[0][0])[0])
         ordered = [entries for entries in ordered if key_of(entries[0]) not in known]
     if not ordered:
         return None
-    there = archive_files(storage, folder)
     number = 1 + max((int(_match(name).group(1)) for name in there), default=0)
     name = f".commits_.archive.{number}_1-0-1"
     entries = [entry for entries in ordered for entry in entries]
@@ -88,10 +113,10 @@ def write_archive(storage: Storage, folder: str, actions: Iterable[Sequence[Entr
     return name
 
 
-def _keys_since(storage: Storage, folder: str, first: str) -> set[tuple[str, str]]:
-    """The actions that the newest files hold, back to one that ends before ``first``."""
+def _keys_since(storage: Storage, folder: str, there: Sequence[str], first: str) -> set[tuple[str, str]]:
+    """The actions that the newest of the files hold, back to one that ends before ``first``."""
     known: set[tuple[str, str]] = set()
-    for name in reversed(archive_files(storage, folder)):
+    for name in reversed(there):
         entries = list(read_entries(storage, f"{folder}/{name}"))
         found = {key_of(entry) for entry in entries}
         # Of an action that a broken write has cut in two the completed record is missing.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tagstream.table.timeline.history.archive import TimelinePlace
-from tagstream.table.timeline.history.archive_log import archive_files, read_entries
+from tagstream.table.timeline.history.archive_log import archive_files, listed_again, read_entries
 from tagstream.table.timeline.history.archived import ArchivedAction
 from tagstream.table.timeline.history.entries import action_of, key_of
 from tagstream.table.timeline.history.lsm import History
@@ -21,7 +21,7 @@ def newest_archived(place: TimelinePlace) -> Iterator[ArchivedAction]:
 
     Files are read one by one as the caller goes on, the last one first, so that the newest cost little.
     """
-    found = _of_layout_1(place) if place.layout == 1 else _of_layout_2(place)
+    found = listed_again(lambda: _of_layout_1(place)) if place.layout == 1 else _of_layout_2(place)
     return (action for action in found if action.action in WRITE_ACTIONS)
 
 

@@ -104,4 +104,27 @@ ARCHIVING_KEYS = (
         aliases=("archive.max_commits",),
         section=_ARCHIVING,
     ),
+    ConfigKey(
+        "hoodie.archive.merge.enable",
+        Kind.BOOL,
+        "Table version 6: merge small files of the archive, of which each archiving makes one. Hudi's default is false.",
+        default=True,
+        section=_ARCHIVING,
+    ),
+    ConfigKey(
+        "hoodie.archive.merge.files.batch.size",
+        Kind.INT,
+        "How many small files of the archive are merged at least.",
+        default=10,
+        minimum=2,
+        section=_ARCHIVING,
+    ),
+    ConfigKey(
+        "hoodie.archive.merge.small.file.limit.bytes",
+        Kind.BYTES,
+        "Greater files of the archive are not merged, and no merged one is greater.",
+        default=20 << 20,
+        minimum=1,
+        section=_ARCHIVING,
+    ),
 )

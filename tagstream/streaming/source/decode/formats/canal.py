@@ -51,6 +51,11 @@ class CanalJson:
             pa.schema([*(pa.field(name, kind) for name, kind in wire), *names]), None, rules, paths
         )
 
+    @property
+    def wants_table(self) -> bool:
+        """Whether the stream has no table yet: it will be the first one that is seen."""
+        return self._gate.is_open
+
     def first_table(self) -> str | None:
         """The first table that was seen since the last call, of a stream that has none yet."""
         return self._gate.take_first()

@@ -94,6 +94,11 @@ class DebeziumEvents:
         self._no_place = sorted(outside) if not global_index else []
         self._placeholder = Placeholder(rules.placeholder)
 
+    @property
+    def wants_table(self) -> bool:
+        """Whether the stream has no table yet: it will be the first one that is seen."""
+        return self._gate.is_open
+
     def first_table(self) -> str | None:
         """The first table that was seen since the last call, of a stream that has none yet."""
         return self._gate.take_first()

@@ -52,6 +52,11 @@ class MaxwellJson:
         wire = pa.schema([*self._schema, pa.field(_TYPE, pa.string()), *names, *old])
         self._decoder = JsonDecoder(wire, facts, rules, paths | places | {_TYPE: ("type",)})
 
+    @property
+    def wants_table(self) -> bool:
+        """Whether the stream has no table yet: it will be the first one that is seen."""
+        return self._gate.is_open
+
     def first_table(self) -> str | None:
         """The first table that was seen since the last call, of a stream that has none yet."""
         return self._gate.take_first()

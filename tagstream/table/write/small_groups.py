@@ -1,0 +1,176 @@
+"""The file groups that take inserts, by partition, kept so that a task reads those of the partitions it writes to only.
+
+A :class:`SizesFile` holds what was known at one time: partitions in their order, in blocks of some hundred file groups, and
+behind them an index of the blocks. It never changes. What has changed since stands in newer files, and what has changed last
+in the write profile itself; a partition counts as in the newest of them that names it.
+
+::
+
+    block 0 ... block n      JSON: {partition: {file id: bytes}}
+    index                    JSON: [[first partition, offset, length, CRC-32], ...]
+
+Sizes are kept and not the room in records, which is another one whenever the estimate for a record changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.storage.at_once import at_once
+from tagstream.table.storage.storage import Storage
+
+Sizes = Mapping[str, Mapping[str, float]]
+BLOCK_GROUPS = 256  # some 20 kB
+# Blocks that lie so near are read by one call: a request to a store costs as much as so many bytes.
+_GAP_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class SmallFile:
+    """A file group that still takes inserts. `room_records`: how many more records fit before the size limit."""
+
+    file_id: str
+    room_records: int
+
+
+@dataclass(frozen=True)
+class SizesFile:
+    """A file of sizes: its name in the profiles' folder, where in it its index lies (bytes), and the index's SHA-256."""
+
+    name: str
+    index_at: int
+    index_length: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class SmallGroups:
+    """Sizes in bytes, by partition path and file id, of the groups under the limit; and what makes records of them.
+
+    ``newest``: of partitions that have changed since the ``files``, of which the first is the newest; one without groups
+    there has none. ``storage``: where the files are; not a part of the value.
+    """
+
+    max_bytes: int
+    record_bytes: int
+    newest: Sizes = field(default_factory=dict)
+    files: tuple[SizesFile, ...] = ()
+    storage: Storage | None = field(default=None, compare=False, repr=False)
+
+    def of(self, partitions: Collection[str]) -> dict[str, tuple[SmallFile, ...]]:
+        """Room in records of these partitions' groups, in file id order. Blocks are read once a process.
+
+        FileNotFoundError or CorruptFileError names a file that is gone or damaged.
+        """
+        found = {partition: self.newest[partition] for partition in partitions if partition in self.newest}
+        left = [partition for partition in partitions if partition not in found]
+        if self.files and left:
+            assert self.storage is not None
+            for opened in _opened(self.storage, self.files):
+                found |= opened.look_up(self.storage, left)
+                left = [partition for partition in left if partition not in found]
+        return {partition: self._rooms(groups) for partition, groups in found.items()}
+
+    def _rooms(self, groups: Mapping[str, float]) -> tuple[SmallFile, ...]:
+        return tuple(
+            SmallFile(file_id, room)
+            for file_id, size in sorted(groups.items())
+            if (room := int((self.max_bytes - size) / self.record_bytes)) > 0
+        )
+
+    def to_doc(self) -> dict[str, Any]:
+        """As JSON; :meth:`from_doc` gives an equal value."""
+        files = [[f.name, f.index_at, f.index_length, f.digest] for f in self.files]
+        sizes = {"max_bytes": self.max_bytes, "record_bytes": self.record_bytes}
+        return {**sizes, "newest": {p: dict(groups) for p, groups in self.newest.items()}, "files": files}
+
+    @classmethod
+    def from_doc(cls, doc: Mapping[str, Any], storage: Storage | None = None) -> SmallGroups:
+        """KeyError, TypeError or ValueError where it is none."""
+        newest = {str(p): {str(f): float(size) for f, size in groups.items()} for p, groups in doc["newest"].items()}
+        files = tuple(SizesFile(str(n), int(at), int(length), str(d)) for n, at, length, d in doc["files"])
+        return cls(int(doc["max_bytes"]), int(doc["record_bytes"]), newest, files, storage)
+
+
+def write_sizes(storage: Storage, name: str, sizes: Iterable[tuple[str, Mapping[str, float]]]) -> SizesFile:
+    """Write a file of the groups of partitions. Two files of one name must not be made with different sizes."""
+    data, index = bytearray(), []
+    for block in _blocks(sorted(sizes)):
+        text = json.dumps(dict(block), separators=(",", ":"), ensure_ascii=False).encode()
+        index.append([block[0][0], len(data), len(text), zlib.crc32(text)])
+        data += text
+    tail = json.dumps(index, separators=(",", ":"), ensure_ascii=False).encode()
+    storage.replace(name, bytes(data) + tail)
+    return SizesFile(name, len(data), len(tail), hashlib.sha256(tail).hexdigest())
+
+
+def _blocks(sizes: Iterable[tuple[str, Mapping[str, float]]]) -> Iterator[list[tuple[str, Mapping[str, float]]]]:
+    block, count = list[tuple[str, Mapping[str, float]]](), 0
+    for partition, groups in sizes:
+        block.append((partition, groups))
+        count += max(1, len(groups))
+        if count >= BLOCK_GROUPS:
+            yield block
+            block, count = [], 0
+    if block:
+        yield block
+
+
+class _Opened:
+    """A file of which the index is known, and the blocks that were asked for."""
+
+    def __init__(self, storage: Storage, file: SizesFile) -> None:
+        self._where = storage.where(file.name)
+        self._name = file.name
+        tail = storage.read_range(file.name, file.index_at, file.index_length)
+        if hashlib.sha256(tail).hexdigest() != file.digest:
+            raise self._damaged("index")
+        self._index: list[tuple[str, int, int, int]] = [(p, at, size, crc) for p, at, size, crc in json.loads(tail)]
+        self._firsts = [first for first, *_ in self._index]
+        self._blocks: dict[int, Sizes] = {}
+
+    def look_up(self, storage: Storage, partitions: Iterable[str]) -> dict[str, Mapping[str, float]]:
+        """The groups of those of the partitions that the file names."""
+        places = {partition: bisect_right(self._firsts, partition) - 1 for partition in partitions}
+        self._read(storage, sorted({at for at in places.values() if at >= 0} - self._blocks.keys()))
+        return {p: self._blocks[at][p] for p, at in places.items() if at >= 0 and p in self._blocks[at]}
+
+    def _read(self, storage: Storage, wanted: Sequence[int]) -> None:
+        runs: list[list[int]] = []
+        for at in wanted:
+            if runs and self._index[at][1] - sum(self._index[runs[-1][-1]][1:3]) <= _GAP_BYTES:
+                runs[-1].append(at)
+            else:
+                runs.append([at])
+        spans = [(self._index[run[0]][1], sum(self._index[run[-1]][1:3])) for run in runs]
+        parts = at_once(storage, *(partial(storage.read_range, self._name, a, b - a) for a, b in spans))
+        for run, (begin, _), data in zip(runs, spans, parts, strict=True):
+            for at in run:
+                _, offset, length, crc = self._index[at]
+                text = data[offset - begin : offset - begin + length]
+                if zlib.crc32(text) != crc:
+                    raise self._damaged(f"block {at}")
+                self._blocks[at] = json.loads(text)
+
+    def _damaged(self, what: str) -> CorruptFileError:
+        return CorruptFileError(f"{self._where} is damaged: its {what} is not what was written; start the job again")
+
+
+# By folder: files that the newest profile of the folder names. A process may serve several tables.
+_known: dict[str, dict[SizesFile, _Opened]] = {}
+
+
+def _opened(storage: Storage, files: Sequence[SizesFile]) -> list[_Opened]:
+    known = _known.get(storage.root, {})
+    if known.keys() != set(files):
+        known = {file: known[file] if file in known else _Opened(storage, file) for file in files}
+        _known[storage.root] = known
+    return [known[file] for file in files]

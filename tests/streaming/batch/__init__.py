@@ -1,0 +1,1 @@
+"""Tests of what a batch is and what is kept of it."""
