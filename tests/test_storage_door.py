@@ -15,6 +15,8 @@ LOCAL: dict[str, tuple[str, str]] = {
         "open os.listdir os.makedirs os.path.exists os.path.getsize os.path.isdir os.replace os.unlink shutil tempfile",
         "scratch files on the executor's own disk",
     ),
+    "state/store/holders.py": ("os.makedirs os.open", "the lock files of local stores"),
+    "state/store/unopened.py": ("os.listdir os.lstat os.rename os.stat", "local stores that nobody opens any more"),
     "state/local_folder.py": (
         "Path.exists Path.iterdir Path.lstat Path.mkdir Path.rmdir Path.stat shutil",
         "the local stores' folder, made for one user alone",

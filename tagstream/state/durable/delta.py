@@ -1,9 +1,10 @@
 """Deltas: what one batch changes in one key group, as a sorted file that a store takes in whole.
 
-A delta holds the new location records (and deletions of outlived ones) in key order, the new dictionary entries and the
-store's meta entry. Its chain is the hash of that content and of the chain before it, so an equal retry makes the same
-chain and any difference another. The file's name has the chain and a hash of the file's own bytes (which differ between
-equal retries: RocksDB notes when a file was made), so two attempts never write over one another's.
+A delta holds the new location records (and deletions of outlived ones) in key order, the new dictionary entries (and
+deletions of those that nobody uses) and the store's meta entry. Its chain is the hash of that content and of the chain
+before it, so an equal retry makes the same chain and any difference another. The file's name has the chain and a hash of
+the file's own bytes (which differ between equal retries: RocksDB notes when a file was made), so two attempts never write
+over one another's.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import chain as concat
 
 import numpy as np
 
@@ -34,8 +34,8 @@ class Change:
     """A batch's change of a key group.
 
     `keys` ascending, `values` their records in the same order, `raw` all values as one run of bytes; `dropped` are
-    keys (ascending, none of them in `keys`) to be forgotten; `entries` are new dictionary entries in any order; `meta`
-    holds the counters after the change (its chain is filled in here).
+    keys (ascending, none of them in `keys`) to be forgotten; `entries` are new dictionary entries in any order, `unused`
+    the keys of entries that go; `meta` holds the counters after the change (its chain is filled in here).
     """
 
     keys: list[bytes]
@@ -44,13 +44,17 @@ class Change:
     dropped: Sequence[bytes]
     entries: list[tuple[bytes, bytes]]
     meta: StoreMeta
+    unused: Sequence[bytes] = ()
 
 
 def chain_of(change: Change, before: str) -> str:
     """Chain after the change: 32 hex digits."""
     digest = blake2b(before.encode(), digest_size=_CHAIN_BYTES)
     digest.update(replace(change.meta, chain="").to_bytes())
-    for family in (change.keys, list(change.dropped), *zip(*sorted(change.entries), strict=True)):
+    families = [change.keys, list(change.dropped), *zip(*sorted(change.entries), strict=True)]
+    if change.unused:  # what drops none has the chain that it always had
+        families.append(list(change.unused))
+    for family in families:
         digest.update(struct.pack("<Q", len(family)))
         digest.update(np.fromiter(map(len, family), "<u4", len(family)).tobytes())
         digest.update(b"".join(family))
@@ -65,7 +69,7 @@ def write_delta(layout: StateLayout, label: int, batch_id: int, change: Change, 
     folder = layout.group_dir(label)
     temp = scratch_path(folder, "delta")
     try:
-        write_sorted_file(temp, *_entries(change, meta))
+        _write(temp, change, meta)
         digest = blake2b(digest_size=_HASH_BYTES)
         size, crc = crc_of(temp, digest.update)
         name = f"{batch_id:012d}-{chain}-{digest.hexdigest()}.sst"
@@ -95,18 +99,20 @@ def apply_deltas(store: RocksStore, layout: StateLayout, label: int, deltas: Seq
 def ingest_change(store: RocksStore, change: Change) -> None:
     """Bring a scratch store further by a change that nobody keeps."""
     temp = f"{store.path}.change.{os.getpid()}"
-    write_sorted_file(temp, *_entries(change, change.meta))
+    _write(temp, change, change.meta)
     store.ingest(temp)
 
 
-def _entries(change: Change, meta: StoreMeta) -> tuple[Iterable[bytes], Iterable[bytes | None]]:
-    """Keys, ascending, and values: the store's own entries, then the records."""
-    own = sorted([*change.entries, (META_KEY, meta.to_bytes())])
-    own_keys, own_values = [k for k, _ in own], [v for _, v in own]
+def _write(path: str, change: Change, meta: StoreMeta) -> None:
+    """The sorted file: the store's own entries, then the records."""
+    own: list[tuple[bytes, bytes | None]] = [*change.entries, (META_KEY, meta.to_bytes())]
+    own += [(key, None) for key in change.unused]
+    own.sort(key=lambda entry: entry[0])
     if not change.dropped:
-        return concat(own_keys, change.keys), concat(own_values, change.values)
+        write_sorted_file(path, change.keys, change.values, own)
+        return
     # Only at a snapshot of an index with a time to live: Python's sort of two sorted runs is one merge.
     records: list[tuple[bytes, bytes | None]] = [*zip(change.keys, change.values, strict=True)]
     records += [(key, None) for key in change.dropped]
     records.sort(key=lambda entry: entry[0])
-    return [*own_keys, *(k for k, _ in records)], Deletions([*own_values, *(v for _, v in records)])
+    write_sorted_file(path, [k for k, _ in records], Deletions(v for _, v in records), own)

@@ -12,8 +12,10 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.local_folder import make_private
 from tagstream.state.pointer import Pointer
 from tagstream.state.store import scratch
+from tagstream.state.store.holders import making
 from tagstream.state.store.rocks_store import META_KEY, RocksStore
 from tagstream.state.store.store_meta import StoreMeta
+from tagstream.state.store.unopened import look_around
 
 _LOCK_POLL_S = 0.1
 _MAX_FOLDERS = 100
@@ -39,6 +41,7 @@ def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksSto
             else:
                 if number == 0:
                     _clear_spares(layout.group_dir(label))
+                look_around(layout.local_dir, path)
                 return opened
     raise LocalStoreError(
         f"key group {label}: {_MAX_FOLDERS} local stores under {layout.group_dir(label)} are all locked; "
@@ -110,7 +113,8 @@ def _rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tu
     """A new store in place of whatever is at `path`."""
     scratch.remove(path)
     if pointer.snapshot is not None:
-        restore_snapshot(layout, label, pointer.snapshot, path)
+        with making(path):
+            restore_snapshot(layout, label, pointer.snapshot, path)
     store = RocksStore(path, merges=True)
     try:
         meta = _advance(store, layout, label, pointer)

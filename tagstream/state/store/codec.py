@@ -27,6 +27,7 @@ from tagstream.state.layout import OrderingKind, has_bytes
 
 FORMAT_VERSION = 1
 NO_LOCATION = 0xFFFFFFFF
+LOCATION_BYTES = 4  # at the beginning of each record
 TOMBSTONE = 1
 ORDERING_UNKNOWN = 2
 

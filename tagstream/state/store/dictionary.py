@@ -4,18 +4,23 @@ Two families of entries in the store, read only for the locations a batch meets,
 
     NUL "c" u32 big endian            -> partition path NUL file id     (UTF-8)
     NUL "l" partition path NUL file id -> u32 big endian
+
+Both entries of a place that no record uses any more are removed before a snapshot (state/tag/sweep.py). Its code is never
+given again: the next free one only rises, so whatever older delta or store a code is read in, it means one place.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 import numpy as np
 import numpy.typing as npt
 
 from tagstream.state.errors import IndexDamagedError, StateError
 from tagstream.state.store.codec import NO_LOCATION
+from tagstream.state.store.rocks_store import RocksStore
 
 CODE_PREFIX = b"\x00c"
 PLACE_PREFIX = b"\x00l"
@@ -75,3 +80,15 @@ def codes_of(places: Sequence[Place], get: MultiGet) -> list[int | None]:
         return []
     values = get([PLACE_PREFIX + _place_bytes(p) for p in places])
     return [None if v is None else int(struct.unpack(">I", v)[0]) for v in values]
+
+
+def all_codes(store: RocksStore) -> tuple[npt.NDArray[np.uint32], list[bytes]]:
+    """Every code of a store's dictionary, ascending, and its place as it is kept. A loop over places, not over records."""
+    entries = list(takewhile(lambda entry: entry[0].startswith(CODE_PREFIX), store.items(CODE_PREFIX)))
+    codes = np.frombuffer(b"".join(key[len(CODE_PREFIX) :] for key, _ in entries), ">u4").astype(np.uint32)
+    return codes, [place for _, place in entries]
+
+
+def own_keys(codes: npt.NDArray[np.uint32], places: Sequence[bytes]) -> list[bytes]:
+    """The keys of both entries of places, ascending; `places` as they are kept."""
+    return [*map(_code_key, sorted(codes.tolist())), *(PLACE_PREFIX + place for place in sorted(places))]

@@ -31,6 +31,7 @@ from rocksdict import (
 )
 
 from tagstream.state.errors import LocalStoreError, LockedStoreError
+from tagstream.state.store import holders
 
 META_KEY = b"\x00meta"
 FIRST_RECORD_KEY = b"\x01"
@@ -81,21 +82,33 @@ def store_options(merges: bool = False) -> Options:
     return options
 
 
-def write_sorted_file(path: str, keys: Iterable[bytes], values: Iterable[bytes | None]) -> None:
-    """Write a sorted file from keys in strictly ascending order and their values; None deletes the key."""
+def write_sorted_file(
+    path: str,
+    keys: Iterable[bytes],
+    values: Iterable[bytes | None],
+    first: Iterable[tuple[bytes, bytes | None]] = (),
+) -> None:
+    """Write a sorted file from keys in strictly ascending order and their values; None deletes the key.
+
+    `first`: entries, ascending too, whose keys are smaller than all of these.
+    """
     writer = SstFileWriter(store_options())
     writer.open(path)
-
+    _put_each(writer, first)
     # One call a record is all that rocksdict offers here: 0.2 us each when it is made without a Python frame.
     if isinstance(values, Deletions):
-        for key, value in zip(keys, values, strict=True):
-            if value is None:
-                del writer[key]
-            else:
-                writer[key] = value
+        _put_each(writer, zip(keys, values, strict=True))
     else:
         deque(map(writer.__setitem__, keys, values), maxlen=0)
     writer.finish()
+
+
+def _put_each(writer: SstFileWriter, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+    for key, value in entries:
+        if value is None:
+            del writer[key]
+        else:
+            writer[key] = value
 
 
 class SortedFile:
@@ -136,11 +149,13 @@ class RocksStore:
         self.path = path
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         options = store_options(merges)
+        holders.opens(path)
         try:
             # Named for the column family as well: rocksdict opens one that it is not told of with the options that the
             # store's folder has, those of whoever opened it first, and a loaded store would never merge.
             self._db = Rdict(path, options, column_families={"default": options})
         except Exception as e:  # rocksdict has no exception classes of its own
+            holders.closed(path)
             kind = LockedStoreError if "lock" in str(e).lower() else LocalStoreError
             raise kind(f"local store {path} cannot be opened: {e}") from e
         self._merges = merges
@@ -173,6 +188,10 @@ class RocksStore:
     def items(self, from_key: bytes = FIRST_RECORD_KEY) -> Iterator[tuple[bytes, bytes]]:
         """All entries from a key on, in key order."""
         return cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=from_key))
+
+    def values(self, from_key: bytes = FIRST_RECORD_KEY) -> Iterator[bytes]:
+        """The values of all entries from a key on, in key order."""
+        return cast("Iterator[bytes]", iter(self._db.values(from_key=from_key)))
 
     def live_files(self) -> list[dict[str, Any]]:
         """RocksDB's list of sorted files with level, size and entry count."""
@@ -210,3 +229,4 @@ class RocksStore:
         """Let compaction end, then free the lock."""
         self.finish_compaction()
         self._db.close()
+        holders.closed(self.path)

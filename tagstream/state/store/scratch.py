@@ -71,6 +71,12 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
+def renew(path: str) -> None:
+    """Make a file, or change it: its time is then the present of the file system's clock."""
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("\n")
+
+
 def exists(path: str) -> bool:
     """Whether there is a file or a folder of this name."""
     return os.path.exists(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,6 @@ from tagstream.state.pointer import Pointer
 from tagstream.state.store import codec
 from tagstream.state.store.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.store.dictionary import Place, intern, places_of
-from tagstream.state.store.records import records_of
 from tagstream.state.store.rocks_store import RocksStore
 from tagstream.state.store.store_meta import StoreMeta
 from tagstream.state.tag import stats
@@ -31,12 +31,11 @@ from tagstream.state.tag.decide import Decision, Known, Winners, check_batch, de
 from tagstream.state.tag.emptied import with_deletes
 from tagstream.state.tag.outlived import outlived
 from tagstream.state.tag.standing import standing_of
+from tagstream.state.tag.sweep import Swept, before_a_snapshot, sweep
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
 from tagstream.state.ttl import minutes_of
 from tagstream.table.write.assign import assign
 from tagstream.table.write.write_profile import WriteProfile
-
-_TOMBSTONE_SHARE = 16
 
 
 def tag_key_group(
@@ -75,7 +74,11 @@ def _process(
         located = _locate(store, label, chosen, profile, meta)
         copies = find_copies(store, label, meta, names, located.decision, located.codes, located.new)
         located = replace(located, entries=[*located.entries, *copies.entries], meta=copies.counted(located.meta))
-        change = _change(store, new, names.tolist(), winners, known, located, profile, layout, meta.copies)
+        rewrite = _rewrite(names.tolist(), winners, known, located, profile, layout)
+        swept = Swept()
+        if before_a_snapshot(len(new.deltas), len(new.deltas) - len(at.deltas), layout):
+            swept = sweep(store, meta, set(rewrite.keys), located.codes, new.epoch, profile, layout)
+        change = rewrite.change(swept, located, meta.copies)
         result = tag_result(names, winners, located.decision, located.old, located.new, located.places)
         result = chosen.complete(result, located.old, located.places, lambda codes: places_of(codes, store.get, label))
         result = copies.deleted_too(result)
@@ -151,18 +154,36 @@ def _locate(store: RocksStore, label: int, chosen: Choice, profile: WriteProfile
     )
 
 
-def _change(
-    store: RocksStore,
-    at: Pointer,
+@dataclass(frozen=True)
+class _Rewrite:
+    """Keys whose state the batch changes, and their records. `live`, `tombstones`: how many more keys are that after it."""
+
+    keys: list[bytes]
+    values: Iterable[bytes]
+    raw: bytes
+    live: int
+    tombstones: int
+
+    def change(self, swept: Swept, located: _Located, store_copies: int) -> Change | None:
+        """The change of the store with what is forgotten; None when there is none. `store_copies`: what it counts now."""
+        meta = located.meta
+        if not self.keys and not swept and meta.copies == store_copies:
+            return None
+        live, tombstones = meta.live + self.live - swept.live, meta.tombstones + self.tombstones - swept.tombstones
+        meta = replace(meta, live=live, tombstones=tombstones)
+        entries = [*located.entries, *swept.entries]
+        return Change(self.keys, self.values, self.raw, swept.keys, entries, meta, swept.unused)
+
+
+def _rewrite(
     wanted: list[bytes],
     winners: Winners,
     known: Known,
     located: _Located,
     profile: WriteProfile,
     layout: StateLayout,
-    store_copies: int,
-) -> Change | None:
-    """The new records of the keys whose state the batch changes; None when it changes none."""
+) -> _Rewrite:
+    """The new records of the keys whose state the batch changes."""
     d = located.decision
     n = len(wanted)
     loc = np.full(n, NO_LOCATION, np.uint32)
@@ -174,9 +195,6 @@ def _change(
     if layout.ttl_ms:
         changed = ~d.late
     pick = np.flatnonzero(changed)
-    dropped, dropped_live, dropped_dead = _sweep(store, at, wanted, pick, profile, layout, located.meta)
-    if len(pick) == 0 and not dropped and located.meta.copies == store_copies:
-        return None
     instant = np.where(d.update, was.instant, codec.instant_number(profile.instant))
     records = Records(
         loc[pick],
@@ -189,43 +207,13 @@ def _change(
     keys = wanted if len(pick) == n else [wanted[i] for i in pick.tolist()]
     # A key that outlived its time and comes again is still counted from before.
     stored, was_dead = known.stored[pick], (was.flags[pick] & TOMBSTONE) != 0
-    before_live = np.count_nonzero(stored & ~was_dead) + dropped_live
-    before_dead = np.count_nonzero(stored & was_dead) + dropped_dead
-    meta = replace(
-        located.meta,
-        live=located.meta.live + int(np.count_nonzero(d.kept[pick])) - int(before_live),
-        tombstones=located.meta.tombstones + int(np.count_nonzero(d.buried[pick])) - int(before_dead),
+    return _Rewrite(
+        keys,
+        values,
+        raw,
+        live=int(np.count_nonzero(d.kept[pick])) - int(np.count_nonzero(stored & ~was_dead)),
+        tombstones=int(np.count_nonzero(d.buried[pick])) - int(np.count_nonzero(stored & was_dead)),
     )
-    return Change(keys, values, raw, dropped, located.entries, meta)
-
-
-def _sweep(
-    store: RocksStore,
-    at: Pointer,
-    wanted: list[bytes],
-    pick: INT64,
-    profile: WriteProfile,
-    layout: StateLayout,
-    meta: StoreMeta,
-) -> tuple[list[bytes], int, int]:
-    """Outlived keys to forget that the batch does not bring again: (keys, how many live, how many tombstones).
-
-    Only when a snapshot is due, since it reads the whole store; piece by piece, for it may be large. For tombstones alone
-    not before they are a sixteenth of the keys: so a key that is dropped pays for some that are read.
-    """
-    if not layout.forgets or len(at.deltas) < layout.snapshot_every:
-        return [], 0, 0
-    if not layout.ttl_ms and meta.tombstones * _TOMBSTONE_SHARE < meta.live:
-        return [], 0, 0
-    rewritten = {wanted[i] for i in pick.tolist()}
-    dropped: list[bytes] = []
-    tombstones = 0
-    for keys, records in records_of(store, layout):
-        dead = np.flatnonzero(outlived(records, profile.batch_time_ms, layout)).tolist()
-        dead = [i for i in dead if keys[i] not in rewritten]  # a row loop: over outlived keys only
-        dropped += [keys[i] for i in dead]
-        tombstones += int(np.count_nonzero(records.flags[dead] & TOMBSTONE))
-    return dropped, len(dropped) - tombstones, tombstones
 
 
 def tag_result(
