@@ -57,6 +57,10 @@ class Topic:
         """Stands for ``topic_offsets``."""
         return {n: Ends(0, len(found)) for n, found in enumerate(self.partitions)}
 
+    def first(self, *_: object) -> list[bytes]:
+        """Stands for ``first_records``."""
+        return [message.value for found in self.partitions for message in found if message.value is not None]
+
     def between(self, start: dict[int, int], end: dict[int, int]) -> list[list[cdc.Message]]:
         """The records of a batch, by partition."""
         return [found[start.get(n, 0) : end[n]] for n, found in enumerate(self.partitions)]
@@ -358,6 +362,7 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
         put(f"{job}.choose_checkpoint_files", lambda *_: False)
         put(f"{job}.has_ended", lambda _: False)
         put("tagstream.streaming.recovery.takeover.topic_offsets", engine.topic.ends)
+        put("tagstream.streaming.start.first_table.first_records", engine.topic.first)
         put("tagstream.streaming.recovery.same_topic.topic_id", lambda *_: _TOPIC_ID)
         put(f"{job}.TopicWatch", lambda *_: ExitStack())  # it is never another one
         put("tagstream.streaming.commit.sink.located_rows", _located_rows)

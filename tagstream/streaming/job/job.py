@@ -168,6 +168,7 @@ def stream(
         watch.step("taking the table's writer lease")
         lease.acquire(f"stream {options.stream_id}")
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
+        job.decode = with_first_table(job.decode, job.options, job.root.files, spark)
         watch.attach(job)
         job.loading = monitor.loading
         if frame is not None:
@@ -282,7 +283,6 @@ def make_context(
     meta = _open_meta(options, checkpoint, spark, table, decode)
     options = _as_first_spelled(options, meta.stream_id)
     root = current_root(checkpoint)
-    decode = with_first_table(decode, options, root.files, spark)
     owner = run_owner(clock_ms())
     run = claim_run(checkpoint, owner)
     index = make_index(options.index, table.config.record_key_fields)
