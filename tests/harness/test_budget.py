@@ -35,6 +35,7 @@ def ran(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.extended("the same in two processes", first=("one process",))
 @pytest.mark.parametrize("processes", [(), ("-n", "2", "--dist", "worksteal")], ids=["one process", "two"])
 def test_what_comes_too_late_is_not_made_and_named(tmp_path: Path, processes: tuple[str, ...]) -> None:
     out = ran(tmp_path, "--until", "1600000000", *processes)

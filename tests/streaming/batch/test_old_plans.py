@@ -82,6 +82,7 @@ def small(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     spark.conf.unset(RETAIN)
 
 
+@pytest.mark.extended("thirty batches")
 @pytest.mark.spark
 @pytest.mark.usefixtures("small")
 def test_a_stream_goes_on_with_the_shorter_log(tmp_path: Path, spark: SparkSession) -> None:
