@@ -154,8 +154,7 @@ def file_log(root: Storage, first: int, last: int) -> list[dict[str, Any]]:
         try:
             data = root.read(path)
         except FileNotFoundError:  # folded into the next compaction of Spark's log
-            names = (name.partition(".") for name in root.names("sources/0"))
-            fold = min((int(at) for at, _, kind in names if kind == "compact" and int(at) >= n), default=None)
+            fold = min((at for at, kind in _log_names(root) if kind == "compact" and at >= n), default=None)
             if fold is None:
                 raise CheckpointError(
                     f"{root.where(path)} is missing; restore it or start with a new --checkpoint-dir"

@@ -64,11 +64,17 @@ def check_apart(r: Resolved, base_path: str, checkpoint: str, source: str | None
         (_ROOT, source, "the job would read its own files as records"),
         (_ARCHIVE, archive, "files of the source that are moved there would be read again, or be taken for others"),
     ]
-    places = [(name, given, why, _real(given)) for name, given, why in named if given]
-    for (one, given, _, first), (other, as_given, why, second) in combinations(places, 2):
-        if first == second or first in second.parents or second in first.parents:
+    places = [(name, given, why) for name, given, why in named if given]
+    for (one, given, _), (other, as_given, why) in combinations(places, 2):
+        if are_nested(given, as_given):
             text = f"{other} {as_given} and {one} {given} lie in one another; {why}: give them folders of their own"
             r.problems.append(Problem(text))
+
+
+def are_nested(one: str, other: str) -> bool:
+    """Whether two folders are the same, or one lies in the other, by links, too."""
+    first, second = _real(one), _real(other)
+    return first == second or first in second.parents or second in first.parents
 
 
 def _real(place: str) -> PurePosixPath:

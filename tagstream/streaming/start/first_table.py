@@ -6,8 +6,6 @@ about it. Only a stream that has no record at its start learns it that way.
 
 from __future__ import annotations
 
-from itertools import islice
-
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -31,7 +29,7 @@ def with_first_table(decode: DecodeSpec, options: Options, root: Storage, spark:
     decoder = cached_decoder(decode)
     if not decoder.wants_table or (options.source_class == "kafka" and options.starting_offsets == "latest"):
         return decode
-    records = list(islice(first_records(options, spark, _RECORDS), _RECORDS))
+    records = list(first_records(options, spark, _RECORDS))
     if not records:
         return decode
     columns = {

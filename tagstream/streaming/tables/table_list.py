@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from itertools import permutations
+from pathlib import Path
 
+from tagstream.streaming.options.checks import are_nested
 from tagstream.streaming.options.cli import command_line_entries
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.options.props_file import read_properties
@@ -102,15 +104,13 @@ def _check_ports(tables: Sequence[NamedTable]) -> None:
 
 def _check_cleaned(tables: Sequence[NamedTable]) -> None:
     """A file is removed when one table has its rows: another table of the folder may not have them yet."""
-    for cleaned in (t for t in tables if t.options.source_clean != "off" and t.options.dfs_root):
-        folder = PurePosixPath(cleaned.options.dfs_root or "")
-        for other in tables:
-            place = PurePosixPath(other.options.dfs_root or "")
-            if other is not cleaned and (folder == place or folder in place.parents or place in folder.parents):
-                raise ConfigError(
-                    f"tables {cleaned.name} and {other.name} read the same files, and {CLEAN_KEY}="
-                    f"{cleaned.options.source_clean} would take them from one of them; set it to off for {cleaned.name}"
-                )
+    folders = [(table, table.options.dfs_root) for table in tables if table.options.dfs_root]
+    for (cleaned, folder), (other, place) in permutations(folders, 2):
+        if cleaned.options.source_clean != "off" and are_nested(folder, place):
+            raise ConfigError(
+                f"tables {cleaned.name} and {other.name} read the same files, and {CLEAN_KEY}="
+                f"{cleaned.options.source_clean} would take them from one of them; set it to off for {cleaned.name}"
+            )
 
 
 def _new(key: str) -> str:

@@ -2,7 +2,7 @@
 
 1. Which actions go follows from the timeline, the cleaner's state and the metadata table (``choose``).
 2. They are written to the archive; their unfinished states' files are removed, then the completed ones, oldest first;
-   small files of the archive are merged (``timeline.history.archive``). Cut off anywhere, the next call goes on.
+   small files of the archive are merged (``timeline.history.archive``). Cut off anywhere, the next call continues.
 3. Marker folders that they have left are removed.
 """
 
