@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.job.main import main
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.source.spec_checks import check_order, order_notes
-from tagstream.table.errors import ConfigError
+from tagstream.streaming.start.table_match import check_options
+from tagstream.table.errors import ConfigError, TableConfigMismatchError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import TableConfig
+from tagstream.table.meta_client.table_config import PAYLOAD_KEY, TableConfig
 from tagstream.table.read.snapshot import read_snapshot
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
@@ -104,3 +105,28 @@ def test_nothing_is_said_where_a_field_decides(tmp_path: Path) -> None:
     assert text.startswith(
         f"ordering field {field} is a text, and texts are compared letter by letter: '9' counts as newer"
     )
+
+
+def _version_6(**more: str) -> TableConfig:
+    own = {"hoodie.table.name": "t", "hoodie.table.version": "6", "hoodie.table.precombine.field": "ts"}
+    return TableConfig.from_properties(own | more)
+
+
+def test_version_6_says_where_hudi_would_overwrite_a_newer_row(tmp_path: Path) -> None:
+    """Version 6 has no merge mode: its ordering field decides here, whatever the payload class of its writer did."""
+    options, schema = load_options(_options(tmp_path, tmp_path / "t")), pa.schema([("ts", pa.int64())])
+    latest = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
+    for payload, named in ((latest, "OverwriteWithLatestAvroPayload"), ("", "none")):
+        config = _version_6(**{PAYLOAD_KEY: payload})
+        (note,) = order_notes(options, config, "column", schema)
+        assert f"is of version 6 and its {PAYLOAD_KEY} is {named}" in note
+        assert "this job keeps the row with the greater ts" in note
+    by_event = _version_6(**{PAYLOAD_KEY: "org.apache.hudi.common.model.DefaultHoodieRecordPayload"})
+    assert order_notes(options, by_event, "column", schema) == ()
+
+
+def test_a_merge_mode_that_version_6_cannot_have_is_refused(tmp_path: Path) -> None:
+    """It had no effect before, and nothing said so."""
+    options = load_options(_options(tmp_path, tmp_path / "t", "hoodie.write.record.merge.mode=COMMIT_TIME_ORDERING"))
+    with pytest.raises(TableConfigMismatchError, match="has the ordering field ts and no merge mode"):
+        check_options(options, _version_6())

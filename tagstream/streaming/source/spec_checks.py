@@ -13,7 +13,13 @@ from tagstream.table.errors import ConfigError, TableConfigMismatchError
 from tagstream.table.fields import has_field, is_text, type_of
 from tagstream.table.keys.time_partition import NAMES, OLD_PREFIX, PREFIX, TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import MERGE_MODE_KEY, TableConfig, key_generator_type
+from tagstream.table.meta_client.table_config import (
+    MERGE_MODE_KEY,
+    PAYLOAD_KEY,
+    MergeMode,
+    TableConfig,
+    key_generator_type,
+)
 from tagstream.table.metadata.encode.hfile_writer import LONGEST_KEY
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.read.key_encoding import names_single_key
@@ -60,6 +66,12 @@ def order_notes(options: Options, config: TableConfig, ordering: str, schema: pa
         return (
             f"ordering field {', '.join(texts)} is a text, and texts are compared letter by letter: '9' counts as newer "
             "than '10'. Times in ISO 8601 of one zone and one length are fine; for numbers give the column the type long",
+        )
+    if config.deciding_fields and config.merge_mode is MergeMode.COMMIT_TIME and config.raw:
+        payload = config.payload_class.rsplit(".", 1)[-1] or "none"
+        return (
+            f"table {config.name} is of version {config.version} and its {PAYLOAD_KEY} is {payload}: Hudi's writers put a "
+            f"late event over a newer row; this job keeps the row with the greater {', '.join(config.deciding_fields)}",
         )
     if config.deciding_fields or not config.raw:
         return ()

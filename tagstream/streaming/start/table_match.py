@@ -248,6 +248,18 @@ def check_options(options: Options, config: TableConfig) -> None:
             f"table {options.target_base_path} has {MERGE_MODE_KEY}={told}, but the job says {options.merge_mode} "
             f"({options.origin(_MODE)}); remove the option"
         )
+    if (
+        options.is_set(_MODE)
+        and told is None
+        and config.raw
+        and options.merge_mode == MergeMode.COMMIT_TIME
+        and config.deciding_fields
+    ):
+        raise TableConfigMismatchError(
+            f"table {options.target_base_path} of version {config.version} has the ordering field "
+            f"{', '.join(config.deciding_fields)} and no merge mode, so the newer event wins; the job says "
+            f"{options.merge_mode} ({options.origin(_MODE)}): remove the option"
+        )
     if options.times is not None and config.times is not None and options.times != config.times:
         raise TableConfigMismatchError(
             f"table {options.target_base_path} makes partition paths of times by {_told(config.times)}, the job says "

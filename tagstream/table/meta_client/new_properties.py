@@ -15,6 +15,7 @@ from tagstream.table.meta_client.table_config import (
     DROP_KEY,
     EVENT_TIME_PAYLOAD,
     LAYOUT_2_VERSION,
+    PAYLOAD_KEY,
     MergeMode,
     TableConfig,
     default_key_generator,
@@ -81,7 +82,7 @@ def _layout_1(config: TableConfig) -> dict[str, str]:
     return {
         "hoodie.timeline.layout.version": "1",
         "hoodie.table.keygenerator.class": _key_generator(config),
-        "hoodie.compaction.payload.class": _payload(config),
+        PAYLOAD_KEY: _payload(config),
         "hoodie.compaction.record.merger.strategy": DEFAULT_MERGE_STRATEGY,
         "hoodie.archivelog.folder": "archived",
     }
@@ -104,7 +105,7 @@ def _layout_2(config: TableConfig) -> dict[str, str]:
 
 def _version_8(config: TableConfig) -> dict[str, str]:
     return {
-        "hoodie.compaction.payload.class": _payload(config),
+        PAYLOAD_KEY: _payload(config),
         "hoodie.record.merge.strategy.id": DEFAULT_MERGE_STRATEGY if config.is_event_time else COMMIT_TIME_STRATEGY,
     }
 

@@ -19,6 +19,7 @@ DEFAULT_MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
 
 DROP_KEY = "hoodie.datasource.write.drop.partition.columns"
 MERGE_MODE_KEY = "hoodie.record.merge.mode"
+PAYLOAD_KEY = "hoodie.compaction.payload.class"
 PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
 _MARKER = "hoodie.write.partial.update.unavailable.value"
 _EVENT_TIME_PAYLOADS = ("DefaultHoodieRecordPayload", "EventTimeAvroPayload")
@@ -143,7 +144,7 @@ class TableConfig:
         ordering = _names(properties.get("hoodie.table.ordering.fields")) or _names(
             properties.get("hoodie.table.precombine.field")
         )
-        payload = properties.get("hoodie.compaction.payload.class", "")
+        payload = properties.get(PAYLOAD_KEY, "")
         keys = _names(properties.get("hoodie.table.recordkey.fields"))
         # From version 8 on a field may carry its kind behind a colon (``day:SIMPLE``).
         partitions, timed = split_kinds(_names(properties.get("hoodie.table.partition.fields")))
@@ -232,7 +233,7 @@ def _merge_mode(properties: Mapping[str, str], payload: str, has_ordering: bool)
 
 def _partial_update(properties: Mapping[str, str]) -> PartialUpdate:
     mode = properties.get(PARTIAL_UPDATE_MODE, "").strip().upper()
-    payload = properties.get("hoodie.compaction.payload.class", "").rsplit(".", 1)[-1]
+    payload = properties.get(PAYLOAD_KEY, "").rsplit(".", 1)[-1]
     if properties.get(MERGE_MODE_KEY) == MergeMode.CUSTOM and payload in _KNOWN_PAYLOADS:
         return PartialUpdate.IGNORE_DEFAULTS
     if mode in ("", "NONE", "KEEP_VALUES"):
@@ -243,7 +244,7 @@ def _partial_update(properties: Mapping[str, str]) -> PartialUpdate:
 def partial_update_of(config: TableConfig) -> str:
     """The property that gives a table its partial updates, for messages."""
     mode = config.raw.get(PARTIAL_UPDATE_MODE)
-    return f"{PARTIAL_UPDATE_MODE}={mode}" if mode else f"hoodie.compaction.payload.class={config.payload_class}"
+    return f"{PARTIAL_UPDATE_MODE}={mode}" if mode else f"{PAYLOAD_KEY}={config.payload_class}"
 
 
 def _merge_property(properties: Mapping[str, str], key: str) -> str | None:

@@ -24,6 +24,7 @@ from tagstream.table.meta_client.table_config import (
     COMMIT_TIME_PAYLOAD,
     DEFAULT_MERGE_STRATEGY,
     EVENT_TIME_PAYLOAD,
+    PAYLOAD_KEY,
     MergeMode,
     TableConfig,
     key_generator_type,
@@ -37,7 +38,6 @@ HISTORY_PATH = "hoodie.timeline.history.path"
 ARCHIVE_FOLDER = "hoodie.archivelog.folder"
 MERGE_MODE = "hoodie.record.merge.mode"
 MERGE_STRATEGY = "hoodie.record.merge.strategy.id"
-PAYLOAD = "hoodie.compaction.payload.class"
 LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
 KEYGEN_CLASS = "hoodie.table.keygenerator.class"
 KEYGEN_TYPE = "hoodie.table.keygenerator.type"
@@ -64,7 +64,7 @@ def properties_of_version(properties: Mapping[str, str], to: int) -> dict[str, s
 
 
 def _from_6_to_8(found: dict[str, str], config: TableConfig) -> dict[str, str]:
-    event_time = config.merge_mode is MergeMode.EVENT_TIME or found.get(PAYLOAD) == EVENT_TIME_PAYLOAD
+    event_time = config.merge_mode is MergeMode.EVENT_TIME or found.get(PAYLOAD_KEY) == EVENT_TIME_PAYLOAD
     return found | {
         VERSION: "8",
         LAYOUT: "2",
@@ -72,14 +72,14 @@ def _from_6_to_8(found: dict[str, str], config: TableConfig) -> dict[str, str]:
         TIMELINE_PATH: "timeline",
         MERGE_MODE: _mode(event_time),
         MERGE_STRATEGY: _strategy(event_time),
-        PAYLOAD: _payload(event_time),
+        PAYLOAD_KEY: _payload(event_time),
         KEYGEN_CLASS: config.key_generator,
         KEYGEN_TYPE: key_generator_type(config.key_generator),
     }
 
 
 def _from_8_to_9(found: dict[str, str], config: TableConfig) -> dict[str, str]:
-    payload = found.pop(PAYLOAD, "")
+    payload = found.pop(PAYLOAD_KEY, "")
     found.pop(MERGE_STRATEGY, None)
     if payload:
         found[LEGACY_PAYLOAD] = payload
@@ -93,7 +93,7 @@ def _from_9_to_8(found: dict[str, str], config: TableConfig) -> dict[str, str]:
     found.pop("hoodie.table.partial.update.mode", None)
     _rename(found, ORDERING, PRECOMBINE)
     payload = found.pop(LEGACY_PAYLOAD, "") or _payload(event_time)
-    return found | {VERSION: "8", PAYLOAD: payload, MERGE_STRATEGY: _strategy(event_time)}
+    return found | {VERSION: "8", PAYLOAD_KEY: payload, MERGE_STRATEGY: _strategy(event_time)}
 
 
 def _from_8_to_6(found: dict[str, str], config: TableConfig) -> dict[str, str]:
@@ -101,7 +101,7 @@ def _from_8_to_6(found: dict[str, str], config: TableConfig) -> dict[str, str]:
     fields = ",".join(config.partition_fields)  # version 6 has no kinds behind them
     kept = {key: value for key, value in found.items() if key not in _ONLY_LAYOUT_2}
     kept |= {VERSION: "6", LAYOUT: "1", ARCHIVE_FOLDER: "archived", KEYGEN_CLASS: config.key_generator}
-    kept[PAYLOAD] = found.get(PAYLOAD) or _payload(event_time)
+    kept[PAYLOAD_KEY] = found.get(PAYLOAD_KEY) or _payload(event_time)
     return kept | ({PARTITION_FIELDS: fields} if fields else {})
 
 
