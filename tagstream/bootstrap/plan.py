@@ -160,7 +160,7 @@ def plan_bootstrap(
         if only is not None and (partition, file_id) not in only:
             continue
         left_out.append(LeftOut(f"file group {partition}/{file_id}", f"replaced by instant {instant}"))
-    missing = missing_files(timeline, listed, stats, wanted, by_name=table.config.version < 8)
+    missing = missing_files(timeline, listed, stats, wanted, by_name=not table.config.has_completion_times)
     return BootstrapPlan(table, timeline, view.as_of, tuple(slices), tuple(left_out), missing, partition_regex)
 
 
@@ -201,7 +201,7 @@ def _first_instant(
         found = slices.get(group)
         if found is None:
             return ""
-        if found.base_file is None and (table.config.version >= 8 or group in timeline.pending_compactions):
+        if found.base_file is None and (table.config.has_completion_times or group in timeline.pending_compactions):
             return ""
     return min((time for found in slices.values() for time in _instants(found)), default=timeline.newest or "")
 

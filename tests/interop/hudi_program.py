@@ -78,6 +78,23 @@ def write(spark: Any, order: dict[str, Any]) -> None:
     frame.write.format("hudi").options(**order["options"]).mode("append").save(order["table"])
 
 
+def change(spark: Any, order: dict[str, Any]) -> None:
+    """One row as the table has it, with another value and a greater order, is upserted by the table's own settings."""
+    from pyspark.sql import functions as f
+
+    spark.catalog.clearCache()
+    rows = spark.read.format("hudi").load(order["table"])
+    rows = rows.where(
+        (f.col("_hoodie_record_key") == order["key"]) & (f.col("_hoodie_partition_path") == order["path"])
+    )
+    rows = rows.drop(*[name for name in rows.columns if name.startswith("_hoodie_")])
+    for name in order["ordering"]:
+        text = dict(rows.dtypes)[name] == "string"
+        rows = rows.withColumn(name, f.concat(f.col(name), f.lit("1")) if text else f.col(name) + 1)
+    rows = rows.withColumn(order["column"], f.lit(order["value"]).cast(dict(rows.dtypes)[order["column"]]))
+    rows.write.format("hudi").options(**order["options"]).mode("append").save(order["table"])
+
+
 def sql(spark: Any, order: dict[str, Any]) -> list[dict[str, Any]]:
     """Statements one after another; what the last one gives, as text by column name."""
     found = [spark.sql(statement) for statement in order["statements"]][-1]
@@ -153,15 +170,16 @@ def cause(error: BaseException) -> str:
     return "\n".join(lines) or traceback.format_exc()
 
 
+ORDERS = {"read": read, "write": write, "change": change, "sql": sql, "locate": locate, "hfile": hfile}
+
+
 def main() -> None:
     spark = session(*sys.argv[1:])
     print(ANSWER + json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         try:
-            rows = {"read": read, "write": write, "sql": sql, "locate": locate, "hfile": hfile}[order["do"]](
-                spark, order
-            )
+            rows = ORDERS[order["do"]](spark, order)
             answer: dict[str, Any] = {"done": order["do"], "rows": rows}
         except Exception as error:
             answer = {"error": cause(error)}

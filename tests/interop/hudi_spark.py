@@ -106,6 +106,23 @@ class HudiSpark:
         pq.write_table(rows, path)
         self._order(do="write", table=str(table), rows=str(path), options=dict(options))
 
+    def change(self, table: HoodieTable, place: tuple[str, str], column: str, value: str | float) -> None:
+        """Upsert one row as Hudi reads it, with another value in a column and greater ordering values.
+
+        ``place``: partition path and record key. Nothing is said but the table's name and version, so that every other
+        setting is the table's own.
+        """
+        config = table.config
+        settings = {
+            "hoodie.table.name": config.name,
+            "hoodie.datasource.write.operation": "upsert",
+            "hoodie.upsert.shuffle.parallelism": "2",
+            "hoodie.write.auto.upgrade": "false",
+            "hoodie.write.table.version": str(config.version),
+        }
+        at = {"path": place[0], "key": place[1], "ordering": list(config.deciding_fields)}
+        self._order(do="change", table=table.base_path, column=column, value=value, options=settings, **at)
+
     def index(self, name: str) -> dict[str, str]:
         """Options for an index: BLOOM, SIMPLE, or RECORD for the record index in the metadata table."""
         if name != "RECORD":

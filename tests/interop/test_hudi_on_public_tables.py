@@ -71,6 +71,18 @@ def test_hudi_reads_the_same_before_and_after_us(
         found = _of_hudi(newest.read(case.case.table, **{"hoodie.metadata.enable": metadata}))
         assert _differences(found, case.rows) == {}, f"after services, metadata table {metadata}"
     assert _differences({k: _plain(v) for k, v in rows_of(case.case.table).items()}, case.rows) == {}
+    _hudi_upserts(case, newest)
+
+
+def _hudi_upserts(case: PublicCase, hudi: HudiSpark) -> None:
+    """Hudi finds a row that the stream has changed, and one that it has added, where the stream has written them."""
+    for place in case.written():
+        value = case.change(place)
+        hudi.change(case.table, place, case.shape.changed, value)
+    for metadata in ("false", "true"):
+        found = _of_hudi(hudi.read(case.case.table, **{"hoodie.metadata.enable": metadata}))
+        assert _differences(found, case.rows) == {}, f"after Hudi's upsert, metadata table {metadata}"
+    assert _differences(rows_of(case.case.table), case.rows) == {}, "after Hudi's upsert, by our reader"
 
 
 def _of_hudi(found: pa.Table) -> Rows:

@@ -105,6 +105,23 @@ class PublicCase:
         (report,) = self.case.run()
         return report.updates, report.inserts, report.deletes, report.late
 
+    def written(self) -> list[tuple[str, str]]:
+        """Partition path and record key of the rows that the stream has changed and added, and that are there."""
+        changed = self.shape.changed
+        return [
+            at
+            for at, row in sorted(self.rows.items())
+            if str(row[changed]).startswith("changed") or row[changed] in (1.0, 2.0, 3.0)
+        ]
+
+    def change(self, place: tuple[str, str]) -> str | float:
+        """Expect another value and a greater order in a row; returns the value."""
+        self.rows[place] = self._newer(
+            self.rows[place], 7, read_snapshot(self.table, columns=[self.shape.changed]).schema
+        )
+        value: str | float = self.rows[place][self.shape.changed]
+        return value
+
     def _events(self) -> tuple[list[Row], dict[tuple[str, str], Row]]:
         config, changed = self.table.config, self.shape.changed
         schema = read_snapshot(self.table, columns=[changed]).schema

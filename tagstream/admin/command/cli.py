@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from tagstream.admin.command.services_cli import add_process, add_services
 from tagstream.table.errors import ConfigError
+from tagstream.table.table_version import VERSIONS
 
 GROUPS = ("index", "table", "services", "quarantine", "status", "rescale", "fetch-jars")
 OVERVIEW = """\
@@ -184,9 +185,18 @@ def _add_table(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_versions(commands: argparse._SubParsersAction[_Parser]) -> None:
+    known = tuple(sorted(VERSIONS))
     for name, versions, text in (
-        ("upgrade", (8, 9), "bring the table up to another table version, timeline and archive along"),
-        ("downgrade", (6, 8), "bring the table down to another table version, timeline and archive along"),
+        (
+            "upgrade",
+            known[1:],
+            "bring the table up to another table version, timeline and archive along",
+        ),
+        (
+            "downgrade",
+            known[:-1],
+            "bring the table down to another table version, timeline and archive along",
+        ),
     ):
         out = _leaf(commands, name, text)
         _table(out)

@@ -21,7 +21,6 @@ from tagstream.table.errors import (
     UnsupportedTableError,
 )
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.metadata.encode.indexed_columns import default_columns
 from tagstream.table.metadata.index_definitions import has_partitioned_index, statistics_form
 from tagstream.table.metadata.metadata_table import (
@@ -130,7 +129,7 @@ def _index_problem(table: HoodieTable, options: MetadataOptions) -> str | None:
     by_partition = has_partitioned_index(table.storage)
     if options.keys_by_partition and not by_partition:
         return "since partition and key identify a row together in this stream, and it has one place for a key"
-    if by_partition and table.config.version < LAYOUT_2_VERSION:
+    if by_partition and not table.config.table_version.partitioned_record_index:
         return "one by partition, which Hudi 0.x takes for the global one and misses keys in"
     if options.record_index and by_partition != options.partitioned_index:
         forms = ("by partition", "over all partitions")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tagstream.index.family.registry import FACTS
 from tagstream.streaming.options.resolve import Problem, Resolved
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
+from tagstream.table.table_version import TableVersion
 
 RECORD_INDEX, PARTITIONED_RECORD_INDEX = "RECORD_INDEX", "RECORD_LEVEL_INDEX"
 RECORD_INDEXES = (RECORD_INDEX, PARTITIONED_RECORD_INDEX)  # the types of index that lie in the metadata table
@@ -39,11 +39,11 @@ class MetadataOptions:
 
     def is_made(self, version: int) -> bool:
         """Whether a new table of this version gets a metadata table."""
-        return self.enable if self.enable is not None else version >= LAYOUT_2_VERSION
+        return self.enable if self.enable is not None else TableVersion.of(version).metadata_by_default
 
     def partitions(self, version: int) -> tuple[str, ...]:
         """The partitions of a metadata table that is made for a table of this version, ``files`` among them."""
-        by_version = version >= LAYOUT_2_VERSION
+        by_version = TableVersion.of(version).metadata_by_default
         column_stats = by_version if self.column_stats is None else self.column_stats
         partition_stats = column_stats and by_version and self.partition_stats is not False
         chosen = (

@@ -12,11 +12,11 @@ from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.resolve import Problem, Resolved, resolve
 from tagstream.table.config import Entry
 from tagstream.table.errors import ConfigError
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.services.archiving.options import ArchiveOptions
 from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
 from tagstream.table.services.clustering.options import ClusteringOptions
 from tagstream.table.services.compaction.options import CompactionOptions, Trigger, strategy_of
+from tagstream.table.table_version import TableVersion
 from tagstream.table.timeline.history.archive_merge import MergeOptions
 
 _INLINE, _ASYNC = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
@@ -59,7 +59,11 @@ class ServiceOptions:
             return CompactionMode.OFF
         if self.mode is not None:
             return self.mode
-        return CompactionMode.ASYNC if continuous and version >= LAYOUT_2_VERSION else CompactionMode.INLINE
+        return (
+            CompactionMode.ASYNC
+            if continuous and TableVersion.of(version).reads_pending_compactions
+            else CompactionMode.INLINE
+        )
 
 
 def services_of(entries: Sequence[Entry]) -> ServiceOptions:

@@ -154,9 +154,9 @@ def key_names_its_field(table: HoodieTable, options: Options) -> bool:
                 f"{NEW_ENCODING} = {str(asked).lower()} ({options.origin(NEW_ENCODING)}): the rows of table {config.name} "
                 f"have keys of the other form ({form}), and every key would be new; remove it"
             )
-        if not asked and config.version >= 9:
+        if not asked and config.table_version.key_alone:
             raise ConfigError(
-                f"{NEW_ENCODING} = false ({options.origin(NEW_ENCODING)}): a table of version 9 has keys of the value "
-                "alone; remove it, or take version 6 or 8"
+                f"{NEW_ENCODING} = false ({options.origin(NEW_ENCODING)}): a table of version {config.version} has keys of "
+                "the value alone; remove it, or take a lower version"
             )
     return not asked

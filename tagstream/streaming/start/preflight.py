@@ -33,13 +33,13 @@ from tagstream.streaming.start.table_match import planned_table, upgraded_fields
 from tagstream.table.errors import ConfigError, TagstreamError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.schema_history import column_not_by_name
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.read.buckets import check_bucketed
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.services.upgrade.upgrade import plan_change
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.storage.writable import why_not_writable
+from tagstream.table.table_version import TableVersion
 from tagstream.table.timeline.lease import LeaseOwner, check_free
 
 
@@ -148,7 +148,7 @@ def look_before_spark(options: Options, env: Mapping[str, str], needs: SparkNeed
 def _check_record_index(options: Options, table: HoodieTable) -> None:
     asked = options.metadata.record_index and options.metadata.partitioned_index and not options.bootstrap_only
     version = options.table_version if wants_upgrade(options, table) else table.config.version
-    if asked and version < LAYOUT_2_VERSION:
+    if asked and not TableVersion.of(version).partitioned_record_index:
         raise ConfigError(
             f"table {table.config.name} at {table.base_path} {'has' if table.config.raw else 'would get'} version {version}"
             ", whose readers (Hudi 0.x) take a record index by partition for the global one and miss keys: give "

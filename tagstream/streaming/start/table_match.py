@@ -23,7 +23,6 @@ from tagstream.table.meta_client.properties import CHECKSUM_KEY, replace_propert
 from tagstream.table.meta_client.table_config import (
     DROP_KEY,
     KEYGEN_PACKAGE,
-    LAYOUT_2_VERSION,
     MERGE_MODE_KEY,
     MergeMode,
     TableConfig,
@@ -114,7 +113,7 @@ def wants_upgrade(options: Options, table: HoodieTable) -> bool:
 def upgraded_fields(options: Options, table: HoodieTable) -> str | None:
     """The partition fields with their kinds that an upgrade gives a table whose version does not say them; None: its own."""
     config = table.config
-    if config.version >= LAYOUT_2_VERSION or not has_kinds(config, options.table_version):
+    if config.table_version.partition_kinds or not has_kinds(config, options.table_version):
         return None
     return ",".join(fields_with_kinds(config.partition_fields, options.time_fields))
 
@@ -202,7 +201,7 @@ def new_config(options: Options) -> TableConfig:
         drops_partition_columns=options.drop_partition_columns,
         merge_mode=MergeMode.EVENT_TIME if options.ordering_fields else MergeMode.COMMIT_TIME,
     )
-    if len(config.ordering_fields) > 1 and config.version < LAYOUT_2_VERSION:
+    if len(config.ordering_fields) > 1 and not config.table_version.several_ordering_fields:
         raise ConfigError(
             f"several ordering fields ({', '.join(config.ordering_fields)}, "
             f"{options.origin('hoodie.table.ordering.fields')}), which tables of version {config.version} do not know: give "

@@ -15,6 +15,7 @@ from tagstream.table.file_group.file_group import BaseFile, FileSlice, LogFile
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.file_group.partition_metadata import list_partitions
 from tagstream.table.storage.storage import Storage
+from tagstream.table.table_version import TableVersion
 from tagstream.table.timeline.timeline import Timeline
 
 _PREFIXES = 32
@@ -111,7 +112,9 @@ class FileSystemView:
         A slice that a pending compaction has begun (up to version 7) is one of its own here. Two base files of one instant
         are two slices: one of them is a leftover. A group without a committed slice is left out.
         """
-        by_time = self._slices_by_completion if self.version >= 8 else self._slices_by_name
+        by_time = (
+            self._slices_by_completion if TableVersion.of(self.version).has_completion_times else self._slices_by_name
+        )
         found = {
             file_id: by_time(partition_path, group) for file_id, group in sorted(self._groups(partition_path).items())
         }
@@ -188,7 +191,7 @@ class FileSystemView:
             return None
         pending = self.timeline.pending_compactions.get((partition_path, group.file_id))
         logs = sorted(group.logs, key=lambda log: log.order)
-        if self.version >= 8:
+        if TableVersion.of(self.version).has_completion_times:
             found = self._latest_by_completion(partition_path, group, logs)
         else:
             found = self._latest_by_name(partition_path, group, logs, pending)

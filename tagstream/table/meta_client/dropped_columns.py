@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from tagstream.table.meta_client.table_config import DROP_KEY, LAYOUT_2_VERSION, TableConfig
+from tagstream.table.meta_client.table_config import DROP_KEY, TableConfig
 
 
 def drop_problem(config: TableConfig) -> str | None:
@@ -29,7 +29,7 @@ def drop_problem(config: TableConfig) -> str | None:
             f"{told}, and the partition paths of {', '.join(config.time_fields)} are made of times: the values cannot be "
             "read back from them. Add a column with the text of the path (docs/transformations.md), or remove the option"
         )
-    if config.is_merge_on_read and config.version < LAYOUT_2_VERSION:
+    if config.is_merge_on_read and not config.table_version.drops_columns_of_logs:
         return (
             f"{told}, and it is a merge-on-read table of version {config.version}, whose readers (Hudi 0.x) give nulls for "
             "the partition columns of rows in logs: take hoodie.write.table.version=8 or 9, or COPY_ON_WRITE, or remove "

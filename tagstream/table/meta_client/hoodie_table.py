@@ -12,7 +12,6 @@ from tagstream.table.meta_client.new_properties import new_properties
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
 from tagstream.table.meta_client.table_config import (
     COPY_ON_WRITE,
-    LAYOUT_2_VERSION,
     MERGE_ON_READ,
     MergeMode,
     PartialUpdate,
@@ -22,6 +21,7 @@ from tagstream.table.meta_client.table_config import (
 )
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
+from tagstream.table.table_version import VERSIONS, listed_versions
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.history.archive import TimelinePlace
 from tagstream.table.timeline.history.archived import ArchivedAction
@@ -29,8 +29,6 @@ from tagstream.table.timeline.history.lsm import History
 from tagstream.table.timeline.history.newest import archived_after, newest_archived
 from tagstream.table.timeline.timeline import Timeline
 
-READABLE_VERSIONS = (6, 8, 9)
-WRITABLE_VERSIONS = READABLE_VERSIONS
 _METADATA_TABLE = f"{META_FOLDER}/metadata"
 _METADATA_PROPERTIES = f"{_METADATA_TABLE}/{META_FOLDER}/hoodie.properties"
 _METADATA_KEYS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")
@@ -68,10 +66,11 @@ class HoodieTable:
         storage = _storage(place)
         config = TableConfig.from_properties(read_properties(storage))
         where = f"table {config.name} at {storage.root}"
-        if config.version not in READABLE_VERSIONS:
+        if config.version not in VERSIONS:
             with_what = "a Hudi before 1.0, as 0.15: Hudi 1.x takes none below 6" if config.version < 6 else "Hudi"
             raise UnsupportedTableError(
-                f"{where} has table version {config.version}; versions 6, 8 and 9 can be read: upgrade it with {with_what}"
+                f"{where} has table version {config.version}; versions {listed_versions()} can be read: "
+                f"upgrade it with {with_what}"
             )
         if config.table_type not in (COPY_ON_WRITE, MERGE_ON_READ):
             raise CorruptFileError(f"{where}: unknown hoodie.table.type {config.table_type!r} in hoodie.properties")
@@ -105,8 +104,13 @@ class HoodieTable:
     def timeline_place(self) -> TimelinePlace:
         """Where the active timeline and its archive lie."""
         config = self.config
-        layout = 2 if config.has_completion_times else 1
-        return TimelinePlace(self.storage, layout, config.timeline_folder, config.history_folder, config.timezone_utc)
+        return TimelinePlace(
+            self.storage,
+            config.table_version.layout,
+            config.timeline_folder,
+            config.history_folder,
+            config.timezone_utc,
+        )
 
     def history(self) -> History:
         """The archived instants of a table of version 8 or 9; nothing is read before it is asked."""
@@ -190,8 +194,10 @@ _GENERATORS = (
 
 def check_new(config: TableConfig) -> None:
     """ConfigError, UnsupportedTableError or ValueError for properties that no table can be made with; nothing is made."""
-    if config.version not in WRITABLE_VERSIONS:
-        raise UnsupportedTableError(f"tables are created with version 6, 8 or 9, not {config.version}")
+    if config.version not in VERSIONS:
+        raise UnsupportedTableError(
+            f"tables are created with version {listed_versions(last='or')}, not {config.version}"
+        )
     if not config.name or "/" in config.name:
         raise ValueError(f"table name {config.name!r} is empty or holds a slash")
     if not config.record_key_fields:
@@ -210,7 +216,6 @@ def check_new(config: TableConfig) -> None:
 def _write_problem(config: TableConfig) -> str | None:
     generator = config.key_generator.rsplit(".", 1)[-1].replace("AvroKeyGenerator", "KeyGenerator")
     checks = (
-        (config.version not in WRITABLE_VERSIONS, f"it has table version {config.version}; 6, 8 and 9 are written"),
         (
             bool(config.metadata_partitions),
             f"it has a metadata table ({', '.join(config.metadata_partitions)}), which is not kept up to date: "
@@ -232,7 +237,7 @@ def _write_problem(config: TableConfig) -> str | None:
             "null; write it with Hudi, or make a table without this mode",
         ),
         (
-            len(config.ordering_fields) > 1 and config.version < LAYOUT_2_VERSION,
+            len(config.ordering_fields) > 1 and not config.table_version.several_ordering_fields,
             f"it has several ordering fields ({', '.join(config.ordering_fields)}), which readers of version "
             f"{config.version} do not know: name the one that decides, or take version 8 or 9",
         ),

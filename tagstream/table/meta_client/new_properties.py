@@ -14,13 +14,13 @@ from tagstream.table.meta_client.table_config import (
     DEFAULT_MERGE_STRATEGY,
     DROP_KEY,
     EVENT_TIME_PAYLOAD,
-    LAYOUT_2_VERSION,
     PAYLOAD_KEY,
     MergeMode,
     TableConfig,
     default_key_generator,
     key_generator_type,
 )
+from tagstream.table.table_version import TableVersion
 
 COMMIT_TIME_STRATEGY = "ce9acb64-bde0-424c-9b91-f6ebba25356d"
 _EXTRACTORS = "org.apache.hudi.hive."
@@ -35,14 +35,15 @@ def new_properties(config: TableConfig) -> dict[str, str]:
         properties |= config.times.properties
     if config.create_schema:
         properties["hoodie.table.create.schema"] = config.create_schema
-    if config.version < LAYOUT_2_VERSION:
+    version = config.table_version
+    if version.names_classes:
         return properties | _layout_1(config)
-    return properties | _layout_2(config) | (_version_8(config) if config.version == LAYOUT_2_VERSION else {})
+    return properties | _layout_2(config) | (_payload_properties(config) if version.names_payload else {})
 
 
 def has_kinds(config: TableConfig, version: int) -> bool:
     """Whether a table of that version names a kind behind each partition field: the custom key generator's, from 8 on."""
-    return version >= LAYOUT_2_VERSION and key_generator_type(_key_generator(config)) == "CUSTOM"
+    return TableVersion.of(version).partition_kinds and key_generator_type(_key_generator(config)) == "CUSTOM"
 
 
 def fields_with_kinds(names: Iterable[str], timed: Collection[str]) -> list[str]:
@@ -73,8 +74,7 @@ def _common(config: TableConfig) -> dict[str, str]:
         "hoodie.partition.metafile.use.base.format": "false",
     }
     if config.ordering_fields:
-        key = "hoodie.table.precombine.field" if config.version <= LAYOUT_2_VERSION else "hoodie.table.ordering.fields"
-        properties[key] = ",".join(config.ordering_fields)
+        properties[config.table_version.ordering_property] = ",".join(config.ordering_fields)
     return properties
 
 
@@ -103,7 +103,7 @@ def _layout_2(config: TableConfig) -> dict[str, str]:
     }
 
 
-def _version_8(config: TableConfig) -> dict[str, str]:
+def _payload_properties(config: TableConfig) -> dict[str, str]:
     return {
         PAYLOAD_KEY: _payload(config),
         "hoodie.record.merge.strategy.id": DEFAULT_MERGE_STRATEGY if config.is_event_time else COMMIT_TIME_STRATEGY,

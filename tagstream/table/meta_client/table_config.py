@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.time_partition import OLD_PREFIX, PREFIX, TimePartition
+from tagstream.table.table_version import TableVersion
 
-LAYOUT_2_VERSION = 8  # from here on: a folder for the timeline, completion times, Avro commits
 COPY_ON_WRITE = "COPY_ON_WRITE"
 MERGE_ON_READ = "MERGE_ON_READ"
 KEYGEN_PACKAGE = "org.apache.hudi.keygen."
@@ -98,24 +98,29 @@ class TableConfig:
         return self.table_type == MERGE_ON_READ
 
     @property
+    def table_version(self) -> TableVersion:
+        """What the table's version knows and does; UnsupportedTableError for one that is not known here."""
+        return TableVersion.of(self.version)
+
+    @property
     def names_logs_by_commit(self) -> bool:
         """True from version 8 on: a log file has the time of its delta commit, before it had that of its slice."""
-        return self.version >= LAYOUT_2_VERSION
+        return self.table_version.names_logs_by_commit
 
     @property
     def has_completion_times(self) -> bool:
         """True from version 8 on: the name of a completed action's file holds when it was completed."""
-        return self.version >= LAYOUT_2_VERSION
+        return self.table_version.has_completion_times
 
     @property
     def timeline_folder(self) -> str:
         """Where the active timeline lies: version 8 gave it a folder of its own."""
-        return ".hoodie/timeline" if self.version >= LAYOUT_2_VERSION else ".hoodie"
+        return self.table_version.timeline_folder
 
     @property
     def history_folder(self) -> str:
         """Where archived instants lie: below the timeline's folder from version 8 on, before that in ``.hoodie``."""
-        if self.version >= LAYOUT_2_VERSION:
+        if self.table_version.layout == 2:
             return f"{self.timeline_folder}/{self.raw.get('hoodie.timeline.history.path') or 'history'}"
         return f".hoodie/{self.raw.get('hoodie.archivelog.folder') or 'archived'}"
 

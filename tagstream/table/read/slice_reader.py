@@ -19,7 +19,7 @@ from tagstream.table.file_group.log.counting import with_block
 from tagstream.table.file_group.log.format import BlockType
 from tagstream.table.file_group.log.reader import scan_log_file
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, PARTIAL_UPDATE_MODE, MergeMode, PartialUpdate
+from tagstream.table.meta_client.table_config import PARTIAL_UPDATE_MODE, MergeMode, PartialUpdate
 from tagstream.table.ordering import ordering_column, ordering_type
 from tagstream.table.read.merge import LogBatch, MergedLog, match_base, merge_base, merge_log
 from tagstream.table.read.partial import HoleRule, merge_rows
@@ -182,7 +182,7 @@ def check_mergeable(table: HoodieTable) -> None:
     problem = None
     if config.merge_mode is MergeMode.CUSTOM:
         problem = f"its records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})"
-    elif len(config.ordering_fields) > 1 and config.is_event_time and config.version < LAYOUT_2_VERSION:
+    elif len(config.ordering_fields) > 1 and config.is_event_time and not config.table_version.several_ordering_fields:
         problem = f"it has several ordering fields ({', '.join(config.ordering_fields)}), which version 6 does not know"
     elif config.partial_update is PartialUpdate.OTHER:
         problem = f"it has {PARTIAL_UPDATE_MODE}={config.raw.get(PARTIAL_UPDATE_MODE)}, which is not known here"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.read.stored_keys import CHECK_STORED
+from tagstream.table.table_version import VERSIONS
 
 _TABLE = "Table"
 _KEYGEN = "org.apache.hudi.keygen."
@@ -87,7 +88,7 @@ TABLE_KEYS = (
         "write 9.",
         default="6",
         section=_TABLE,
-        values={"6": "6", "8": "8", "9": "9"},
+        values={str(number): str(number) for number in VERSIONS},
         aliases=("hoodie.table.version",),
         refused_values={
             "7": "no release of Hudi makes tables of version 7",

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tagstream.table.metadata.encode.column_ranges import kind_of
 from tagstream.table.metadata.index_definitions import PARTITIONED_OPTION, defined_partitioned, parse_definitions
 from tagstream.table.schema.schema import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY, is_meta_column
+from tagstream.table.table_version import TableVersion
 
 _MOST: Final = 32
 _WRAPPED_DIGITS: Final = 15  # before the point and behind it, up to table version 8
@@ -24,7 +25,7 @@ _DEFINED: Final = {"column_stats", "record_index"}  # Hudi 1.2 defines no others
 def default_columns(schema: pa.Schema, version: int) -> list[str]:
     """The columns of a new index over a table of this schema; meta columns in it do not matter."""
     plain = [field.name for field in schema if not is_meta_column(field.name) and _has_range(field.type, version)]
-    if version >= 8:
+    if TableVersion.of(version).index_definitions:
         return [COMMIT_TIME, PARTITION_PATH, RECORD_KEY, *plain[:_MOST]]
     return [*META_COLUMNS, *plain]
 
@@ -60,7 +61,7 @@ def write_definitions(
         options = {PARTITIONED_OPTION: str(is_so).lower()}
         found["record_index"] = _definition("record_index", "", [], options, "V1")
     if "column_stats" in partitions:
-        form = (kept.get("column_stats") or {}).get("version") or ("V2" if version >= 9 else "V1")
+        form = (kept.get("column_stats") or {}).get("version") or TableVersion.of(version).statistics_form
         found["column_stats"] = _definition("column_stats", "column_stats", columns, {}, form)
     return json.dumps({"indexDefinitions": found}, indent=2).encode()
 
@@ -85,6 +86,6 @@ def _definition(
 
 
 def _has_range(arrow: pa.DataType, version: int) -> bool:
-    if pa.types.is_decimal(arrow) and version < 9:
+    if pa.types.is_decimal(arrow) and not TableVersion.of(version).wide_decimal_statistics:
         return bool(arrow.scale <= _WRAPPED_DIGITS and arrow.precision - arrow.scale <= _WRAPPED_DIGITS)
     return kind_of(arrow) is not None

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.metadata.encode.column_ranges import Ranges, merged_ranges
 from tagstream.table.metadata.encode.file_records import (
     bloom_record,
@@ -33,6 +32,7 @@ from tagstream.table.metadata.name_hash import column_stats_key, file_id, partit
 from tagstream.table.metadata.records import Record
 from tagstream.table.metadata.write.changes import KEYS, Changes, WrittenFile
 from tagstream.table.metadata.write.layout import Forms, groups_of_keys
+from tagstream.table.table_version import TableVersion
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _column_stats(changes: Changes, _instant: str, version: int, form: int) -> t
             for column, found in _ranges(file, path).items():
                 records |= [stats_record(path, file.name, column, found, form)]
         for name in change.deleted:
-            if version >= LAYOUT_2_VERSION:
+            if TableVersion.of(version).deletes_statistics:
                 gone += [column_stats_key(column, path, name) for column in changes.columns]
             else:
                 records |= [stats_record(path, name, column, None, form) for column in changes.columns]
@@ -187,7 +187,7 @@ def _bloom_filters(changes: Changes, instant: str, version: int, _form: int) -> 
             elif not file.name.startswith("."):
                 raise ValueError(f"the bloom filter of {file.name} in {path!r} is not told to the metadata table")
         for name in (name for name in change.deleted if not name.startswith(".")):
-            if version >= LAYOUT_2_VERSION:
+            if TableVersion.of(version).deletes_statistics:
                 gone.append(partition_id(path) + file_id(name))
             else:
                 records |= [bloom_record(path, name, instant, None)]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tagstream.table.file_group.partition_metadata import ensure_partition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
+from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.metadata.encode.file_records import encode_records, partitions_record
 from tagstream.table.metadata.encode.locations import encode_places
 from tagstream.table.metadata.index_definitions import DEFINITIONS_KEY, INDEX_DEFINITIONS
@@ -183,7 +183,7 @@ def register(
     before = [name.strip() for name in table.config.raw.get(PARTITIONS_KEY, "").split(",") if name.strip()]
     names = [*before, *partitions]
     changes = {PARTITIONS_KEY: listed(names), INFLIGHT_KEY: ""}
-    if table.config.version >= LAYOUT_2_VERSION:
+    if table.config.table_version.index_definitions:
         define_indexes(table, names, columns, partitioned_index)
         changes[DEFINITIONS_KEY] = INDEX_DEFINITIONS
     update_properties(table.storage, changes, at_ms)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.properties import CHECKSUM_KEY, table_checksum
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, MERGE_ON_READ
+from tagstream.table.meta_client.table_config import MERGE_ON_READ
 from tagstream.table.metadata.index_groups import PREFIX as INDEX_PREFIX
 from tagstream.table.metadata.metadata_table import (
     BLOOM_FILTERS_PARTITION,
@@ -22,6 +22,7 @@ from tagstream.table.metadata.metadata_table import (
     RECORD_INDEX_PARTITION,
 )
 from tagstream.table.metadata.record_index import shards_of
+from tagstream.table.table_version import TableVersion
 
 # Only these are kept up; others must be dropped before a table is written.
 PARTITIONS: Final = (
@@ -69,7 +70,7 @@ def group_name(partition: str, number: int) -> str:
 def in_making_order(names: Collection[str], version: int) -> list[str]:
     """Those of the partitions that are named, in the order in which Hudi's writer of that version makes them."""
     found = [name for name in PARTITIONS if name in names]
-    if version < LAYOUT_2_VERSION and BLOOM_FILTERS_PARTITION in found:
+    if TableVersion.of(version).layout < 2 and BLOOM_FILTERS_PARTITION in found:
         found.remove(BLOOM_FILTERS_PARTITION)
         found.insert(found.index(FILES_PARTITION) + 1 if FILES_PARTITION in found else 0, BLOOM_FILTERS_PARTITION)
     return found
@@ -77,7 +78,7 @@ def in_making_order(names: Collection[str], version: int) -> list[str]:
 
 def key_filter(version: int) -> BloomParams:
     """The bloom filter of a base file's keys, as Hudi's writer of that version makes it by default."""
-    return BloomParams(num_entries=10_000 if version >= LAYOUT_2_VERSION else 60_000)
+    return BloomParams(num_entries=TableVersion.of(version).key_filter_entries)
 
 
 def record_index_groups(keys: int, least: int = 10, most: int = 10_000) -> int:
@@ -94,7 +95,7 @@ def groups_of_keys(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
 
 def initial_instant(version: int, number: int, newest: str | None) -> str:
     """The instant that makes a partition, the ``number``-th that there is; ``newest``: the newest completed data instant."""
-    if version >= LAYOUT_2_VERSION:
+    if TableVersion.of(version).has_completion_times:
         return f"{number:017d}"
     return f"{newest or _NO_COMMITS}{_FIRST_OLD + number:03d}"
 
@@ -113,7 +114,7 @@ def new_metadata_properties(table_name: str, version: int) -> dict[str, str]:
         "hoodie.datasource.write.drop.partition.columns": "false",
         "hoodie.compaction.payload.class": "org.apache.hudi.metadata.HoodieMetadataPayload",
     }
-    if version < LAYOUT_2_VERSION:
+    if TableVersion.of(version).layout < 2:
         return properties | {
             "hoodie.timeline.layout.version": "1",
             "hoodie.archivelog.folder": "archived",

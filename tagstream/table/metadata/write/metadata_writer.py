@@ -15,12 +15,13 @@ from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION, TableConfig
+from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.metadata.encode.record_schema import form_of, is_untyped
 from tagstream.table.metadata.index_definitions import UNTYPED, has_partitioned_index, statistics_form
 from tagstream.table.metadata.metadata_table import FILES_PARTITION, FOLDER, RECORD_INDEX_PARTITION, open_config
 from tagstream.table.metadata.write.layout import PARTITIONS, PARTITIONS_KEY, Forms
 from tagstream.table.storage.storage import Storage
+from tagstream.table.table_version import TableVersion
 from tagstream.table.timeline.begin import write_inflight
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.history.lsm import History
@@ -137,7 +138,7 @@ class MetadataWriter:
     @cached_property
     def has_completion_times(self) -> bool:
         """True from version 8 on; log files are named by their own instant then."""
-        return self.version >= LAYOUT_2_VERSION
+        return TableVersion.of(self.version).has_completion_times
 
     def begin(self, instant: str, action: str, plan: bytes = b"", inflight: bytes = b"") -> None:
         """Write the requested and the inflight file; InstantConflictError when the instant is taken."""

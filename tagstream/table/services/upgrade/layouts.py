@@ -19,7 +19,6 @@ from itertools import chain
 from tagstream.table.each import each
 from tagstream.table.errors import ForeignCommitError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.services.upgrade.completion import completion_times
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.history.action_files import ActionFile, to_layout_1, to_layout_2
@@ -58,7 +57,7 @@ def place_of(table: HoodieTable) -> TimelinePlace:
 def other_place(table: HoodieTable) -> TimelinePlace:
     """Where the timeline is written in the other layout."""
     utc = table.config.timezone_utc
-    if table.config.version >= LAYOUT_2_VERSION:
+    if table.config.table_version.layout == 2:
         return TimelinePlace(table.storage, 1, META_FOLDER, ARCHIVE_FOLDER, utc)
     return TimelinePlace(table.storage, 2, TIMELINE_FOLDER, f"{TIMELINE_FOLDER}/history", utc)
 

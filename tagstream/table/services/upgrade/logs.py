@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator
 from tagstream.table.errors import ForeignCommitError, UnsupportedTableError
 from tagstream.table.file_group.file_group import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import LAYOUT_2_VERSION
 from tagstream.table.read.slice_reader import check_mergeable
 from tagstream.table.services.compaction.execute import Execute, compact
 from tagstream.table.services.compaction.options import CompactionOptions, Strategy
 from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.table_version import TableVersion
 from tagstream.table.timeline.instant import COMPACTION, LOG_COMPACTION
 
 _ALL = CompactionOptions(strategy=Strategy.UNBOUNDED)
@@ -36,7 +36,7 @@ _ALL = CompactionOptions(strategy=Strategy.UNBOUNDED)
 
 def changes_layout(table: HoodieTable, to: int) -> bool:
     """Whether the change brings another timeline layout, and other names of log files."""
-    return (table.config.version >= LAYOUT_2_VERSION) != (to >= LAYOUT_2_VERSION)
+    return table.config.table_version.layout != TableVersion.of(to).layout
 
 
 def check_logs(table: HoodieTable, to: int) -> int:
@@ -56,7 +56,7 @@ def check_logs(table: HoodieTable, to: int) -> int:
                 f"{where} has a log compaction that was planned and not run ({instant.time}): run it, e.g. with Hudi's "
                 "run_logcompaction, then begin again"
             )
-    if to < LAYOUT_2_VERSION:
+    if not TableVersion.of(to).has_completion_times:
         for found in slices_with_logs(table):
             clustering = timeline.pending_clusterings.get((found.partition_path, found.file_id))
             if clustering is not None:
@@ -80,7 +80,7 @@ def compact_logs(
     for instant in table.timeline().pending:
         if instant.action == COMPACTION:
             done += len(compact(table, instant.time, clock_ms, check, execute=execute).statuses)
-    if to < LAYOUT_2_VERSION:
+    if not TableVersion.of(to).has_completion_times:
         planned = schedule_compaction(table, _ALL, clock_ms, check, force=True, look_at_all=True)
         if planned is not None:
             done += len(compact(table, planned, clock_ms, check, execute=execute).statuses)

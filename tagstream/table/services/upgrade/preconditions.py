@@ -9,9 +9,8 @@ from tagstream.table.errors import InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.names import parse_log_file_name
 from tagstream.table.file_group.partition_metadata import join
 from tagstream.table.meta_client.dropped_columns import drop_problem
-from tagstream.table.meta_client.hoodie_table import READABLE_VERSIONS, HoodieTable
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import (
-    LAYOUT_2_VERSION,
     MergeMode,
     PartialUpdate,
     key_generator_type,
@@ -20,6 +19,7 @@ from tagstream.table.meta_client.table_config import (
 from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.services.rollback import resume_rollbacks, rollback
 from tagstream.table.services.upgrade.logs import changes_layout
+from tagstream.table.table_version import TableVersion
 from tagstream.table.timeline.heartbeat import is_alive
 from tagstream.table.timeline.instant import INDEXING, RESTORE
 from tagstream.table.timeline.savepoints import savepoints
@@ -34,8 +34,7 @@ def check_settings(table: HoodieTable, to: int, partition_fields: str | None = N
     those that the table is to have, with their kinds; None: its own."""
     config = table.config
     where = f"table {config.name} at {table.base_path}"
-    if to not in READABLE_VERSIONS:
-        raise UnsupportedTableError(f"there is no way to table version {to}; 6, 8 and 9 are known")
+    target = TableVersion.of(to)
     if config.version == to:
         return
     if config.merge_mode is MergeMode.CUSTOM:
@@ -53,7 +52,7 @@ def check_settings(table: HoodieTable, to: int, partition_fields: str | None = N
         raise UnsupportedTableError(
             f"{where} has the key generator {kind or '(none)'}, which is none of Hudi's: change its version with Hudi"
         )
-    if len(config.ordering_fields) > 1 and to < LAYOUT_2_VERSION:
+    if len(config.ordering_fields) > 1 and not target.several_ordering_fields:
         raise UnsupportedTableError(
             f"{where} has several ordering fields ({', '.join(config.ordering_fields)}), which version {to} does not know: "
             "it stays at version 8 or 9"
@@ -62,7 +61,7 @@ def check_settings(table: HoodieTable, to: int, partition_fields: str | None = N
     if problem is not None and drop_problem(config) is None:
         raise UnsupportedTableError(f"{where} stays at version {config.version}: {problem}")
     fields = partition_fields or config.raw.get("hoodie.table.partition.fields", "")
-    if kind == "CUSTOM" and to >= LAYOUT_2_VERSION and not all(":" in field for field in fields.split(",")):
+    if kind == "CUSTOM" and target.partition_kinds and not all(":" in field for field in fields.split(",")):
         raise UnsupportedTableError(
             f"{where} has Hudi's custom key generator, and version {to} must know the kind of each partition field: in "
             f"hoodie.properties set hoodie.table.partition.fields={fields} to names with kinds (name:SIMPLE, name:TIMESTAMP)"
@@ -80,7 +79,7 @@ def check_pending(timeline: Timeline, where: str) -> None:
 
 def check_savepoints(table: HoodieTable, to: int) -> None:
     """InstantConflictError naming a savepoint with log files, whose names mean something else below version 8."""
-    if to >= LAYOUT_2_VERSION or not changes_layout(table, to):
+    if TableVersion.of(to).has_completion_times or not changes_layout(table, to):
         return
     for savepoint in savepoints(table.storage, table.timeline()):
         for partition, names in savepoint.files.items():
