@@ -14,7 +14,7 @@ def run() -> int:
     if sys.version_info[:2] < OLDEST:
         return _fail(f"{this}, and the job needs {OLDEST[0]}.{OLDEST[1]}; {_OWN}")
     try:
-        from tagstream.streaming.tables.main import main
+        from tagstream.streaming.job.multi_table import main
     except ModuleNotFoundError as e:
         if e.name == "tagstream":
             return _fail(

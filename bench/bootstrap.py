@@ -34,8 +34,7 @@ from bench.process_costs import Watch
 from bench.store_places import HDFS, HDFS_COMMITTED, LOCAL, S3, Place, place
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
-from tagstream.state.key_group import balanced_labels
-from tagstream.state.layout import StateLayout
+from tagstream.state.layout import StateLayout, balanced_labels
 from tagstream.streaming.job.session import start_session
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage

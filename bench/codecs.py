@@ -1,6 +1,6 @@
 """What the codecs of Parquet pages cost and how small they make a file: `python -m bench.codecs`.
 
-One process, in memory: rows written as a base file's are (`table/file_group/parquet_options.py`), then read. Three kinds of
+One process, in memory: rows written as a base file's are (`table/file_group/base_file.py`), then read. Three kinds of
 rows: the flights of 2013, generated events of 8 and of 100 columns, and lines of text (the sources of Python's library).
 Printed: processor seconds to write (least of `--runs`) and to read, and KiB.
 """
@@ -24,7 +24,7 @@ from rich.table import Table
 from bench.flights.data import read_flights
 from bench.inputs.event_rows import event_rows
 from bench.inputs.lines import append_lines
-from tagstream.table.file_group.parquet_options import compression_of, writer_options
+from tagstream.table.file_group.base_file import compression_of, writer_options
 
 _CODECS: tuple[tuple[str, int | None], ...] = (
     ("gzip", 9), ("gzip", 6), ("gzip", 5), ("gzip", 4), ("gzip", 3), ("gzip", 1), ("zstd", 3), ("zstd", 1), ("snappy", None),

@@ -36,9 +36,9 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import avro_json, avro_to_arrow
-from tagstream.table.services.compaction.execute import begin_compaction, compaction_tasks, complete_compaction
-from tagstream.table.services.compaction.options import CompactionOptions, Strategy
-from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.services.compaction import begin_compaction, compaction_tasks, complete_compaction
+from tagstream.table.services.compaction_plan import schedule_compaction
+from tagstream.table.services.options import CompactionOptions, Strategy
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import COMPACTION, DELTA_COMMIT
 from tagstream.table.write import commit

@@ -20,15 +20,15 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from tagstream.streaming.source.decode.formats.body import Body
-from tagstream.streaming.source.decode.formats.confluent import ConfluentAvro
-from tagstream.streaming.source.decode.formats.debezium import DebeziumEvents, DebeziumRules
-from tagstream.streaming.source.decode.formats.envelope import FlatBody, envelope_fields, flat_fields
-from tagstream.streaming.source.decode.formats.make import FormatRules, TableFacts, json_keys, make_format
-from tagstream.streaming.source.decode.formats.registry import RegistryPlace, SchemaRegistry
+from tagstream.streaming.source.decode.confluent_avro import ConfluentAvro
+from tagstream.streaming.source.decode.connect_json import Body
+from tagstream.streaming.source.decode.debezium import DebeziumEvents, DebeziumRules
+from tagstream.streaming.source.decode.debezium_envelope import FlatBody, envelope_fields, flat_fields
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
-from tagstream.streaming.source.decode.messages.tables import SourceTables
-from tagstream.streaming.source.decode.rules import STRICT
+from tagstream.streaming.source.decode.make_format import FormatRules, TableFacts, json_keys, make_format
+from tagstream.streaming.source.decode.record_format import STRICT
+from tagstream.streaming.source.decode.row_messages import SourceTables
+from tagstream.streaming.source.decode.schema_registry import RegistryPlace, SchemaRegistry
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.schema.schema import avro_to_arrow
 

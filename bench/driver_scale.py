@@ -28,34 +28,28 @@ from rich.table import Table
 
 from bench.inputs import driver_table as sim
 from bench.inputs.lines import append_lines
-from tagstream.state.durable.manifest import BatchManifest
-from tagstream.state.durable.meta import open_or_create_meta
-from tagstream.state.durable.root import INDEX, Root
-from tagstream.state.key_group import balanced_labels
-from tagstream.state.layout import StateLayout
+from tagstream.state.batch_manifest import BatchManifest
+from tagstream.state.checkpoint import INDEX, Root, open_or_create_meta
+from tagstream.state.layout import StateLayout, balanced_labels
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import Epoch, read_epoch
-from tagstream.streaming.commit.timeline_guard import TimelineGuard
-from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.batch.small_files import PinnedSizes, SmallFiles
+from tagstream.streaming.batch.spark_checkpoint import Epoch, read_epoch
+from tagstream.streaming.batch.tag import profile_name
+from tagstream.streaming.batch.write import slices_of
+from tagstream.streaming.job.timeline_guard import TimelineGuard
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import load_options
+from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace, assess
-from tagstream.streaming.shutdown import StopFlag
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.tag.tag import profile_name
-from tagstream.streaming.write.pinned_sizes import PinnedSizes
-from tagstream.streaming.write.small_files import SmallFiles
-from tagstream.streaming.write.write import slices_of
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.rollback_plan import plan_rollback
+from tagstream.table.services.failed_writes import plan_rollback
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.timeline.instant import DELTA_COMMIT, Instant, State
-from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
-from tagstream.table.write.write_context import WriterOptions
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile, WriterOptions
 
 RETAINED = 100  # batches whose state Spark may ask for again, its default
 BATCH = RETAINED + RETAINED // 10  # the one that is measured: one of those that collect garbage

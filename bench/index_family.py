@@ -33,29 +33,25 @@ from rich.table import Table
 from bench.inputs.one_commit import NewFile, one_commit_table
 from tagstream.bootstrap.run import bootstrap_index
 from tagstream.index.base import HoodieIndex
-from tagstream.index.family.bloom import BloomIndex, GlobalBloomIndex
-from tagstream.index.family.bucket import BucketIndex, new_bucket_file_id
-from tagstream.index.family.memory import InMemoryIndex
-from tagstream.index.family.simple import GlobalSimpleIndex, SimpleIndex
-from tagstream.state.key_group import balanced_labels
-from tagstream.state.layout import StateLayout
-from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.index.bloom import BloomIndex, GlobalBloomIndex
+from tagstream.index.bucket import BucketIndex, new_bucket_file_id
+from tagstream.index.simple import GlobalSimpleIndex, InMemoryIndex, SimpleIndex
+from tagstream.state.layout import StateLayout, balanced_labels
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
-from tagstream.streaming.commit.pull import located_rows, table_as_of
+from tagstream.state.tag_group import tag_key_group
+from tagstream.streaming.batch.located import LOCATED_SQL, Lanes
+from tagstream.streaming.batch.tag import located, packed_result, sorted_out, tag_batch
+from tagstream.streaming.job.pull_index import located_rows, table_as_of
 from tagstream.streaming.job.session import start_session
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
-from tagstream.streaming.tag.lanes import Lanes
-from tagstream.streaming.tag.located import LOCATED_SQL
-from tagstream.streaming.tag.tag import located, packed_result, sorted_out, tag_batch
 from tagstream.table.file_group.bloom import DYNAMIC_V0, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.write.write_context import WriterOptions
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile, WriterOptions
 
 _START_MS = 1_767_225_600_000
 _PARTITIONS, _GROUPS, _LANES = 10, 8, 2

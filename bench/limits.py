@@ -33,15 +33,14 @@ from bench.inputs.event_rows import event_rows, json_lines
 from bench.inputs.kafka_feed import TopicFeed, keyed_lines
 from bench.inputs.lines import append_lines
 from bench.tag_step import batches, make_batch, profile_of
-from tagstream.state.durable.restore import open_at
-from tagstream.state.key_group import balanced_labels, key_groups
-from tagstream.state.layout import StateLayout
-from tagstream.state.pointer import Pointer
-from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.state.durable_files import Pointer
+from tagstream.state.layout import StateLayout, balanced_labels, key_groups
+from tagstream.state.local_store import open_at
+from tagstream.state.tag_group import tag_key_group
 from tagstream.streaming.job.session import start_session
 from tagstream.streaming.source.connector import connector_jars
+from tagstream.table.file_group.base_file import writer_options
 from tagstream.table.file_group.names import base_file_name, new_file_id, seqnos
-from tagstream.table.file_group.parquet_options import writer_options
 from tagstream.table.schema.schema import META_COLUMNS
 from tagstream.table.storage.posix import PosixStorage
 from tests.support.kafka_broker import KafkaBroker

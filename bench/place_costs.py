@@ -22,11 +22,11 @@ from rich.table import Table
 
 from bench.inputs.lines import append_lines
 from bench.tag_step import make_batch, profile_of
-from tagstream.state.durable.restore import open_at
-from tagstream.state.durable.view import sizes_at
+from tagstream.state.durable_files import Pointer
+from tagstream.state.index_view import sizes_at
 from tagstream.state.layout import StateLayout
-from tagstream.state.pointer import Pointer
-from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.state.local_store import open_at
+from tagstream.state.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 
 _LABEL = 0

@@ -29,20 +29,16 @@ from bench.inputs import driver_table as sim
 from bench.inputs.lines import append_lines
 from tagstream.table.file_group.names import base_file_name, instant_from_ms
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.archiving.archive_table import archive_table, plan_archive
-from tagstream.table.services.archiving.options import ArchiveOptions
-from tagstream.table.services.cleaning.clean import clean
-from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.cleaning.planning import plan_table
-from tagstream.table.services.clustering.options import ClusteringOptions
-from tagstream.table.services.clustering.plan import Memory, schedule_clustering
-from tagstream.table.services.compaction.options import CompactionOptions
-from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.services.archiving import archive_table, plan_archive
+from tagstream.table.services.cleaning import clean
+from tagstream.table.services.cleaning_plan import plan_table
+from tagstream.table.services.clustering_plan import Memory, schedule_clustering
+from tagstream.table.services.compaction_plan import schedule_compaction
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, ClusteringOptions, CompactionOptions
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import FileEntry
-from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind, WriteStat, WriteStatus
 from tagstream.table.timeline.instant import COMMIT, COMPACTION, DELTA_COMMIT, Instant, State
-from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 
 RETAINED = 10  # commits, the cleaner's default: so many small batches follow, that the clean comes to the changed ones
 SMALL_BATCH = 10  # file groups

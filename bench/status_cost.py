@@ -17,13 +17,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tagstream.streaming.progress.report import KINDS, BatchReport
-from tagstream.streaming.status.health import Thresholds
-from tagstream.streaming.status.lines import largest
-from tagstream.streaming.status.run_status import RunStatus
-from tagstream.streaming.status.server import Pages, StatusServer
-from tagstream.streaming.status.snapshot import About, CommitLine, GroupSize, TableFiles
-from tagstream.table.services.file_sizes import FileSizes, total_sizes
+from tagstream.streaming.batch.report import KINDS, BatchReport
+from tagstream.streaming.monitor.health import Thresholds
+from tagstream.streaming.monitor.run_status import RunStatus
+from tagstream.streaming.monitor.server import Pages, StatusServer
+from tagstream.streaming.monitor.snapshot import About, CommitLine, GroupSize, TableFiles, largest
+from tagstream.table.services.health import FileSizes, total_sizes
 
 PATHS = ("", "status.json", "healthz", "metrics")
 VIEWS = 200

@@ -21,14 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from bench.inputs.lines import append_lines
-from tagstream.state.durable.restore import open_at
-from tagstream.state.key_group import balanced_labels, key_groups
-from tagstream.state.layout import StateLayout
-from tagstream.state.pointer import Pointer
-from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.state.durable_files import Pointer
+from tagstream.state.layout import StateLayout, balanced_labels, key_groups
+from tagstream.state.local_store import open_at
 from tagstream.state.tag_batch import TagBatch
+from tagstream.state.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile
 
 _MOVE_SHARE = _INSERT_SHARE = 0.2
 _LOAD_BATCH = 500_000

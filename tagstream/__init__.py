@@ -17,7 +17,7 @@ from tagstream.version import VERSION
 if TYPE_CHECKING:
     from tagstream import errors
     from tagstream.reading import Health, Scan, Table, open_table
-    from tagstream.streaming.frame.upsert import upsert
+    from tagstream.streaming.job.upsert import upsert
 
 __version__ = VERSION
 __all__ = ["Health", "Scan", "Table", "errors", "open_table", "upsert"]
@@ -27,7 +27,7 @@ _PLACES = {
     "Scan": "tagstream.reading",
     "Table": "tagstream.reading",
     "open_table": "tagstream.reading",
-    "upsert": "tagstream.streaming.frame.upsert",
+    "upsert": "tagstream.streaming.job.upsert",
 }
 
 

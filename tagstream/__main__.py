@@ -8,7 +8,7 @@ import sys
 def run() -> int:
     """The exit code; one line where this Python lacks what the project needs."""
     try:
-        from tagstream.admin.command.main import console
+        from tagstream.cli.main import console
 
         return console()
     except ModuleNotFoundError as e:

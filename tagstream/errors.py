@@ -13,7 +13,7 @@ TableNotFoundError
 from __future__ import annotations
 
 from tagstream.bootstrap.errors import BootstrapError, IndexCoverageError
-from tagstream.index.hbase.errors import HbaseError, HbaseRowError, HbaseTableError, HbaseUnavailableError
+from tagstream.index.errors import HbaseError, HbaseRowError, HbaseTableError, HbaseUnavailableError
 from tagstream.state.errors import IndexDamagedError, LocalStoreError, LockedStoreError, StateError
 from tagstream.streaming.errors import (
     BadRecordsError,

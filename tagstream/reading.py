@@ -19,21 +19,21 @@ import pyarrow as pa
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.names import instant_from_ms
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.listing import listed_by_metadata
+from tagstream.table.metadata.metadata_table import listed_by_metadata
+from tagstream.table.read.filters import Comparison, bind
 from tagstream.table.read.snapshot import scan_snapshot, snapshot_schema
 from tagstream.table.schema.schema import META_COLUMNS
-from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.cleaning.past import check_past
-from tagstream.table.services.cleaning.planning import plan_table
+from tagstream.table.services.cleaning_plan import check_past, plan_table
 from tagstream.table.services.health import Figures, Finding, Limits, figures_of, findings
-from tagstream.table.skipping.filters import Comparison, bind
-from tagstream.table.store_settings import keep_settings, kept_settings
+from tagstream.table.services.options import CleanOptions
+from tagstream.table.storage.settings import keep_settings, kept_settings
 from tagstream.table.timeline.instant import Instant
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+
 
 Moment = str | datetime
 

@@ -92,7 +92,7 @@ def from_arrow(spark: SparkSession, table: pa.Table, schema: str) -> DataFrame:
 def repartition_by_id(rows: DataFrame, labels: Sequence[int], column: str) -> DataFrame:
     """Partition n gets the rows whose ``column`` is n: ``DataFrame.repartitionById``, which came with 4.1.
 
-    ``labels``: of each partition an int that Spark's hash puts there (``state.key_group.standing_labels``). Before 4.1 a
+    ``labels``: of each partition an int that Spark's hash puts there (``state.layout.standing_labels``). Before 4.1 a
     number goes by its label.
     """
     if _HAS_IDS:

@@ -3,6 +3,8 @@
 What needs one of them imports this module, and not the package itself, which leads to everything (``tagstream.upsert``).
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 VERSION = "0.1.0"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tagstream.table.store_settings import keep_settings
+from tagstream.table.storage.settings import keep_settings
 from tests.support import budget, tiers, tools
 from tests.support.class_archive import use_class_archive
 from tests.support.kafka_listeners import LISTENERS

@@ -14,7 +14,7 @@ import pytest
 from nbclient import NotebookClient
 
 import tagstream
-from tests.streaming.frame.test_upsert import commit_records
+from tests.streaming.job.test_upsert import commit_records
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.paths import ROOT

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.admin.command.cli import GROUPS, parser
-from tagstream.admin.command.main import main
+from tagstream.cli.main import main
+from tagstream.cli.parser import GROUPS, parser
 from tagstream.streaming.options.cli import parser as stream_parser
+from tagstream.streaming.options.cli import read_properties
 from tagstream.streaming.options.keys.registry import REGISTRY
-from tagstream.streaming.options.props_file import read_properties
 from tagstream.streaming.options.resolve import resolve
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
@@ -33,7 +33,7 @@ BLOCK = re.compile(r"^(?:<!-- not run: (?P<reason>.+?) -->\n)?```(?P<kind>\w+)\n
 ELSEWHERE = [
     ("README.md", "", "tests/test_readme.py"),
     ("docs/dataframes.md", "import tagstream", "tests/test_examples.py"),
-    ("docs/operations.md", "tagstream fetch-jars --out", "tests/admin/command/test_fetch_jars.py"),
+    ("docs/operations.md", "tagstream fetch-jars --out", "tests/cli/test_fetch_jars.py"),
     ("docs/operations.md", "/opt/tagstream/venv", "tests/test_operations.py"),
     ("docs/operations.md", "docker build", "tests/test_operations.py"),
     ("docs/operations.md", "spark://127.0.0.1:7077", "tests/test_operations.py"),
@@ -41,7 +41,7 @@ ELSEWHERE = [
     ("docs/operations.md", "--deploy-mode cluster", "tests/streaming/test_cluster_mode.py"),
     ("docs/services.md", "create table if not exists", "tests/interop/test_services_page.py"),
     ("docs/services.md", "spark-sql", "tests/interop/test_services_page.py"),
-    ("docs/tables.md", "--config-folder", "tests/streaming/tables/test_run_tables.py"),
+    ("docs/tables.md", "--config-folder", "tests/streaming/job/test_run_tables.py"),
 ]
 HERE = ["docs/admin.md", "docs/data.md", "docs/reading.md", "docs/services.md", "docs/transformations.md"]
 PROPERTIES = "properties"

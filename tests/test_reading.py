@@ -18,10 +18,10 @@ import tagstream
 import tagstream.errors
 import tagstream.reading
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.services.cleaning.clean import clean
-from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.table.services.cleaning import clean
+from tagstream.table.services.options import CleanOptions
 from tests.table.reference import NAMES, expected, unpack
-from tests.table.services.cleaning.tables import clock, rounds
+from tests.table.services.tables import clock, rounds
 from tests.table.writer import START_MS, Writer, row
 
 KEYS = {"k1": 1, "k2": 2, "k3": 3, "k4": 2}

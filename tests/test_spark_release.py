@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream import spark_release as release
-from tagstream.state.key_group import standing_labels
+from tagstream.state.layout import standing_labels
 
 pytestmark = pytest.mark.platform("what older releases lack")
 _ROWS = pa.table({"kg": pa.array([0, 1, 1], pa.int32()), "rows": pa.array([b"a", b"b", b"c"], pa.binary())})

@@ -13,7 +13,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from tagstream.table.storage.opening import open_storage
-from tagstream.table.store_settings import keep_settings
+from tagstream.table.storage.settings import keep_settings
 from tests.support.hdfs import HdfsServer
 from tests.support.hudi_rs import read_table
 from tests.support.s3_server import S3Server

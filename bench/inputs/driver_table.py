@@ -15,23 +15,27 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tagstream.state.durable.manifest import BatchManifest, DeltaRef
-from tagstream.state.durable.root import MANIFESTS
-from tagstream.state.durable.snapshot import MANIFEST_SUFFIX, SNAPSHOT_VERSION
+from tagstream.state.batch_manifest import BatchManifest, DeltaRef
+from tagstream.state.checkpoint import MANIFESTS
+from tagstream.state.durable_files import FileRef, Pointer
 from tagstream.state.layout import StateLayout
-from tagstream.state.pointer import FileRef, Pointer
+from tagstream.state.snapshot_and_deltas import MANIFEST_SUFFIX, SNAPSHOT_VERSION
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, extra_metadata
-from tagstream.table.file_group.log.block import data_block
-from tagstream.table.file_group.names import base_file_name, instant_from_ms, log_file_name, new_file_id
-from tagstream.table.file_group.partition_metadata import ensure_partition
+from tagstream.table.file_group.log_file import data_block
+from tagstream.table.file_group.names import (
+    base_file_name,
+    ensure_partition,
+    instant_from_ms,
+    log_file_name,
+    new_file_id,
+)
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro, with_meta, with_meta_avro
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind, WriteStat, WriteStatus
 from tagstream.table.timeline.instant import Instant, State
-from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
-from tagstream.table.write.data_file import staged_path
+from tagstream.table.write.markers import staged_path
 
 START_MS = 1_767_225_600_000
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("amount", pa.float64())])

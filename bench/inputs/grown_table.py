@@ -27,9 +27,8 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, TableConfig
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind, WriteStat, WriteStatus
 from tagstream.table.timeline.instant import COMMIT, DELTA_COMMIT, Instant, State
-from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions

@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from bench.peers import home
-from tagstream.streaming.options.hudi_keys import KEYS_FILE
+from tagstream.streaming.options.resolve import KEYS_FILE
 
 PROGRAM = Path(__file__).resolve().parent / "HudiOptions.java"
 

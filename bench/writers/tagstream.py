@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from tagstream.bootstrap.report import BootstrapProgress
-from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.job.session import (
     little_java,
@@ -34,10 +34,9 @@ from tagstream.streaming.job.session import (
     start_session,
     take_store_settings,
 )
+from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.progress.report import BatchReport
-from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.watch.watch import Watch
+from tagstream.streaming.process import CrashPlan, StopFlag
 
 _LISTENER_S = 60.0
 

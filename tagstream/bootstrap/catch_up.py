@@ -1,7 +1,7 @@
 """Catch the index up with commits of other writers, as an epoch of its generation.
 
-Only the file groups that those commits wrote to or replaced are read, as they are now. What the index has in them and
-they do not hold any more is found by each key group in its own store (state/durable/catch_up.py), so slices that a
+Only the file groups that those commits wrote to or replaced are read, as they are now. Each key group finds in
+its own store which keys the index has in them and they do not hold any more (state/catch_up.py), so slices that a
 cleaner has removed since are not missed.
 """
 
@@ -21,14 +21,13 @@ from tagstream.bootstrap.run import check_ordering, run_tasks
 from tagstream.bootstrap.scan import key_reader
 from tagstream.bootstrap.spill import ScanDone, read_pieces
 from tagstream.bootstrap.tasks import SCAN, TWICE_SUFFIX, BootstrapSpec, scan_task
-from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, resolve_run
-from tagstream.state.durable.epoch import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
+from tagstream.state.bulk_load import KeyRun, LoadPlaces, Twice, resolve_run
+from tagstream.state.codec import instant_number, minutes_of
+from tagstream.state.index_loads import EpochMarker, SideRows, Touched, complete_epoch, find_epoch_marker, write_side
 from tagstream.state.layout import OrderingKind, StateLayout
-from tagstream.state.store.codec import instant_number
-from tagstream.state.ttl import minutes_of
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.storage.create import create
+from tagstream.table.storage.storage import create
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 

@@ -1,4 +1,4 @@
-"""What a bootstrap has to say: while it runs, and at its end."""
+"""Progress of a bootstrap while it runs, and the report at its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.bootstrap.spill import ScanDone
 from tagstream.bootstrap.tasks import TWICE_SUFFIX, BootstrapSpec
-from tagstream.state.durable.generation import GroupStart
+from tagstream.state.index_loads import GroupStart
 
 TWICE_POLICY = "the slice with the newest base instant wins"
 _EXAMPLES = 100

@@ -1,7 +1,8 @@
 """Load the index from an existing table, as a new generation: plan, scan, load, declare complete.
 
-Every task's result is a durable file of the generation's folder, so a run that was killed goes on where it stopped, as
-long as the table and the choices are the same; otherwise it begins anew. Nothing of an unfinished generation is used.
+Every task's result is a durable file of the generation's folder, so a run after a kill continues where the other
+one stopped, as long as the table and the choices are the same; otherwise it begins again. Nothing of an
+unfinished generation is used.
 """
 
 from __future__ import annotations
@@ -22,20 +23,14 @@ from tagstream.bootstrap.report import BootstrapProgress, BootstrapReport, make_
 from tagstream.bootstrap.scan import key_reader
 from tagstream.bootstrap.spill import ScanDone, done_tasks, read_done, whole_done
 from tagstream.bootstrap.tasks import SCAN, BootstrapSpec, CorruptPolicy, guarded, load_task, scan_task
-from tagstream.state.durable.generation import (
-    GenerationMarker,
-    GroupStart,
-    complete_generation,
-    read_marker,
-    read_start,
-)
-from tagstream.state.durable.heads import IndexHeads
+from tagstream.state.codec import minutes_of
+from tagstream.state.index_loads import GenerationMarker, GroupStart, complete_generation, read_marker, read_start
+from tagstream.state.index_view import IndexHeads
 from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.ordering import ordering_kind
-from tagstream.state.ttl import minutes_of
-from tagstream.table.each import each
 from tagstream.table.errors import CorruptFileError, TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.storage import each
 
 LOG = logging.getLogger("tagstream")
 _PLAN = "plan.json"

@@ -1,15 +1,26 @@
 """The two kinds of tasks of a bootstrap: scan slices into pieces by key group, and load one key group from them.
 
 Each writes its result durably under a name of its own and does nothing when it is there already.
+
+A load takes from the index that was used before what only an index knows:
+
+- The orders of deleted keys. A table has them in its logs alone, and only until these are compacted. Without them
+  an event that is older than the delete brings the row back.
+- The orders of rows, where the table has no ordering field: a change stream orders events by their position in
+  the source's log (Debezium). Without them a TRUNCATE that is read late deletes rows that are newer than it.
+
+So each key group asks the group of the same label of the former index, as that was when the table held what it
+holds now (`state.index_view.heads_as_of`).
 """
 
 from __future__ import annotations
 
 import json
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -18,27 +29,108 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.bootstrap.ahead import ahead
 from tagstream.bootstrap.errors import BootstrapError
-from tagstream.bootstrap.key_crc import crc_of_keys
-from tagstream.bootstrap.known_order import with_known_order
 from tagstream.bootstrap.plan import BootstrapPlan
-from tagstream.bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
-from tagstream.bootstrap.spill import ScanDone, SliceDone, SpillWriter, read_done, read_pieces, spill_schema, whole_done
-from tagstream.state.durable.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
-from tagstream.state.durable.generation import GroupStart, read_start
-from tagstream.state.durable.heads import IndexHeads
+from tagstream.bootstrap.scan import SliceKeys, crc_of_keys, damaged_blocks, scan_slice
+from tagstream.bootstrap.spill import (
+    ScanDone,
+    SliceDone,
+    SpillWriter,
+    ahead,
+    read_done,
+    read_pieces,
+    spill_schema,
+    whole_done,
+)
+from tagstream.state import codec
+from tagstream.state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
+from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number, sort_keys
+from tagstream.state.index_loads import GroupStart, read_start
+from tagstream.state.index_view import IndexHeads, open_view
 from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.ordering import ordering_codes
-from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number
+from tagstream.state.rocks_store import RocksStore
+from tagstream.state.scratch import scratch_folder
+from tagstream.state.store_entries import records_of
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
-from tagstream.table.each import each
 from tagstream.table.errors import CorruptFileError, TagstreamError
-from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.read.slice_reader import SliceReader
-from tagstream.table.storage.create import create
 from tagstream.table.storage.opening import unsynced
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.storage import Storage, create, each
+
+
+def with_known_order(runs: Iterator[KeyRun], former: IndexHeads, label: int) -> Iterator[KeyRun]:
+    """The rows of a key group in their key ranges, with the ordering values that the former index knows, and its deleted
+    keys (the newest TRUNCATE among them). All have place 0, which must be there. IndexDamagedError when a file of the
+    former index is missing or damaged."""
+    with scratch_folder("tagstream-former-") as scratch:
+        layout = replace(former.layout, local_dir=scratch, local_root="", lock_wait_s=0.0)
+        with open_view(layout, label, former.pointers[label], former.epoch) as store:
+            yield from _merged((_filled(run, layout, store) for run in runs), _deleted(layout, store))
+
+
+def _deleted(layout: StateLayout, store: RocksStore) -> Iterator[KeyRun]:
+    """The deleted keys whose order is known, in key order and in bounded pieces."""
+    for keys, records in records_of(store, layout):
+        at = np.flatnonzero((records.flags & (TOMBSTONE | ORDERING_UNKNOWN)) == TOMBSTONE)
+        if len(at):
+            skeys = np.empty(len(at), object)
+            skeys[:] = [keys[i] for i in at.tolist()]
+            yield KeyRun(skeys, np.zeros(len(at), np.int32), records.ordering[at], records.flags[at])
+
+
+def _merged(runs: Iterator[KeyRun], deleted: Iterator[KeyRun]) -> Iterator[KeyRun]:
+    """Rows and deletes in common key ranges, none greater than a run and a piece. A key that is in both is there twice:
+    `bulk_load` takes a row before a delete, and the later one of two deletes."""
+    piece = next(deleted, None)
+    for run in runs:
+        if piece is None:
+            yield run
+            continue
+        rest = _some(run, sort_keys(run.skeys)[0])
+        while piece is not None and len(rest.skeys):
+            cut = bisect_right(rest.skeys, piece.skeys[-1])
+            end = len(piece.skeys) if cut < len(rest.skeys) else bisect_right(piece.skeys, rest.skeys[-1])
+            yield _joined(_some(rest, slice(0, cut)), _some(piece, slice(0, end)))
+            rest = _some(rest, slice(cut, None))
+            piece = _some(piece, slice(end, None)) if end < len(piece.skeys) else next(deleted, None)
+        if len(rest.skeys):
+            yield rest
+    while piece is not None:
+        yield piece
+        piece = next(deleted, None)
+
+
+def _some(run: KeyRun, which: Any) -> KeyRun:
+    return KeyRun(run.skeys[which], run.place[which], run.ordering[which], run.flags[which])
+
+
+def _joined(rows: KeyRun, deletes: KeyRun) -> KeyRun:
+    pairs = zip(_columns(rows), _columns(deletes), strict=True)
+    return KeyRun(*(np.concatenate(pair) for pair in pairs))
+
+
+def _columns(run: KeyRun) -> tuple[Any, ...]:
+    return run.skeys, run.place, run.ordering, run.flags
+
+
+def _filled(run: KeyRun, layout: StateLayout, store: RocksStore) -> KeyRun:
+    """A run with the orders of rows that the table does not tell."""
+    unknown = np.flatnonzero((run.flags & ORDERING_UNKNOWN) != 0)
+    if not len(unknown):
+        return run
+    kind = layout.ordering
+    found, records = codec.decode_some(store.get(run.skeys[unknown].tolist()), kind)
+    # Of a row that the former index knows as deleted, and that is back, it knows the delete's order alone.
+    known = found & ((records.flags & (ORDERING_UNKNOWN | TOMBSTONE)) == 0)
+    ordering = run.ordering.astype(object if has_bytes(kind) else np.int64)
+    flags = run.flags.copy()
+    at = unknown[known]
+    ordering[at] = records.ordering[known]
+    flags[at] &= np.uint8(~ORDERING_UNKNOWN & 0xFF)
+    return KeyRun(run.skeys, run.place, ordering, flags)
+
 
 CorruptPolicy = Literal["fail", "skip"]
 RUN_ROWS = 2_000_000  # 250 bytes each while they are sorted

@@ -1,1 +1,1 @@
-"""The family of indexes behind Hudi's ``hoodie.index.type``; the state index lives in ``state/``."""
+"""Indexes of record keys other than the state index, behind one interface."""

@@ -1,23 +1,34 @@
 """What every index of Hudi's family does, in Hudi's words: tag, update, roll back.
 
-A pull-type index is asked in each micro-batch where the batch's keys are. It answers with the places of those that the
-table has; the stream's own step (``streaming.tag.pull_tag``) decides what follows: insert, update, delete, move or late.
+A pull-type index is asked in each micro-batch where the batch's keys are. It answers with the places of those
+that the table has. The stream's own step (``streaming.batch.pull_tag``) decides what follows: insert, update,
+delete, move or late.
+
+An index with a storage of its own (HBASE) is compared with the table, and filled from it. Hudi takes every key
+that HBase does not have for a new one, so a table that was not written with this index from the start would get
+each of its rows a second time.
 """
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
-from tagstream.table.file_group.file_group import FileSlice
+from tagstream.spark_release import from_arrow, to_arrow
+from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.read.snapshot import key_reader
+from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.timeline.commit_metadata import WriteStatus
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.timeline.write_status import WriteStatus
 
 # What records bring to an index. `partition_path` is null for a delete that names none (global indexes only).
 RECORD_SCHEMA = "record_key string, partition_path string"
@@ -127,3 +138,70 @@ class HoodieIndex(ABC):
 
     def end_batch(self) -> None:  # noqa: B027 - most indexes keep nothing
         """Let go of what a batch needed (broadcast keys)."""
+
+
+LOG = logging.getLogger("tagstream")
+_SLICES = 8
+_KEYS = 50
+
+
+def unknown_keys(index: HoodieIndex, look: TableAsOf) -> list[str]:
+    """Live keys of some slices, from the oldest to the newest, that the index does not know; empty: it knows all of them."""
+    slices = look.slices()
+    if not slices or look.as_of is None:
+        return []
+    by_age = sorted(slices, key=lambda s: (s.base_instant, s.partition_path, s.file_id))
+    chosen = by_age[:: max(1, len(by_age) // _SLICES)][:_SLICES] + by_age[-1:]
+    reader = key_reader(look.table, look.timeline, look.as_of, None)
+    keys: set[str] = set()
+    for file_slice in chosen:
+        first = next((rows for rows in reader.read(file_slice) if rows.num_rows), None)
+        if first is not None:
+            keys.update(first.column(RECORD_KEY).slice(0, _KEYS).to_pylist())
+    asked = sorted(keys)
+    rows = pa.table({"record_key": asked, "partition_path": pa.nulls(len(asked), pa.string())})
+    frame = from_arrow(look.spark, rows, RECORD_SCHEMA)
+    known = set(to_arrow(index.tag_location(frame, look).select("record_key")).column(0).to_pylist())
+    return [key for key in asked if key not in known]
+
+
+def fill(index: HoodieIndex, look: TableAsOf) -> int:
+    """Tell the index the place of every live key of the table; returns how many. It may know some of them already."""
+    slices = look.slices()
+    if not slices or look.as_of is None:
+        return 0
+    spark = look.spark
+    sent = spark.sparkContext.broadcast((index, key_reader(look.table, look.timeline, look.as_of, None), tuple(slices)))
+    try:
+        frame = spark.range(0, len(slices), 1, min(len(slices), spark.sparkContext.defaultParallelism))
+        done = to_arrow(frame.mapInArrow(_make_fill(sent), "keys long")).column(0).to_pylist()
+    finally:
+        sent.destroy()
+    return sum(done)
+
+
+def _make_fill(
+    sent: Broadcast[tuple[HoodieIndex, SliceReader, tuple[FileSlice, ...]]],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        index, reader, slices = sent.value
+        for batch in batches:
+            counts = [_fill_slice(index, reader, slices[number]) for number in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict({"keys": pa.array(counts, pa.int64())})
+
+    return run
+
+
+def _fill_slice(index: HoodieIndex, reader: SliceReader, at: FileSlice) -> int:
+    count = 0
+    for rows in reader.read(at):
+        n = rows.num_rows
+        columns = [
+            rows.column(RECORD_KEY).combine_chunks().cast(pa.string()),
+            pa.repeat(pa.scalar(at.partition_path), n),
+            pa.repeat(pa.scalar(at.file_id), n),
+            pa.repeat(pa.scalar(True), n),
+        ]
+        index.update_location(pa.Table.from_arrays(columns, schema=WRITTEN_SCHEMA), at.base_instant)
+        count += n
+    return count

@@ -1,1 +1,1 @@
-"""The key-group store: where every record key lives, kept as streaming state."""
+"""The state index: where each record key is, its stores and snapshots."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tagstream.state.errors import StateError
 from tagstream.state.layout import OrderingKind
-from tagstream.table.ordering import double_codes, tuples
+from tagstream.table.fields import double_codes, tuples
 
 MAX_DECIMAL_DIGITS = 18
 _SIGN = np.uint64(1 << 63)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline import lease as leases
-from tagstream.table.timeline.heartbeat import delete_heartbeat, write_heartbeat
-from tagstream.table.timeline.lease import Lease, LeaseOwner
+from tagstream.table.timeline.lease import Lease, LeaseOwner, delete_heartbeat, write_heartbeat
 
 LEASE_TTL_MS = 60_000
 

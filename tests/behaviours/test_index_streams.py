@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.index.family.registry import FACTS
+from tagstream.index.registry import FACTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate

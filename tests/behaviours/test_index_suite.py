@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.index.family.registry import FACTS
+from tagstream.index.registry import FACTS
 from tagstream.state.errors import StateError
-from tagstream.streaming.commit import sink
-from tagstream.streaming.progress.report import BatchReport
+from tagstream.streaming.batch.report import BatchReport
+from tagstream.streaming.job import sink
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tagstream.table.errors import InvalidPartitionPathError, StaleVersionError
-from tagstream.table.storage.create import create
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.storage import Storage, create
 from tests.behaviours import storages as s
 from tests.support.paths import ROOT
 

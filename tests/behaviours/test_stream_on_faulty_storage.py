@@ -16,7 +16,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.storage.opening import OPENERS
 from tagstream.table.storage.storage import Storage
-from tests.admin.running import run_json
+from tests.cli.running import run_json
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare

@@ -10,7 +10,7 @@ import pytest
 
 from bench import driver_scale
 from bench.inputs.driver_table import SMALL_BYTES, log_block, make_table
-from tagstream.table.file_group.log.reader import scan_log_file
+from tagstream.table.file_group.log_file import scan_log_file
 from tests.support.stored import stored
 
 GROUPS, LOGS, BATCHES = 50, 2, 5

@@ -13,7 +13,7 @@ import pytest
 from bench.inputs.kafka_feed import at_rate
 from bench.inputs.soak_events import FIRST_MS, SoakEvents, make_table
 from bench.inputs.soak_samples import WARM_S, batches_of, bytes_below, memory_mib, slope, summary
-from tagstream.streaming.progress.report import BatchReport, line
+from tagstream.streaming.batch.report import BatchReport, line
 from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
 

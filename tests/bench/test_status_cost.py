@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.status_cost import PATHS, full_status, measure
-from tagstream.streaming.progress.report import KINDS
+from tagstream.streaming.batch.report import KINDS
 
 
 def test_every_path_is_measured() -> None:

@@ -11,16 +11,15 @@ import pyarrow as pa
 
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.run import bootstrap_index
-from tagstream.state.durable.generation import starting_pointer
-from tagstream.state.durable.restore import open_at
-from tagstream.state.key_group import balanced_labels
-from tagstream.state.layout import StateLayout
+from tagstream.state import codec
+from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE
+from tagstream.state.index_loads import starting_pointer
+from tagstream.state.layout import StateLayout, balanced_labels
+from tagstream.state.local_store import open_at
 from tagstream.state.ordering import ordering_kind
-from tagstream.state.store import codec
-from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
-from tagstream.state.store.dictionary import places_of
+from tagstream.state.store_entries import places_of
+from tagstream.table.fields import ordering_type as type_of_ordering
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.ordering import ordering_type as type_of_ordering
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.storage.posix import PosixStorage
 

@@ -9,7 +9,7 @@ from threading import Barrier, active_count
 
 import pytest
 
-from tagstream.bootstrap.ahead import ahead
+from tagstream.bootstrap.spill import ahead
 
 
 def counting(begin: int, count: int) -> Iterator[int]:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tagstream.bootstrap.catch_up import GROUP_BYTES, catch_up_index, plan_catch_up
-from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
-from tagstream.streaming.source.decode.formats.make import FormatRules
-from tagstream.table.services.clustering.execute import cluster
-from tagstream.table.services.clustering.options import ClusteringOptions
-from tagstream.table.services.clustering.plan import schedule_clustering
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.streaming.source.decode.debezium import DebeziumRules
+from tagstream.streaming.source.decode.make_format import FormatRules
+from tagstream.table.services.clustering import cluster
+from tagstream.table.services.clustering_plan import schedule_clustering
+from tagstream.table.services.options import ClusteringOptions
+from tagstream.table.write.write_context import WriteProfile
 from tests.streaming.pipeline import LABELS, Pipeline
 from tests.support import cdc
 

@@ -13,16 +13,16 @@ import pytest
 
 from tagstream.bootstrap.catch_up import catch_up_index, plan_catch_up
 from tagstream.bootstrap.run import bootstrap_index
-from tagstream.state.durable.generation import starting_pointer
-from tagstream.state.durable.restore import open_at
-from tagstream.state.pointer import Pointer
-from tagstream.state.store.copies import all_copies
-from tagstream.streaming.source.decode.formats.make import PLAIN
-from tagstream.table.services.clustering.execute import cluster
-from tagstream.table.services.clustering.options import ClusteringOptions
-from tagstream.table.services.clustering.plan import schedule_clustering
+from tagstream.state.durable_files import Pointer
+from tagstream.state.index_loads import starting_pointer
+from tagstream.state.local_store import open_at
+from tagstream.state.store_entries import all_copies
+from tagstream.streaming.source.decode.make_format import PLAIN
+from tagstream.table.services.clustering import cluster
+from tagstream.table.services.clustering_plan import schedule_clustering
+from tagstream.table.services.options import ClusteringOptions
 from tagstream.table.services.validate import validate
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile
 from tests.streaming.pipeline import LABELS, Pipeline
 from tests.support import cdc
 from tests.support import events as ev

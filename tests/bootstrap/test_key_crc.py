@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tagstream.bootstrap.key_crc import crc_of_keys
+from tagstream.bootstrap.scan import crc_of_keys
 
 
 @settings(deadline=None)

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.bootstrap.known_order import _columns, _joined, _merged, _some
 from tagstream.bootstrap.plan import plan_bootstrap
-from tagstream.state.durable.bulk_load import KeyRun
-from tagstream.state.store.codec import TOMBSTONE
+from tagstream.bootstrap.tasks import _columns, _joined, _merged, _some
+from tagstream.state.bulk_load import KeyRun
+from tagstream.state.codec import TOMBSTONE
 from tests.simulation import checks
 from tests.simulation.changes import Database, Message
 from tests.simulation.model import Event

@@ -17,9 +17,9 @@ from tagstream.bootstrap.errors import BootstrapError
 from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.bootstrap.tasks import TWICE_SUFFIX
-from tagstream.state.durable.generation import newest_generation, start_path, starting_pointer
-from tagstream.state.durable.restore import open_at
 from tagstream.state.errors import StateError
+from tagstream.state.index_loads import newest_generation, start_path, starting_pointer
+from tagstream.state.local_store import open_at
 from tagstream.table.errors import ConfigError, CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ

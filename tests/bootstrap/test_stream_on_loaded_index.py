@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.state.layout import StateLayout
-from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
+from tagstream.state.tag_group import tag_key_group
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COMMIT_TIME_PAYLOAD, COPY_ON_WRITE, MERGE_ON_READ, MergeMode
-from tagstream.table.read.key_encoding import names_single_key
+from tagstream.table.read.stored_keys import names_single_key
 from tests.bootstrap.index_content import LABELS, content, load, make_layout
 from tests.state.tagging import Event, make_batch, make_profile
 from tests.table.reference import expected, unpack

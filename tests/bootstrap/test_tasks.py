@@ -12,9 +12,9 @@ import pytest
 from tagstream.bootstrap.scan import SliceKeys
 from tagstream.bootstrap.spill import spill_schema
 from tagstream.bootstrap.tasks import _located
+from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.state.layout import StateLayout
 from tagstream.state.ordering import OrderingKind
-from tagstream.state.store.codec import ORDERING_UNKNOWN, TOMBSTONE
 from tagstream.table.storage.opening import open_storage
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from tagstream.streaming.crash import COMMIT_POINTS
+from tagstream.streaming.process import COMMIT_POINTS
 from tests.drills.report import Drill
 from tests.drills.stream_job import CountedJob
 from tests.support.table_version import has_metadata

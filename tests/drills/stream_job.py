@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tagstream.state.durable.root import current_root
+from tagstream.state.checkpoint import current_root
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.storage.posix import PosixStorage

@@ -14,12 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
+from tagstream.streaming.batch.located import Lanes, by_lane
 from tagstream.streaming.source.packed import pack, unpack
-from tagstream.streaming.tag.lanes import Lanes
-from tagstream.streaming.tag.located import by_lane
 from tagstream.table import chunks
-from tagstream.table.file_group.partition_metadata import list_partitions
-from tests.streaming.write.located_rows import located_rows, write_commit
+from tagstream.table.file_group.names import list_partitions
+from tests.streaming.batch.located_rows import located_rows, write_commit
 from tests.table.writer import Writer
 
 pytestmark = pytest.mark.drill

@@ -10,7 +10,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from tagstream.streaming.crash import COMMIT_POINTS
+from tagstream.streaming.process import COMMIT_POINTS
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.steps import METADATA, PLAIN, batches_of, conf, kill_at_each, kill_in_turn, pair_circuit, points
 from tests.support.events import Mix, generate

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tagstream.streaming.source.files.plan_log import PlanLog, read_plan
+from tagstream.streaming.source.file_plans import PlanLog, read_plan
 from tagstream.table.storage.posix import PosixStorage
 from tests.drills.conftest import NewDrill
 from tests.drills.stream_job import DEADLINE_S, Job

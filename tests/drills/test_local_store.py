@@ -21,7 +21,7 @@ from tests.support.process import Process
 CHUNK = 150
 HOLDER = """
 import sys, signal
-from tagstream.state.store.rocks_store import RocksStore
+from tagstream.state.rocks_store import RocksStore
 store = RocksStore(sys.argv[1])
 print("held", flush=True)
 signal.pause()

@@ -11,7 +11,7 @@ from itertools import islice
 
 import pytest
 
-from tagstream.streaming.crash import SERVICE_POINTS
+from tagstream.streaming.process import SERVICE_POINTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.crash import SERVICE_POINTS, WORKER_POINTS
+from tagstream.streaming.process import SERVICE_POINTS, WORKER_POINTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.compaction.elsewhere import STALE_MS
+from tagstream.table.services.compaction_worker import STALE_MS
 from tagstream.table.timeline.instant import COMMIT
 from tests.drills import test_service_kills as kills
 from tests.drills.conftest import NewDrill, NewJob

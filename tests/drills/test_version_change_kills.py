@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.upgrade.layouts import leftovers
+from tagstream.table.services.upgrade_layouts import leftovers
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.admin.killed import killed_at
+from tests.cli.killed import killed_at
 from tests.drills.conftest import NewDrill
 from tests.drills.report import Drill
 from tests.drills.stream_job import Outcome

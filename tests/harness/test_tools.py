@@ -69,7 +69,7 @@ def test_tests_without_their_program_are_left_out_and_listed(tmp_path: Path) -> 
     assert java is not None
     (tmp_path / "java").symlink_to(java)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--without-missing-tools"]
-    place = "tests/streaming/status/test_metrics.py::test_promtool_finds_nothing_to_say"
+    place = "tests/streaming/monitor/test_metrics.py::test_promtool_finds_nothing_to_say"
     env = {**os.environ, "PATH": str(tmp_path)}
     done = subprocess.run([*command, place], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

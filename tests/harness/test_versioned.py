@@ -15,8 +15,8 @@ FILES = {
     "tests/table/test_by_another.py": "from tests.table.writer import create",
     "tests/table/test_process.py": "COMMAND = ['-m', 'tests.support.started']",
     "tests/table/test_none.py": "from pathlib import Path",
-    "tests/admin/conftest.py": "from tests.table.writer import create",
-    "tests/admin/deep/test_fixture.py": "def test(table): ...",
+    "tests/cli/conftest.py": "from tests.table.writer import create",
+    "tests/cli/deep/test_fixture.py": "def test(table): ...",
     "tests/harness/test_writer.py": "from tests.table.writer import create",
 }
 
@@ -27,7 +27,7 @@ def test_files_that_reach_the_kind_of_tables_are_named_and_no_others(tmp_path: P
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert versioned_files(tmp_path) == [
-        "tests/admin/deep/test_fixture.py",
+        "tests/cli/deep/test_fixture.py",
         "tests/table/test_by_another.py",
         "tests/table/test_direct.py",
         "tests/table/test_process.py",

@@ -15,11 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tagstream.table.file_group.log.block import LogBlock
-from tagstream.table.file_group.log.format import BlockType
-from tagstream.table.file_group.log.reader import scan_log_file
-from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
-from tagstream.table.file_group.partition_metadata import PARTITION_METAFILE
+from tagstream.table.file_group.log_file import LogBlock, scan_log_file
+from tagstream.table.file_group.log_format import BlockType
+from tagstream.table.file_group.names import PARTITION_METAFILE, parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import parse
 from tagstream.table.schema.conform import conform

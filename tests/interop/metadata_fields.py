@@ -17,17 +17,13 @@ from typing import Any
 import pyarrow as pa
 
 from tagstream.table.file_group.bloom import BloomFilter
-from tagstream.table.file_group.log.block import LogBlock
-from tagstream.table.file_group.log.format import BlockType
-from tagstream.table.file_group.log.reader import scan_log_file
-from tagstream.table.file_group.names import parse_log_file_name
-from tagstream.table.file_group.partition_metadata import PARTITION_METAFILE
+from tagstream.table.file_group.log_file import LogBlock, scan_log_file
+from tagstream.table.file_group.log_format import BlockType
+from tagstream.table.file_group.names import PARTITION_METAFILE, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.encode.locations import instant_ms
-from tagstream.table.metadata.hfile import HFile
-from tagstream.table.metadata.hfile_trailer import TRAILER_SIZE, trailer_fields
-from tagstream.table.metadata.name_hash import file_id
-from tagstream.table.metadata.records import decode
+from tagstream.table.metadata.hfile import TRAILER_SIZE, HFile, trailer_fields
+from tagstream.table.metadata.record_encoding import instant_ms
+from tagstream.table.metadata.records import decode, file_id
 from tests.interop.fields import (
     Fields,
     Named,

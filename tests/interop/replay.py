@@ -17,18 +17,17 @@ import pyarrow.parquet as pq
 
 from tagstream.table.file_group.base_file import BLOOM_KEY, BLOOM_TYPE_KEY
 from tagstream.table.file_group.bloom import SIMPLE, BloomParams
-from tagstream.table.file_group.log.format import BlockType
-from tagstream.table.file_group.log.reader import scan_log_file
+from tagstream.table.file_group.log_file import scan_log_file
+from tagstream.table.file_group.log_format import BlockType
 from tagstream.table.file_group.names import new_file_id, next_instant, parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_TIME, RECORD_KEY, avro_to_arrow, with_meta
-from tagstream.table.services.compaction.in_metadata import told_to_metadata
-from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.services.metadata_changes import told_to_metadata
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStat, WriteStatus
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions

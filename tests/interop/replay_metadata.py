@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.metadata.encode.indexed_columns import default_columns, defined_columns
-from tagstream.table.metadata.encode.locations import PLACES, instant_ms
-from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
+from tagstream.table.metadata.changes import KEYS, Changes, written_by
+from tagstream.table.metadata.compaction import clean, compact
+from tagstream.table.metadata.delta_commit import delta_commit
+from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS, default_columns, defined_columns
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION, MetadataTable
+from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.metadata.partitions import create_empty
+from tagstream.table.metadata.record_encoding import PLACES, instant_ms
 from tagstream.table.metadata.record_index import RecordIndex
-from tagstream.table.metadata.write.changes import KEYS, Changes, written_by
-from tagstream.table.metadata.write.cleaning import clean
-from tagstream.table.metadata.write.compaction import compact
-from tagstream.table.metadata.write.delta import delta_commit
-from tagstream.table.metadata.write.initial import create_empty
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.schema.schema import RECORD_KEY, avro_to_arrow
-from tagstream.table.services.metadata_rollback import range_columns
+from tagstream.table.services.metadata_changes import range_columns
+from tagstream.table.timeline.commit_metadata import WriteStat, WriteStatus
 from tagstream.table.timeline.instant import CLEAN, COMMIT, DELTA_COMMIT, Instant
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.timeline.write_status import WriteStat, WriteStatus
 
 if TYPE_CHECKING:
     from tests.interop.replay import Replay, Step

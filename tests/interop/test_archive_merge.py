@@ -7,17 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tagstream.table.history.archive import archive
+from tagstream.table.history.archive_log import archive_files
+from tagstream.table.history.archive_merge import NOTE_FILE, MergeOptions, merge_archive
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.upgrade.layouts import place_of
-from tagstream.table.timeline.history.archive import archive
-from tagstream.table.timeline.history.archive_log import archive_files
-from tagstream.table.timeline.history.archive_merge import NOTE_FILE, MergeOptions, merge_archive
+from tagstream.table.services.upgrade_layouts import place_of
 from tests.interop.histories import create, event, live_rows
 from tests.interop.hudi_spark import HudiSpark
 from tests.interop.test_archived_instants import EAGER
 from tests.support.compare import compare
-from tests.table.timeline.history.archives import archived_times
-from tests.table.timeline.history.crashes import cut_off_at_each_change
+from tests.table.history.archives import archived_times
+from tests.table.history.crashes import cut_off_at_each_change
 
 pytestmark = pytest.mark.hudi_jar
 THREE = MergeOptions(files=3)

@@ -9,18 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tagstream.table.history.archive import archive
+from tagstream.table.history.archive_log import read_archive
+from tagstream.table.history.lsm_write import merge_levels, remove_old
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services.upgrade.layouts import place_of
-from tagstream.table.services.upgrade.upgrade import downgrade
-from tagstream.table.timeline.history.archive import archive
-from tagstream.table.timeline.history.archive_log import read_archive
-from tagstream.table.timeline.history.lsm_write import merge_levels, remove_old
+from tagstream.table.services.upgrade import downgrade
+from tagstream.table.services.upgrade_layouts import place_of
 from tests.interop.histories import create, event, live_rows
 from tests.interop.hudi_spark import HudiSpark
 from tests.support.compare import compare
+from tests.table.history.archives import archived_times, begin_before_its_base_file
 from tests.table.reference import unpack
-from tests.table.timeline.history.archives import archived_times, begin_before_its_base_file
 
 pytestmark = pytest.mark.hudi_jar
 # What makes Hudi archive after every commit.

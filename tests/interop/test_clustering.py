@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.services.clustering.execute import cluster
-from tagstream.table.services.clustering.plan import schedule_clustering
+from tagstream.table.services.clustering import cluster
+from tagstream.table.services.clustering_plan import schedule_clustering
 from tests.interop.hudi_spark import HudiSpark
 from tests.interop.test_compaction import all_read
 from tests.interop.test_metadata_tables import options, upsert_by_hudi
 from tests.support.table_version import table_version
-from tests.table.metadata.write.case import Case
-from tests.table.services.clustering.clusters import ALL, fill, learn, pending, plan_and_cluster
-from tests.table.services.compaction.compacting import clock
+from tests.table.metadata.case import Case
+from tests.table.services.clusters import ALL, fill, learn, pending, plan_and_cluster
+from tests.table.services.compaction_compacting import clock
 from tests.table.writer import row
 
 pytestmark = pytest.mark.hudi_jar

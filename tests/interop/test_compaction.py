@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services.compaction.execute import compact
-from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.services.compaction import compact
+from tagstream.table.services.compaction_plan import schedule_compaction
 from tagstream.table.services.validate_metadata import validate_metadata
 from tests.interop.hudi_spark import HudiSpark
 from tests.interop.test_hudi_on_tables import check, may_be_hidden_from_hudi_rs
 from tests.interop.test_metadata_tables import BY_METADATA, options, upsert_by_hudi
 from tests.support.hudi_rs import read_table
 from tests.support.table_version import table_version
-from tests.table.metadata.write.case import Case
-from tests.table.services.compaction.compacting import ALL, clock, fill, plan_and_compact, plans, rows, slices_with_logs
+from tests.table.metadata.case import Case
+from tests.table.services.compaction_compacting import ALL, clock, fill, plan_and_compact, plans, rows, slices_with_logs
 from tests.table.writer import Writer, row
 
 pytestmark = pytest.mark.hudi_jar

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tagstream.streaming.source.decode.formats.make import PLAIN
+from tagstream.streaming.source.decode.make_format import PLAIN
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import META_COLUMNS

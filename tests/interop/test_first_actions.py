@@ -10,17 +10,17 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.metadata.encode.indexed_columns import default_columns
-from tagstream.table.metadata.encode.locations import PLACES
-from tagstream.table.services.replacing.delete_partition import delete_partitions
+from tagstream.table.metadata.index_definitions import default_columns
+from tagstream.table.metadata.record_encoding import PLACES
+from tagstream.table.services.replaced_partitions import delete_partitions
 from tagstream.table.services.validate_metadata import validate_metadata
 from tests.interop.hudi_spark import HudiSpark
 from tests.interop.test_metadata_tables import check_filters, read_by_both, upsert_by_hudi
 from tests.support.table_version import table_version
-from tests.table.metadata.write.case import Case, groups_of
-from tests.table.metadata.write.test_initial import contents, make
-from tests.table.services.cleaning.tables import clock
-from tests.table.services.replacing.overwriting import follow, overwrite
+from tests.table.metadata.case import Case, groups_of
+from tests.table.metadata.test_initial import contents, make
+from tests.table.services.overwriting import follow, overwrite
+from tests.table.services.tables import clock
 from tests.table.writer import Row, Writer, row
 
 pytestmark = pytest.mark.hudi_jar

@@ -13,13 +13,13 @@ from bench.writers.case import HUDI_FLINK, INDEXES, Writer
 from bench.writers.command import command, environment
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services.compaction.execute import compact
-from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.services.compaction import compact
+from tagstream.table.services.compaction_plan import schedule_compaction
 from tagstream.table.services.validate import validate
 from tests.interop.hudi_spark import HudiSpark
 from tests.support.hudi_rs import read_table
-from tests.table.services.compaction.compacting import ALL, free_clock, plans, slices_with_logs
-from tests.table.services.compaction.test_real_tables import settled
+from tests.table.services.compaction_compacting import ALL, free_clock, plans, slices_with_logs
+from tests.table.services.test_compaction_real_tables import settled
 
 pytestmark = pytest.mark.hudi_jar
 COLUMNS = {"id": "string", "part": "string", "ts": "long", "name": "string"}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.progress.report import BatchReport
+from tagstream.streaming.batch.report import BatchReport
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tests.interop.hudi_spark import HudiSpark

@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench.peers import home as peers
-from tagstream.index.hbase.index import HbaseIndex, RebalancedHbaseIndex
+from tagstream.index.hbase_index import HbaseIndex, RebalancedHbaseIndex
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tests.index.hbase.case import Case, Place
+from tests.index.case import Case, Place
 from tests.interop.hudi_spark import HudiSpark
 from tests.support.hbase import LOOPBACK, HbaseServer
 from tests.table.writer import Row, row

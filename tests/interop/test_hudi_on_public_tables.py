@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from bench.peers import home as peers
 from tagstream.table.schema.schema import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from tests.admin.running import run_json
+from tests.cli.running import run_json
 from tests.interop.hudi_spark import HudiSpark
 from tests.streaming.public_tables_case import PublicCase, rows_of
 

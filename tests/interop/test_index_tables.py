@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.index.family.registry import FACTS
+from tagstream.index.registry import FACTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tests.behaviours.conftest import conf_of as conf_of  # the fixture

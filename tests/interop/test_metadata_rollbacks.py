@@ -9,15 +9,15 @@ import pytest
 
 from tagstream.table.file_group.names import parse_log_file_name
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.metadata.write.compaction import compact
+from tagstream.table.metadata.compaction import compact
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
+from tagstream.table.timeline.commit_metadata import FileKind, WriteStat
 from tagstream.table.timeline.instant import ROLLBACK
-from tagstream.table.timeline.write_status import FileKind, WriteStat
 from tests.interop.hudi_spark import HudiSpark
 from tests.interop.test_metadata_tables import filled, options, read_by_both, upsert_by_hudi, write_by_hudi
-from tests.table.metadata.write.case import Case
-from tests.table.metadata.write.test_rollback import EARLY, crash_at, failing_write
+from tests.table.metadata.case import Case
+from tests.table.metadata.test_rollback import EARLY, crash_at, failing_write
 from tests.table.writer import CrashError, direct_marker, row
 
 pytestmark = pytest.mark.hudi_jar

@@ -10,14 +10,13 @@ import pytest
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.metadata.write.cleaning import clean
-from tagstream.table.metadata.write.compaction import compact
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter
+from tagstream.table.metadata.compaction import clean, compact
+from tagstream.table.metadata.metadata_writer import MetadataWriter
 from tests.interop.hudi_spark import HudiSpark
 from tests.interop.test_hudi_on_tables import check, learn_places
 from tests.support.table_version import table_version
-from tests.table.metadata.write.case import Case
-from tests.table.metadata.write.test_rollback import failing_write, take_back
+from tests.table.metadata.case import Case
+from tests.table.metadata.test_rollback import failing_write, take_back
 from tests.table.writer import row
 
 pytestmark = pytest.mark.hudi_jar

@@ -16,15 +16,15 @@ from pyspark.sql import SparkSession
 
 from bench.peers import home as peers
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.encode.locations import PLACES, instant_ms
-from tagstream.table.metadata.write.changes import KEYS, Changes
-from tagstream.table.metadata.write.delta import delta_commit
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.metadata.changes import KEYS, Changes
+from tagstream.table.metadata.delta_commit import delta_commit
+from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.metadata.record_encoding import PLACES, instant_ms
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import DELTA_COMMIT
 from tagstream.table.write import commit
-from tests.admin.running import run
+from tests.cli.running import run
 from tests.interop.hudi_spark import HudiSpark
 from tests.streaming.stream_case import StreamCase, now_ms
 from tests.support import events as ev

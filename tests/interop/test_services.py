@@ -10,15 +10,14 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.metadata.write.compaction import compact
-from tagstream.table.services.archiving.archive_table import archive_metadata, archive_table
-from tagstream.table.services.archiving.options import ArchiveOptions
-from tagstream.table.services.cleaning.clean import clean
-from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.replacing.delete_partition import delete_partitions
-from tagstream.table.services.restore.restore import restore
-from tagstream.table.services.restore.rollback_completed import rollback_completed
-from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint
+from tagstream.table.metadata.compaction import compact
+from tagstream.table.services.archiving import archive_metadata, archive_table
+from tagstream.table.services.cleaning import clean
+from tagstream.table.services.options import ArchiveOptions, CleanOptions
+from tagstream.table.services.replaced_partitions import delete_partitions
+from tagstream.table.services.restore import restore
+from tagstream.table.services.rollback_completed import rollback_completed
+from tagstream.table.services.savepoint import create_savepoint, delete_savepoint
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.timeline.instant import CLEAN
@@ -27,11 +26,11 @@ from tests.interop.test_archived_instants import EAGER, listed
 from tests.interop.test_hudi_on_tables import check, learn_places
 from tests.interop.test_metadata_tables import options, read_by_both
 from tests.support.table_version import table_version
-from tests.table.metadata.write.case import Case
-from tests.table.services.cleaning.tables import rounds
+from tests.table.history.archives import archived_times
+from tests.table.metadata.case import Case
 from tests.table.services.compacting import plan_compaction
-from tests.table.services.replacing.overwriting import follow, overwrite
-from tests.table.timeline.history.archives import archived_times
+from tests.table.services.overwriting import follow, overwrite
+from tests.table.services.tables import rounds
 from tests.table.writer import Writer, row
 
 pytestmark = pytest.mark.hudi_jar

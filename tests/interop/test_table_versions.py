@@ -21,14 +21,14 @@ import pyarrow as pa
 import pytest
 
 from bench.peers import home as peers
+from tagstream.table.history.action_files import commit_record, read_commit
+from tagstream.table.history.archive import archive
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import PROPERTIES_FILE, parse
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services.upgrade.layouts import place_of
-from tagstream.table.services.upgrade.upgrade import downgrade, upgrade
+from tagstream.table.services.upgrade import downgrade, upgrade
+from tagstream.table.services.upgrade_layouts import place_of
 from tagstream.table.timeline.avro_timeline import MAGIC, read_record
-from tagstream.table.timeline.history.archive import archive
-from tagstream.table.timeline.history.commit_content import commit_record, read_commit
 from tests.interop.histories import create, event, live_rows, write_history
 from tests.interop.hudi_spark import HudiSpark
 from tests.support.compare import compare
@@ -316,7 +316,7 @@ REAL = {
     "cow_v6_complexkey_replace": ({STRATEGY, METADATA}, {".replacecommit.requested", ".replacecommit.inflight"},
                                   {".clustering.requested", ".clustering.inflight"}),
     "cow_v6_nonpart_simplebloom": ({STRATEGY, METADATA}, set(), set()),
-    # Hudi compacts; logs may stay (see table/services/upgrade/logs.py).
+    # Hudi compacts; logs may stay (see table/services/upgrade_checks.py).
     "mor_v6_services_015": ({METADATA, MODE}, set(),
                             {".compaction.requested", ".compaction.inflight", ".commit"}),
 }  # fmt: skip

@@ -15,22 +15,20 @@ import pytest
 
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.metadata.write.compaction import compact as compact_metadata
+from tagstream.table.metadata.compaction import compact as compact_metadata
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services.archiving.archive_table import archive_table
-from tagstream.table.services.archiving.options import ArchiveOptions
-from tagstream.table.services.cleaning.clean import clean, schedule_clean
-from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
-from tagstream.table.services.clustering.execute import cluster
-from tagstream.table.services.clustering.options import ClusteringOptions
-from tagstream.table.services.clustering.plan import schedule_clustering
-from tagstream.table.services.compaction.execute import compact
-from tagstream.table.services.compaction.plan import schedule_compaction
-from tagstream.table.services.replacing.delete_partition import delete_partitions
-from tagstream.table.services.restore.restore import restore
-from tagstream.table.services.restore.rollback_completed import rollback_completed
-from tagstream.table.services.restore.savepoint import create_savepoint, delete_savepoint
-from tagstream.table.services.upgrade.upgrade import downgrade
+from tagstream.table.services.archiving import archive_table
+from tagstream.table.services.cleaning import clean, schedule_clean
+from tagstream.table.services.clustering import cluster
+from tagstream.table.services.clustering_plan import schedule_clustering
+from tagstream.table.services.compaction import compact
+from tagstream.table.services.compaction_plan import schedule_compaction
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, CleanPolicy, ClusteringOptions
+from tagstream.table.services.replaced_partitions import delete_partitions
+from tagstream.table.services.restore import restore
+from tagstream.table.services.rollback_completed import rollback_completed
+from tagstream.table.services.savepoint import create_savepoint, delete_savepoint
+from tagstream.table.services.upgrade import downgrade
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
@@ -38,9 +36,9 @@ from tests.interop.hudi_spark import HudiSpark
 from tests.interop.test_hudi_on_tables import check, learn_places
 from tests.support.hudi_rs import read_table
 from tests.support.table_version import table_version, using
-from tests.table.metadata.write.case import Case
-from tests.table.services.clustering.clusters import learn
-from tests.table.services.compaction.compacting import ALL, clock
+from tests.table.metadata.case import Case
+from tests.table.services.clusters import learn
+from tests.table.services.compaction_compacting import ALL, clock
 from tests.table.writer import Row, Writer, row
 
 pytestmark = pytest.mark.hudi_jar

@@ -15,15 +15,14 @@ from pyspark.sql import SparkSession
 
 import tagstream
 from tagstream.bootstrap.report import BootstrapProgress
-from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.job.job import open_table, stream
+from tagstream.streaming.job.preflight import SparkNeeds, check_stream, look, look_before_spark
+from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.progress.report import BatchReport
-from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.source.transform.stage import with_transformed_schema
-from tagstream.streaming.start.preflight import SparkNeeds, check_stream, look, look_before_spark
-from tagstream.streaming.watch.watch import Watch
+from tagstream.streaming.process import CrashPlan, StopFlag
+from tagstream.streaming.source.transformation import with_transformed_schema
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate

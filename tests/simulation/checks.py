@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import redirect_stderr
 from typing import Any
 
-from tagstream.admin.command.main import main as tagstream
+from tagstream.cli.main import main as tagstream
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.filters import Comparison, Op
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services.cleaning.last_clean import last_clean
+from tagstream.table.services.cleaning_plan import last_clean
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tagstream.table.skipping.filters import Comparison, Op
 from tests.simulation.model import Ident, Unknown
 from tests.simulation.values import BY_NAME
 from tests.simulation.world import World

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from tagstream.admin.command.main import main as tagstream
+from tagstream.cli.main import main as tagstream
 from tests.simulation.settings import MERGE_ON_READ
 from tests.simulation.steps import action, batches, operate, table_command
 from tests.simulation.world import World

@@ -19,16 +19,15 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import newest_batch, raw_offset
-from tagstream.streaming.commit.sink import BatchSink
-from tagstream.streaming.job.schema_changes import schema_notes
+from tagstream.streaming.batch.located import Lanes, packed_columns
+from tagstream.streaming.batch.spark_checkpoint import newest_batch, raw_offset
+from tagstream.streaming.batch.tag import TagSpec, tag_records
+from tagstream.streaming.job.restart import schema_notes
+from tagstream.streaming.job.sink import BatchSink
 from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.source.kafka_topic import EARLIEST, Ends
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import make_key_function
-from tagstream.streaming.source.topic import EARLIEST, Ends
-from tagstream.streaming.tag.lanes import Lanes
-from tagstream.streaming.tag.located import packed_columns
-from tagstream.streaming.tag.tag import TagSpec, tag_records
 from tagstream.table.storage.opening import OPENERS, canonical
 from tests.simulation.processes import Processes, SimulatedStorage
 from tests.simulation.pull import located_by_index
@@ -362,18 +361,18 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
         put(f"{job}.choose_checkpoint_files", lambda *_: False)
         put(f"{job}.has_ended", lambda _: False)
         put("tagstream.streaming.recovery.takeover.topic_offsets", engine.topic.ends)
-        put("tagstream.streaming.start.first_table.first_records", engine.topic.first)
-        put("tagstream.streaming.recovery.same_topic.topic_id", lambda *_: _TOPIC_ID)
+        put("tagstream.streaming.job.first_records.first_records", engine.topic.first)
+        put("tagstream.streaming.recovery.same_source.topic_id", lambda *_: _TOPIC_ID)
         put(f"{job}.TopicWatch", lambda *_: ExitStack())  # it is never another one
-        put("tagstream.streaming.commit.sink.located_rows", _located_rows)
-        put("tagstream.streaming.write.write.TaskContext", engine.task)
-        put("tagstream.streaming.source.schema_notes.TaskContext", engine.task)
+        put("tagstream.streaming.job.sink.located_rows", _located_rows)
+        put("tagstream.streaming.batch.write.TaskContext", engine.task)
+        put("tagstream.streaming.source.source.TaskContext", engine.task)
         put("tagstream.bootstrap.run.run_tasks", _tasks_here)
         put("tagstream.bootstrap.catch_up.run_tasks", _tasks_here)
-        put("tagstream.table.each.ThreadPoolExecutor", OneThread)
+        put("tagstream.table.storage.storage.ThreadPoolExecutor", OneThread)
         for module in ("compactor", "clusterer", "cleaner"):
             put(f"{services}.{module}.Background", Deferred)
-        put("tagstream.admin.command.main._now_ms", clock_ms)
+        put("tagstream.cli.main._now_ms", clock_ms)
         yield
 
 

@@ -46,28 +46,28 @@ MUTATIONS = (
     *(Mutation(defect, _OF_THE_TESTS[defect.name]) for defect in DEFECTS if defect.name in _OF_THE_TESTS),
     _put_back(
         "a savepoint sees what was completed after its write",
-        "table/retention/seen.py",
+        "table/services/retention.py",
         "    later = {i.time for i in timeline.completed_writes if completed_at(i) > end}",
         "    later = {i.time for i in timeline.completed_writes if i.time > write.time}",
         "back_over_a_service",
     ),
     _put_back(
         "replace commits are archived while their files are there",
-        "table/retention/leaving.py",
+        "table/services/retention.py",
         "    for instant in leaving:\n",
         "    for instant in ():\n",
         "savepoint_over_a_clustering",
     ),
     _put_back(
         "a clean does not look at its plan again",
-        "table/services/cleaning/again.py",
+        "table/services/pending_clean.py",
         "    return reduced(plan, left, times)",
         "    return plan",
         "back_over_a_clean",
     ),
     _put_back(
         "decimals of more than 28 digits are rounded in statistics",
-        "table/decimals.py",
+        "table/file_group/ordering_wrapper.py",
         '    whole, shift, cut = int("".join(map(str, digits))), exponent + scale, 0',
         '    whole, shift, cut = int("".join(map(str, digits[:28])).ljust(len(digits), "0")), exponent + scale, 0',
         "version=9",
@@ -77,7 +77,7 @@ MUTATIONS = (
     ),
     _put_back(
         "nulls beside NaN are not counted",
-        "table/metadata/encode/column_ranges.py",
+        "table/metadata/column_ranges.py",
         "            if name in told:\n",
         "            if name in ():\n",
     ),
@@ -95,7 +95,7 @@ MUTATIONS = (
     ),
     _put_back(
         "wide decimals have statistics in the form of an earlier version",
-        "streaming/metadata/prepare.py",
+        "streaming/batch/metadata_prepare.py",
         "default_columns(schema, statistics_form(table.storage, config.version))",
         "default_columns(schema, config.version)",
         "version=8",
@@ -105,7 +105,7 @@ MUTATIONS = (
     ),
     _put_back(
         "the files of a partition that is gone stay in the metadata table",
-        "table/metadata/write/entries.py",
+        "table/metadata/changes.py",
         "        records |= [files_record(path, sizes, change.deleted)]",
         "        records |= [files_record(path, sizes, () if path in changes.deleted_partitions else change.deleted)]",
         "metadata=files",
@@ -119,7 +119,7 @@ MUTATIONS = (
     ),
     _put_back(
         "a local store of another lineage is believed",
-        "state/durable/restore.py",
+        "state/local_store.py",
         "    if missing is None:\n        return None",
         "    if missing is None:\n        return meta",
     ),

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tagstream.admin.services.process import ProcessOptions
+from tagstream.cli.services_run import ProcessOptions
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY
-from tagstream.table.services.archiving.options import ArchiveOptions
-from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.compaction.options import CompactionOptions
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions
 from tests.simulation import checks
 from tests.simulation.model import Event
 from tests.simulation.settings import MERGE_ON_READ, Settings

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from tagstream.table.storage.names import joined
+from tagstream.table.storage.common import joined
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.lease import LeaseOwner
 

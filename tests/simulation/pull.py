@@ -1,5 +1,5 @@
 """The batch of a pull-type index without Spark's joins: where keys are is asked of the record index, of the buckets, or read
-from the table; what follows is the product's own step (``streaming.tag.pull_tag``).
+from the table; what follows is the product's own step (``streaming.batch.pull_tag``).
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.index.base import TableAsOf
-from tagstream.index.family.bucket import BucketIndex
+from tagstream.index.bucket import BucketIndex
 from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_known
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.commit.pull import _Resolver, table_as_of
-from tagstream.streaming.source.decode.state_keys import record_keys
+from tagstream.streaming.batch.located import Lanes, packed_columns
+from tagstream.streaming.batch.pull_tag import NOTHING_FOUND, PullSpec, tag_pulled
+from tagstream.streaming.batch.tag import sorted_out
+from tagstream.streaming.job.pull_index import _Resolver, table_as_of
+from tagstream.streaming.source.decode.key_decoder import record_keys
 from tagstream.streaming.source.packed import unpack
-from tagstream.streaming.tag.lanes import Lanes
-from tagstream.streaming.tag.located import packed_columns
-from tagstream.streaming.tag.pull_tag import NOTHING_FOUND, PullSpec, tag_pulled
-from tagstream.streaming.tag.tag import sorted_out
+from tagstream.table.fields import ordering_column
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex
-from tagstream.table.ordering import ordering_column
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY
 
@@ -31,7 +30,7 @@ from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY
 def located_by_index(
     job: JobContext, instant: str, keyed: dict[int, list[bytes]]
 ) -> list[tuple[int, bytes | None, str | None]]:
-    """Rows of a batch by write lane, as ``streaming.commit.pull.located_rows`` gives them."""
+    """Rows of a batch by write lane, as ``streaming.job.pull_index.located_rows`` gives them."""
     index = job.index
     assert index is not None
     look, profile = table_as_of(job, None), job.read_profile()

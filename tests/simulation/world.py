@@ -13,15 +13,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tagstream.admin.command.main import main as tagstream
-from tagstream.admin.services.process import ProcessOptions, one_round
+from tagstream.cli.main import main as tagstream
+from tagstream.cli.services_run import ProcessOptions, one_round
 from tagstream.streaming.batch.commit_record import parse
-from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.job.job import open_table, stream
+from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.progress.report import BatchReport
-from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.watch.watch import Watch
+from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.table.errors import TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage

@@ -17,7 +17,7 @@ from tagstream.state.tag_batch import (
     TagBatch,
     TagResult,
 )
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile
 
 LABEL = 3
 

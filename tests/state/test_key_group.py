@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tagstream.state.key_group import balanced_labels, key_group, key_groups, shuffle_partition, spark_hash_int
+from tagstream.state.layout import balanced_labels, key_group, key_groups, shuffle_partition, spark_hash_int
 
 # From Spark 4.2: SELECT hash(CAST(x AS INT)).
 SPARK_HASHES = {-500: -1509134283, -1: -1604776387, 0: 933211791, 1: -559580957, 2: 1765031574, 499: -1850302228}

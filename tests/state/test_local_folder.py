@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.state.durable.restore import open_at
+from tagstream.state.durable_files import Pointer
 from tagstream.state.errors import StateError
 from tagstream.state.layout import StateLayout
-from tagstream.state.local_folder import make_private
-from tagstream.state.pointer import Pointer
-from tagstream.state.store.rocks_store import META_KEY, RocksStore, write_sorted_file
-from tagstream.state.store.store_meta import StoreMeta
-from tagstream.state.tag.tag_group import tag_key_group
+from tagstream.state.local_store import open_at
+from tagstream.state.rocks_store import META_KEY, RocksStore, write_sorted_file
+from tagstream.state.scratch import make_private
+from tagstream.state.store_entries import StoreMeta
+from tagstream.state.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
-from tests.state.durable.test_generation import Row, load
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
+from tests.state.test_generation import Row, load
 
 OTHER_USER = 12345
 

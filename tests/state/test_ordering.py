@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tagstream.state.errors import StateError
 from tagstream.state.ordering import decode_ordering, encode_ordering, ordering_kind
-from tagstream.table.ordering import tuples
+from tagstream.table.fields import tuples
 
 CASES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int32(), [-(2**31), -1, 0, 5]),

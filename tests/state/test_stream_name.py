@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.state.stream_name import same_stream
+from tagstream.state.checkpoint import same_stream
 
 
 @pytest.mark.parametrize(

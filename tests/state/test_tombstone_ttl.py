@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.state.durable.view import counts_at
+from tagstream.state.durable_files import Pointer
+from tagstream.state.index_view import counts_at
 from tagstream.state.layout import OrderingKind, StateLayout
-from tagstream.state.pointer import Pointer
-from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT
+from tagstream.state.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tagstream.state.layout import StateLayout
-from tagstream.state.tag.tag_group import tag_key_group
 from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
+from tagstream.state.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
 

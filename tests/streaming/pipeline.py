@@ -11,32 +11,28 @@ import pyarrow as pa
 
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag_batch import TagResult
-from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.source.decode.events import Noticed
-from tagstream.streaming.source.decode.formats.make import FormatRules
-from tagstream.streaming.source.decode.formats.schema_names import table_schema
-from tagstream.streaming.source.decode.schemas.watch import in_order
+from tagstream.streaming.batch.located import OP_BAD, Lanes, packed_columns
+from tagstream.streaming.batch.tag import tag_records
+from tagstream.streaming.batch.write import WRITE_STATUS, WriteSpec, write_files
+from tagstream.streaming.process import CrashPlan
+from tagstream.streaming.source.decode.make_format import FormatRules
+from tagstream.streaming.source.decode.record_format import Noticed
+from tagstream.streaming.source.decode.record_schemas import in_order
+from tagstream.streaming.source.decode.schema_names import table_schema
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
-from tagstream.streaming.tag.lanes import Lanes
-from tagstream.streaming.tag.located import OP_BAD, packed_columns
-from tagstream.streaming.tag.tag import tag_records
-from tagstream.streaming.write.write import WRITE_STATUS, WriteSpec, write_files
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.schema.avro_defaults import keep_defaults
-from tagstream.table.schema.dropped import record_schema
+from tagstream.table.schema.record_schema import keep_defaults, record_schema
 from tagstream.table.schema.schema import META_COLUMNS, arrow_to_avro, avro_json, avro_to_arrow
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.write import commit
-from tagstream.table.write.write_context import WriterOptions
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile, WriterOptions
 from tests.support import cdc
 from tests.support.table_version import table_version
 

@@ -17,7 +17,7 @@ from tests.support import events as ev
 from tests.support.hudi_rs import keys_found_twice
 from tests.table.reference import BY_PARTITION, NAMES, unpack
 
-# Keys that are in two partitions are for an index by partition (tests/index/family/test_record_index.py).
+# Keys that are in two partitions are for an index by partition (tests/index/test_record_index.py).
 CONTINUED = sorted({*NAMES} - BY_PARTITION)
 # Between a compaction's plan and its commit hudi-rs does not see the deltas behind the plan.
 NOT_BY_HUDI_RS = ("mor_v6_compaction_pending",)

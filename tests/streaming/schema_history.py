@@ -17,14 +17,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tagstream.streaming.source.decode.formats.make import PLAIN
+from tagstream.streaming.source.decode.make_format import PLAIN
 from tagstream.table.errors import SchemaRefusedError
-from tagstream.table.schema.avro_defaults import keep_defaults
 from tagstream.table.schema.evolve import EvolutionRules, evolve
+from tagstream.table.schema.record_schema import keep_defaults
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
-from tagstream.table.services.compaction.execute import compact
-from tagstream.table.services.compaction.options import CompactionOptions, Strategy
-from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.services.compaction import compact
+from tagstream.table.services.compaction_plan import schedule_compaction
+from tagstream.table.services.options import CompactionOptions, Strategy
 from tests.streaming.pipeline import Pipeline
 from tests.support import cdc
 

@@ -12,16 +12,15 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.report import BootstrapProgress
-from tagstream.state.durable.root import current_root
-from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.job.bootstrap_only import load_only, open_existing
+from tagstream.state.checkpoint import current_root
+from tagstream.streaming.batch.report import BatchReport
+from tagstream.streaming.job.first_records import with_schema_by_spark
 from tagstream.streaming.job.job import open_table, stream
+from tagstream.streaming.job.main import load_only, open_existing
+from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.progress.report import BatchReport
-from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.source.preflight import check_source
-from tagstream.streaming.start.first_records import with_schema_by_spark
-from tagstream.streaming.watch.watch import Watch
+from tagstream.streaming.process import CrashPlan, StopFlag
+from tagstream.streaming.source.source_checks import check_source
 from tagstream.table.storage.posix import PosixStorage
 from tests.support import events as ev
 from tests.support.table_version import metadata_properties

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.job.main import main
+from tagstream.streaming.job.table_match import check_options
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.source.spec_checks import check_order, order_notes
-from tagstream.streaming.start.table_match import check_options
+from tagstream.streaming.source.source_checks import check_order, order_notes
 from tagstream.table.errors import ConfigError, TableConfigMismatchError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import PAYLOAD_KEY, TableConfig

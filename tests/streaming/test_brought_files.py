@@ -10,11 +10,10 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.crash import CrashPlan
 from tagstream.streaming.job.job import open_table, stream
+from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.watch.watch import Watch
+from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.table.errors import ConfigError
 from tests.streaming.options.test_brought import DEMO, DOCS, DOCS_FLAGS, PRODUCTION
 from tests.streaming.stream_case import Reports, now_ms

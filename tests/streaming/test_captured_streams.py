@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tagstream.streaming.batch.changed_keys import forget_left
 from tagstream.streaming.errors import HeldRowError
-from tagstream.streaming.source.decode.formats.make import FormatRules
-from tagstream.streaming.write.left_images import forget_left
+from tagstream.streaming.source.decode.make_format import FormatRules
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.storage.posix import PosixStorage
 from tests.streaming.pipeline import Pipeline

@@ -13,7 +13,7 @@ import pyspark
 import pytest
 from pyarrow.fs import S3FileSystem
 
-from tagstream.streaming.start.store_jars import s3a_jars
+from tagstream.streaming.job.environment import s3a_jars
 from tests.support.cluster import bare_python
 from tests.support.dist import build
 from tests.support.hudi_rs import read_table

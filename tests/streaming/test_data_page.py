@@ -14,9 +14,8 @@ import pytest
 
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.options.keys.registry import REGISTRY
-from tagstream.streaming.source.decode.facts import avro_facts
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
-from tagstream.streaming.source.decode.rules import DecodeRules
+from tagstream.streaming.source.decode.record_format import DecodeRules, avro_facts
 from tagstream.table.schema.schema import avro_to_arrow
 from tests.support.paths import ROOT
 

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.clock import clock_from_env
-from tagstream.streaming.crash import CRASH_POINTS, CrashPlan
+from tagstream.streaming.process import CRASH_POINTS, CrashPlan, clock_from_env
 from tests.support.paths import ROOT
 from tests.support.process import Process, process_state
 
 REACH = """
 import os
-from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.process import CrashPlan
 plan = CrashPlan.from_env(os.environ, os.getpgrp())
 plan.reach("requested", 3)
 plan.reach("inflight", 2)
@@ -82,7 +81,7 @@ def test_the_clock_is_the_systems_or_off_by_what_is_asked(tmp_path: Path) -> Non
 # A worker makes a group of its own, as Spark's do; its parent is the driver.
 DRIVER = """
 import os, sys
-from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.process import CrashPlan
 plan = CrashPlan.from_env({"TAGSTREAM_CRASH": "state_committed@3:pause", "TAGSTREAM_CRASH_NOTE": sys.argv[1]}, os.getpid())
 worker = os.fork()
 if worker == 0:

@@ -17,8 +17,8 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import DROP_KEY
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.admin.running import run, run_json
-from tests.streaming.frame.frame_case import FrameCase
+from tests.cli.running import run, run_json
+from tests.streaming.job.frame_case import FrameCase
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tagstream.streaming.errors import HeldRowError
-from tagstream.streaming.source.decode.formats.make import FormatRules
-from tagstream.table.services.cleaning.clean import clean
-from tagstream.table.services.cleaning.options import CleanOptions
+from tagstream.streaming.source.decode.make_format import FormatRules
+from tagstream.table.services.cleaning import clean
+from tagstream.table.services.options import CleanOptions
 from tests.streaming.pipeline import Pipeline
 from tests.support import cdc
 

@@ -14,7 +14,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.streaming.frame.frame_case import FrameCase
+from tests.streaming.job.frame_case import FrameCase
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_bad_records import quarantined
 from tests.support import events as ev

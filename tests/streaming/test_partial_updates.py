@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.source.decode.formats.make import PLAIN
+from tagstream.streaming.source.decode.make_format import PLAIN
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.streaming.pipeline import Pipeline

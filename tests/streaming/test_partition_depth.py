@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.errors import BadRecordsError
-from tagstream.table.file_group.partition_metadata import list_partitions
+from tagstream.table.file_group.names import list_partitions
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.storage.opening import open_storage

@@ -11,7 +11,7 @@ from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.admin.running import run_json
+from tests.cli.running import run_json
 from tests.streaming.public_tables_case import REFUSED, SHAPES, PublicCase
 from tests.support.public_tables import NAMES, unpack
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from tagstream.streaming.source.decode.events import Noticed
-from tagstream.streaming.source.decode.formats.make import FormatRules
-from tagstream.streaming.source.decode.formats.registry import RegistryPlace
-from tagstream.streaming.source.decode.messages.tables import SourceTables
-from tagstream.streaming.source.decode.schemas.row_schema import connect_row, row_schema
-from tagstream.streaming.source.decode.schemas.watch import SchemaWatch
+from tagstream.streaming.source.decode.make_format import FormatRules
+from tagstream.streaming.source.decode.record_format import Noticed
+from tagstream.streaming.source.decode.record_schemas import SchemaWatch, connect_row, row_schema
+from tagstream.streaming.source.decode.row_messages import SourceTables
+from tagstream.streaming.source.decode.schema_registry import RegistryPlace
 from tagstream.table.errors import SchemaRefusedError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.schema.evolve import EvolutionRules, evolve

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.state.durable.meta import read_meta
+from tagstream.state.checkpoint import read_meta
 from tagstream.table.errors import SchemaRefusedError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.schema.avro_defaults import default_of
-from tests.admin.running import run_json
+from tagstream.table.schema.record_schema import default_of
+from tests.cli.running import run_json
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.hudi_rs import read_table

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from tagstream.table.errors import ConfigError, TableConfigMismatchError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
-from tests.streaming.frame.frame_case import FrameCase
+from tests.streaming.job.frame_case import FrameCase
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_bad_records import quarantined
 from tests.support import events as ev

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.process import StopFlag
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_it_says_what_it_does(batch: int | None, words: str, caplog: pytest.LogC
 
 def test_the_second_signal_ends_at_once() -> None:
     program = (
-        "import signal; from tagstream.streaming.shutdown import StopFlag; stop = StopFlag(); stop.install(); "
+        "import signal; from tagstream.streaming.process import StopFlag; stop = StopFlag(); stop.install(); "
         "[signal.raise_signal(signal.SIGTERM) for _ in range(2)]"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=60)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from tagstream.streaming.progress.report import KINDS
+from tagstream.streaming.batch.report import KINDS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.source.decode.formats.debezium import DebeziumRules
-from tagstream.streaming.source.decode.formats.make import FormatRules
+from tagstream.streaming.source.decode.debezium import DebeziumRules
+from tagstream.streaming.source.decode.make_format import FormatRules
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tests.streaming.pipeline import Pipeline
 from tests.support import cdc

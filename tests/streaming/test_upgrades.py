@@ -19,7 +19,7 @@ import tagstream
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.admin.running import run_json
+from tests.cli.running import run_json
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare

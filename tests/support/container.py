@@ -99,7 +99,7 @@ def install(folder: Path, name: str = "venv") -> Path:
         packed.extractall(packages)
     console = folder / name / "bin" / "tagstream"
     console.write_text(
-        f"#!{IMAGE}/{name}/bin/python\nimport sys\nfrom tagstream.admin.command.main import console\nsys.exit(console())\n"
+        f"#!{IMAGE}/{name}/bin/python\nimport sys\nfrom tagstream.cli.main import console\nsys.exit(console())\n"
     )
     console.chmod(0o755)
     (packages / "pyspark").symlink_to(SPARK_HOME)

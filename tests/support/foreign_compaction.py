@@ -12,7 +12,7 @@ from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, RECORD_KEY, avro_json, avro_to_arrow
-from tagstream.table.services.compaction.in_metadata import told_to_metadata
+from tagstream.table.services.metadata_changes import told_to_metadata
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write.commit import completed_instant, publish_files

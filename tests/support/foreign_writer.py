@@ -18,17 +18,16 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter
+from tagstream.table.metadata.metadata_writer import MetadataWriter
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
-from tagstream.table.services.compaction.in_metadata import tell_metadata, told_to_metadata
-from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.services.metadata_changes import tell_metadata, told_to_metadata
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.timeline.instant import Instant, State
-from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write import commit as protocol
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions

@@ -14,8 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tagstream.streaming.jars.listed import list_name
-from tagstream.streaming.source.jar_versions import KAFKA, NO_S3A, S3A, s3a_pom
+from tagstream.streaming.source.jars import KAFKA, NO_S3A, S3A, list_name, s3a_pom
 from tests.support.paths import PACKAGE
 
 OLD_SCALA = (3, 5)  # the one release that comes with two versions of Scala

@@ -12,7 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tagstream.streaming.jars.listed import Jar
+from tagstream.streaming.source.jars import Jar
 
 
 @dataclass

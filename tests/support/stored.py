@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from tagstream.table.each import each
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.storage.storage import Storage
-from tagstream.table.store_settings import VARIABLE, keep_settings
+from tagstream.table.storage.settings import VARIABLE, keep_settings
+from tagstream.table.storage.storage import Storage, each
 
 
 @contextmanager

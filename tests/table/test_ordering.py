@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table.ordering import greater, ordering_column, ordering_type, ranks, tuples
+from tagstream.table.fields import greater, ordering_column, ordering_type, ranks, tuples
 from tagstream.table.read.snapshot import read_snapshot
 from tests.support.hudi_rs import read_table
 from tests.table.writer import SCHEMA, Writer

@@ -17,8 +17,7 @@ from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.services.rollback import rollback
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.write_status import FileKind, WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind, WriteStatus
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.markers import list_markers
@@ -65,7 +64,7 @@ class Writer:
         A run of the tests that asks for metadata tables gets one here, which is told of each commit.
         """
         if metadata_wanted():
-            from tests.table.metadata.write.case import Case  # which is made of a writer
+            from tests.table.metadata.case import Case  # which is made of a writer
 
             groups = options.pop("groups", Writer.groups)
             writer = Case.create(folder, table_type, table_version(), **options).writer

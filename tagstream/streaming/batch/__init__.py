@@ -1,1 +1,1 @@
-"""What a batch is: its offsets, its record in the commit, and what a run works with."""
+"""A batch: what it is, and the steps that tag its records and write them."""

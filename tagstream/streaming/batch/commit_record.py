@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tagstream.streaming.batch.epoch import Epoch
+from tagstream.streaming.batch.spark_checkpoint import Epoch
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant

@@ -9,39 +9,32 @@ from typing import Any
 
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.index.base import HoodieIndex
-from tagstream.state.durable.gc import collect_garbage
-from tagstream.state.durable.manifest import BatchManifest
-from tagstream.state.durable.meta import CheckpointMeta
-from tagstream.state.durable.root import INDEX, LEFT, MANIFESTS, PROFILES, QUARANTINE, SCHEMAS, Root
+from tagstream.state.batch_manifest import BatchManifest, ExpectedChains, chains_before
+from tagstream.state.checkpoint import INDEX, LEFT, MANIFESTS, PROFILES, QUARANTINE, SCHEMAS, CheckpointMeta, Root
+from tagstream.state.garbage_collection import collect_garbage
 from tagstream.state.layout import StateLayout
-from tagstream.state.tag.expected import ExpectedChains, chains_before
 from tagstream.streaming.batch.commit_record import CommitRecord
-from tagstream.streaming.batch.epoch import Epoch, newest_batch
-from tagstream.streaming.crash import CrashPlan
+from tagstream.streaming.batch.located import shared_out
+from tagstream.streaming.batch.metadata_keeper import MetadataKeeper
+from tagstream.streaming.batch.report import LoadLog
+from tagstream.streaming.batch.small_files import PinnedSizes, SmallFiles
+from tagstream.streaming.batch.spark_checkpoint import Epoch, newest_batch
+from tagstream.streaming.batch.tag import profile_name
+from tagstream.streaming.batch.write import WriteSpec, told
 from tagstream.streaming.lease_keeper import LeaseKeeper
-from tagstream.streaming.metadata.keep import MetadataKeeper
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.progress.bootstrap_progress import LoadLog
-from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.source.decode.events import Noticed
+from tagstream.streaming.process import CrashPlan, StopFlag
+from tagstream.streaming.source.decode.record_format import Noticed
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.tag.lanes import shared_out
-from tagstream.streaming.tag.tag import profile_name
-from tagstream.streaming.write.pinned_sizes import PinnedSizes
-from tagstream.streaming.write.small_files import SmallFiles
-from tagstream.streaming.write.write import WriteSpec
-from tagstream.streaming.write.written import told
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.evolve import EvolutionRules
-from tagstream.table.storage.create import create
 from tagstream.table.storage.opening import private
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.storage import Storage, create
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import WRITER_KEY
-from tagstream.table.write.write_context import WriterOptions
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile, WriterOptions
 
 INSERT_OVERWRITE = "INSERT_OVERWRITE"
 SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs more than it saves

@@ -1,1 +1,1 @@
-"""One run of the job: command line, session, query, restarts, exit."""
+"""One run of the job from its options: checks, session, query, sink, end."""

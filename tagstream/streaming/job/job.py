@@ -11,26 +11,38 @@ from pathlib import PurePosixPath
 
 from pyspark.sql import SparkSession
 
-from tagstream.index.family.registry import STATE, make_index
-from tagstream.state.durable.building import clear_unfinished
-from tagstream.state.durable.meta import STATE_INDEX, TABLE_INDEX, CheckpointMeta, open_or_create_meta
-from tagstream.state.durable.root import INDEX, current_root
+from tagstream.index.registry import STATE, make_index
+from tagstream.state.checkpoint import (
+    INDEX,
+    STATE_INDEX,
+    TABLE_INDEX,
+    CheckpointMeta,
+    clear_unfinished,
+    current_root,
+    open_or_create_meta,
+)
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
-from tagstream.streaming.commit.partition_depth import find_depth
-from tagstream.streaming.commit.pull_start import start_index
-from tagstream.streaming.commit.sink import BatchSink
-from tagstream.streaming.crash import CrashPlan
-from tagstream.streaming.dead_letter.delivery import Delivery
+from tagstream.streaming.batch.metadata_keeper import MetadataKeeper
+from tagstream.streaming.batch.metadata_prepare import (
+    drop_partition_stats,
+    drop_unkept,
+    drop_wrong_listing,
+    make_if_wanted,
+)
+from tagstream.streaming.batch.small_files import SmallFiles
 from tagstream.streaming.errors import SchemaChangedError, StopRequested
-from tagstream.streaming.job.checkpoint_files import choose_checkpoint_files
-from tagstream.streaming.job.failure import explain, note_batch, own_errors
-from tagstream.streaming.job.query import end_query, run_to_end, start_query
-from tagstream.streaming.job.quiet import FailureLog
-from tagstream.streaming.job.restart import Restart, restart_after, take_noticed
-from tagstream.streaming.job.runs import claim_run, run_owner
-from tagstream.streaming.job.schema_changes import forget_notes, look_at_schema
+from tagstream.streaming.job.commit import find_depth
+from tagstream.streaming.job.dead_letters import Delivery
+from tagstream.streaming.job.failure import FailureLog, explain, note_batch, own_errors
+from tagstream.streaming.job.first_records import needs_spark, with_first_schema, with_first_table, with_schema_by_spark
+from tagstream.streaming.job.preflight import Ready, SparkNeeds, check_query, check_stream, look, look_before_spark
+from tagstream.streaming.job.pull_index import start_index
+from tagstream.streaming.job.query import claim_run, end_query, run_owner, run_to_end, start_query
+from tagstream.streaming.job.restart import Restart, forget_notes, look_at_schema, restart_after, take_noticed
+from tagstream.streaming.job.schema_match import stream_schema
 from tagstream.streaming.job.session import (
+    choose_checkpoint_files,
     end_session,
     fix_state_settings,
     has_ended,
@@ -40,37 +52,29 @@ from tagstream.streaming.job.session import (
     spark_needs,
     start_session,
 )
+from tagstream.streaming.job.sink import BatchSink
 from tagstream.streaming.job.source_files import SourceFiles
+from tagstream.streaming.job.table_match import open_or_create
 from tagstream.streaming.lease_keeper import LeaseKeeper
-from tagstream.streaming.metadata.keep import MetadataKeeper
-from tagstream.streaming.metadata.prepare import drop_partition_stats, drop_unkept, drop_wrong_listing, make_if_wanted
+from tagstream.streaming.monitor.progress import Display, Monitor, Progress
+from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.progress.monitor import Display, Monitor
-from tagstream.streaming.progress.progress import Progress
+from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.streaming.recovery.cover import cover_table
-from tagstream.streaming.recovery.prune import prune_retired
+from tagstream.streaming.recovery.pending_writes import settle, wait_for_clustering
+from tagstream.streaming.recovery.same_source import TopicWatch, source_table
 from tagstream.streaming.recovery.same_table import check_table, is_unused
-from tagstream.streaming.recovery.same_topic import TopicWatch
-from tagstream.streaming.recovery.settle import settle, wait_for_clustering
-from tagstream.streaming.recovery.source_table import source_table
-from tagstream.streaming.services.before_widening import compact_logs
-from tagstream.streaming.services.services import TableServices
-from tagstream.streaming.shutdown import StopFlag
-from tagstream.streaming.source.decode.formats.registry import USER_INFO_ENV
+from tagstream.streaming.recovery.takeover import prune_retired
+from tagstream.streaming.services.compaction import compact_logs
+from tagstream.streaming.services.table_services import TableServices
+from tagstream.streaming.source.dataframe import Frame
+from tagstream.streaming.source.decode.schema_registry import USER_INFO_ENV
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.source.topic import topic_offsets
-from tagstream.streaming.source.typed_records import Frame
-from tagstream.streaming.start.first_records import needs_spark, with_first_schema, with_schema_by_spark
-from tagstream.streaming.start.first_table import with_first_table
-from tagstream.streaming.start.preflight import Ready, SparkNeeds, check_query, check_stream, look, look_before_spark
-from tagstream.streaming.start.schema_match import stream_schema
-from tagstream.streaming.start.table_match import open_or_create
-from tagstream.streaming.watch.watch import Watch
-from tagstream.streaming.write.small_files import SmallFiles
+from tagstream.streaming.source.kafka_topic import topic_offsets
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.listing import listed_by_metadata
+from tagstream.table.metadata.metadata_table import listed_by_metadata
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.write.write_context import WriterOptions

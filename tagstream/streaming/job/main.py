@@ -1,23 +1,113 @@
-"""The command: options, checks, one run of the stream, exit code (0 done, 1 failed, 2 wrong use, 3 will fail again)."""
+"""The command: options, checks, one run of the stream, exit code (0 done, 1 failed, 2 wrong use, 3 will fail again).
+
+``--bootstrap-only`` loads the index from a table into a checkpoint, for a stream that is started later. Nothing of
+the table is changed except that its lease is taken, so a table that this version reads and does not write will do,
+too.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 
 import pyspark
+from pyspark.sql import SparkSession
 
-from tagstream.streaming.clock import clock_from_env
-from tagstream.streaming.job.bootstrap_explain import explain_start
-from tagstream.streaming.job.bootstrap_only import run_bootstrap
+from tagstream.state.index_loads import read_marker
+from tagstream.streaming.job.dry_run import explain_start
 from tagstream.streaming.job.failure import exit_code, explain
-from tagstream.streaming.job.job import run_job
-from tagstream.streaming.job.session import take_store_settings
+from tagstream.streaming.job.job import make_context, run_job
+from tagstream.streaming.job.preflight import look, stream_problem
+from tagstream.streaming.job.session import session_conf, spark_needs, start_session, take_store_settings
+from tagstream.streaming.job.table_match import check_options
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.monitor.progress import Progress
 from tagstream.streaming.options.cli import PROGRAM, load_options
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.process import CrashPlan, StopFlag, clock_from_env
+from tagstream.streaming.recovery.cover import cover_table
+from tagstream.streaming.recovery.same_table import check_table
+from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.table.errors import ConfigError, TagstreamError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.metadata_table import listed_by_metadata
+from tagstream.table.storage.opening import open_storage
 from tagstream.version import VERSION
+
+LOG = logging.getLogger("tagstream")
+
+
+def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
+    """Load the index and end; raises what made it fail."""
+    with Progress.open(options) as progress:
+        progress.without_batches()
+        for warning in options.warnings:
+            LOG.warning(warning)
+        LOG.info("options:\n  %s", "\n  ".join(options.describe()))
+        table = look(options, env, clock_ms(), spark_needs(options, env)).table
+        _warn_of_stream(table)
+        if table.timeline().newest_completed is None:
+            LOG.info("table %s has no commit: there is nothing to load", table.base_path)
+            return
+        spark = start_session(
+            f"tagstream {table.config.name}", jars=[], conf=session_conf(options, env), env=env, little_java=True
+        )
+        stop = StopFlag()
+        stop.install()
+        try:
+            load_only(spark, options, table, progress, stop, clock_ms)
+        finally:
+            spark.stop()
+
+
+def open_existing(options: Options) -> HoodieTable:
+    """The table that the options name, held against them; warns when a stream into it will be refused."""
+    check_table(open_storage(options.checkpoint_dir), options.target_base_path)
+    table = listed_by_metadata(HoodieTable.open(options.target_base_path))
+    check_options(options, table.config)
+    _warn_of_stream(table)
+    return table
+
+
+def _warn_of_stream(table: HoodieTable) -> None:
+    problem = stream_problem(table)
+    if problem is not None:
+        LOG.warning("the index can be loaded, but a stream will not start: %s", problem)
+
+
+def load_only(
+    spark: SparkSession,
+    options: Options,
+    table: HoodieTable,
+    progress: Progress,
+    stop: StopFlag,
+    clock_ms: Callable[[], int],
+) -> None:
+    """Load the index on an existing session, unless the checkpoint has one that covers the table."""
+    lease = LeaseKeeper(table.storage, clock_ms)
+    try:
+        lease.acquire("loading of an index")
+        job = make_context(options, table, spark, lease, stop, CrashPlan(), clock_ms)
+        job.loading = progress.loading
+        before = read_takeover(job.root.files)
+        cover_table(job, spark)
+        taken = read_takeover(job.root.files)
+        if taken is None or taken == before:
+            marker = None if taken is None else read_marker(job.layout, taken.generation)
+            what = "" if marker is None else f" (loaded as of {marker.instant}: {marker.live:,} keys)"
+            LOG.info("the index in %s covers table %s already%s", job.checkpoint.root, table.base_path, what)
+            return
+        LOG.info(
+            "the stream started on %s goes on with this index (%d key groups, %d shuffle partitions)",
+            job.checkpoint.root,
+            job.meta.key_groups,
+            job.meta.shuffle_partitions,
+        )
+    finally:
+        lease.release()
 
 
 def main(argv: Sequence[str], program: str = PROGRAM) -> int:

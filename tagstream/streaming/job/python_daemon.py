@@ -21,9 +21,9 @@ PRELOADED = (
     "pandas",
     "pyarrow.parquet",
     "tagstream.bootstrap.tasks",
-    "tagstream.streaming.source.transform.stage",
-    "tagstream.streaming.tag.tag",
-    "tagstream.streaming.write.write",
+    "tagstream.streaming.source.transformation",
+    "tagstream.streaming.batch.tag",
+    "tagstream.streaming.batch.write",
 )
 
 

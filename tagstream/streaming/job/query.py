@@ -1,4 +1,7 @@
-"""One run of the job: what must hold before the first batch, the query, and its end."""
+"""The number of a start of a checkpoint: one that no other start has, whoever else starts at the same moment.
+
+One run of the job: what must hold before the first batch, the query, and its end.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,42 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import newest_batch, read_up_to
-from tagstream.streaming.commit.sink import BatchSink
+from tagstream.streaming.batch.located import LOCATED_SQL
+from tagstream.streaming.batch.spark_checkpoint import newest_batch, read_up_to
+from tagstream.streaming.batch.tag import STATE_SCHEMA, TagSpec, make_tag_function, read_profile
 from tagstream.streaming.errors import StopRequested
-from tagstream.streaming.job.schema_changes import schema_notes
+from tagstream.streaming.job.restart import schema_notes
+from tagstream.streaming.job.sink import BatchSink
 from tagstream.streaming.job.source_files import SourceFiles
-from tagstream.streaming.progress.monitor import Monitor
+from tagstream.streaming.monitor.progress import Monitor
+from tagstream.streaming.source.dataframe import Frame, keyed_rows, settings_of
 from tagstream.streaming.source.source import PartitionDepth, keyed_records, raw_records
-from tagstream.streaming.source.transform.stage import transformation, transformed_records
-from tagstream.streaming.source.typed_records import Frame, keyed_rows, settings_of
-from tagstream.streaming.tag.located import LOCATED_SQL
-from tagstream.streaming.tag.tag import STATE_SCHEMA, TagSpec, make_tag_function, read_profile
-from tagstream.table.storage.storage import Storage
+from tagstream.streaming.source.transformation import transformation, transformed_records
+from tagstream.table.storage.storage import Storage, create
+from tagstream.table.timeline.lease import LeaseOwner
+
+_RUNS = "tagstream/runs"
+
+
+def claim_run(checkpoint: Storage, owner: str) -> int:
+    """A number from 1, claimed by an exclusive create. ``owner`` is a text that no other start gives."""
+    runs = checkpoint.below(_RUNS)
+    number = max(_numbers(runs), default=0) + 1
+    while not create(runs, str(number), owner.encode()):
+        number += 1
+    runs.delete_many(str(old) for old in _numbers(runs) if old < number)
+    return number
+
+
+def _numbers(runs: Storage) -> list[int]:
+    return [int(name) for name in runs.names("") if name.isdigit()]
+
+
+def run_owner(now_ms: int) -> str:
+    """Tells this start of a checkpoint from every other."""
+    me = LeaseOwner.this_process()
+    return f"{me.host} {me.boot_id} {me.pid} {me.process_start} {now_ms}"
+
 
 POLL_S = 0.5
 JVM_GONE = (Py4JNetworkError, ConnectionError)

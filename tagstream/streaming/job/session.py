@@ -1,4 +1,18 @@
-"""The Spark session of the job: found (spark-submit) or made (python), with the settings the index depends on."""
+"""The Spark session of the job: found (spark-submit) or made (python), with the settings the index depends on.
+
+Spark writes five checkpoint files a batch, each by a temporary file and a rename, through a manager that is chosen
+here. Spark's own choice of a manager, on Hadoop's ``FileContext``, asks the shell for links, owners and modes
+where Hadoop's native library is missing, as in pyspark: twenty processes and threads, 45 ms a file on a local
+disk. The manager on ``FileSystem`` starts four (14 ms), but is only right where a rename replaces what is there:
+it takes a refusal for success, and after a kill a state file would be that of an attempt which was never
+committed. Hadoop's local file system replaces. Hive's refuses (``ProxyLocalFileSystem``), which Spark finds first
+for local files where Hive's jars are. So Hadoop's is named, and the manager is tried before each query, on the
+checkpoint itself.
+
+An object store has no rename: Spark's own manager copies and deletes, 20 requests a file. On S3A the manager of
+``spark-hadoop-cloud`` opens a stream that becomes an object when it is closed, and that can be aborted: 9
+requests.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +23,81 @@ import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from tagstream.spark_release import checkpoint_package
 from tagstream.streaming.errors import EnvironmentProblemError
-from tagstream.streaming.job.checkpoint_files import QUICK_CHECKPOINT_FILES
-from tagstream.streaming.job.quiet import quiet_jvm, quiet_python
+from tagstream.streaming.job.environment import needs_s3a, s3a_jars, store_conf
+from tagstream.streaming.job.failure import quiet_jvm, quiet_python
+from tagstream.streaming.job.preflight import SparkNeeds
+from tagstream.streaming.job.workers import check_workers, prefer_this_copy, prepare_environment, worker_environment
 from tagstream.streaming.options.keys.kafka import is_secret
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.connector import brings_connector, connector_jars
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
-from tagstream.streaming.start.preflight import SparkNeeds
-from tagstream.streaming.start.store_jars import needs_s3a, s3a_jars, store_conf
-from tagstream.streaming.start.worker_copy import check_workers
-from tagstream.streaming.start.workers import prefer_this_copy, prepare_environment, worker_environment
-from tagstream.table.store_settings import keep_settings, kept_settings, store_settings
+from tagstream.table.storage.settings import keep_settings, kept_settings, store_settings
 from tagstream.version import PACKAGE
+
+_CHECKPOINT_LOG = logging.getLogger(__name__)
+
+_PACKAGE = checkpoint_package()
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+
+QUICK_CHECKPOINT_FILES = {
+    _MANAGER: f"{_PACKAGE}.FileSystemBasedCheckpointFileManager",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    # Otherwise a JVM that has used local files before goes on with the file system of that time.
+    "spark.hadoop.fs.file.impl.disable.cache": "true",
+}
+
+
+def choose_checkpoint_files(spark: SparkSession, checkpoint: str) -> bool:
+    """Set the manager of checkpoint files: the first that replaces files in ``checkpoint``, else Spark's own.
+
+    True when it is not Spark's own. A session that has another manager keeps it.
+    """
+    quick = QUICK_CHECKPOINT_FILES[_MANAGER]
+    if spark.conf.get(_MANAGER, None) not in (quick, _ABORTABLE):
+        return False
+    spark.conf.set(_MANAGER, _ABORTABLE if checkpoint.startswith("s3a://") else quick)
+    try:
+        if _replaces(spark, checkpoint):
+            return True
+        reason = "a file that was there was not replaced"
+    except Py4JError as e:
+        reason = str(e).strip().split("\n", 1)[0]
+    _CHECKPOINT_LOG.info("checkpoint files of %s are written in Spark's own way: %s", checkpoint, reason)
+    spark.conf.unset(_MANAGER)
+    return False
+
+
+def _replaces(spark: SparkSession, checkpoint: str) -> bool:
+    """Write a file twice as Spark's state stores do, and look at which one is there."""
+    jvm: Any = spark._jvm  # noqa: SLF001 (Spark has no public way to its file managers)
+    session: Any = spark._jsparkSession  # noqa: SLF001
+    folder = jvm.org.apache.hadoop.fs.Path(checkpoint)
+    companion = jvm.java.lang.Class.forName(f"{_PACKAGE}.CheckpointFileManager$").getField("MODULE$").get(None)
+    files = companion.create(folder, session.sessionState().newHadoopConf())
+    probe = jvm.org.apache.hadoop.fs.Path(folder, f".replaced.{os.getpid()}")
+    try:
+        for value in (1, 2):
+            out = files.createAtomic(probe, True)
+            out.write(value)
+            out.close()
+        data = files.open(probe)
+        try:
+            return bool(data.read() == 2)
+        finally:
+            data.close()
+    finally:
+        files.delete(probe)
+
 
 LOG = logging.getLogger("tagstream")
 

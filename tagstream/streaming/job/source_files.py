@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.epoch import (
+from tagstream.streaming.batch.spark_checkpoint import (
     file_log,
     follow_moved_plans,
     newest_batch,
@@ -19,13 +19,11 @@ from tagstream.streaming.batch.epoch import (
     whole_file_log,
 )
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.files.background import ListerThread
-from tagstream.streaming.source.files.clean import CleanOptions, SourceCleaner
-from tagstream.streaming.source.files.lister import FileLister, ListerOptions, list_files
-from tagstream.streaming.source.files.plan import Split
-from tagstream.streaming.source.files.plan_log import PlanLog, Positions, plan_number, read_plan
-from tagstream.streaming.source.files.position import position_of
-from tagstream.streaming.source.files.read import FilesSpec
+from tagstream.streaming.source.file_cleaner import CleanOptions, SourceCleaner
+from tagstream.streaming.source.file_lister import FileLister, ListerOptions, ListerThread, list_files
+from tagstream.streaming.source.file_plans import PlanLog, Positions, Split, plan_number, read_plan
+from tagstream.streaming.source.file_reader import FilesSpec
+from tagstream.streaming.source.source_file import position_of
 from tagstream.table.storage.opening import is_ours, open_storage, path_of
 from tagstream.table.storage.storage import Storage
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, cast
 
-from tagstream.index.family.registry import FACTS, STATE, IndexOptions
-from tagstream.streaming.options.brought import refuse_or_tell
+from tagstream.index.registry import FACTS, STATE, IndexOptions
 from tagstream.streaming.options.checks import (
     check_apart,
     check_bootstrap_only,
@@ -22,17 +21,29 @@ from tagstream.streaming.options.checks import (
     required,
     source_archive,
 )
-from tagstream.streaming.options.dead_letter_options import DeadLetterOptions, dead_letter_options
-from tagstream.streaming.options.index_options import INDEX_CHOICE, index_options, index_warnings, relevant
+from tagstream.streaming.options.index_options import (
+    INDEX_CHOICE,
+    MetadataOptions,
+    index_options,
+    index_warnings,
+    metadata_options,
+    relevant,
+)
 from tagstream.streaming.options.keys import kafka as kafka_keys
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.keys.table import NEW_ENCODING
-from tagstream.streaming.options.metadata_options import MetadataOptions, metadata_options
-from tagstream.streaming.options.record_options import RecordOptions, record_options
+from tagstream.streaming.options.record_options import (
+    DeadLetterOptions,
+    RecordOptions,
+    SchemaOptions,
+    dead_letter_options,
+    record_options,
+    schema_options,
+)
 from tagstream.streaming.options.resolve import Resolved, resolve
-from tagstream.streaming.options.schema_options import SchemaOptions, schema_options
 from tagstream.streaming.options.service_options import ServiceOptions, service_options
 from tagstream.streaming.options.transformer_options import TransformerOption, transformer_options
+from tagstream.streaming.options.unsupported_report import refuse_or_tell
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
 from tagstream.table.keys.time_partition import TimePartition

@@ -1,4 +1,9 @@
-"""How records are read: their format, where their schemas are, and what their events mean."""
+"""How records are read: their format, where their schemas are, what their events mean, and where bad ones go.
+
+The schema options say how the table's schema follows the records, and what a record that lacks fields means. Dead
+letters are bad records that are written, in addition to the quarantine, to a Hudi table or a Kafka topic of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ _POST_PROCESSOR = "hoodie.streamer.source.json.kafka.post.processor.maxwell"
 _MAXWELL_DATABASE, _MAXWELL_TABLE = f"{_POST_PROCESSOR}.database.regex", f"{_POST_PROCESSOR}.table.regex"
 _MODE, _CLASS = "hoodie.write.record.merge.mode", "--source-class"
 _PROVIDER_URL, _URL = "hoodie.streamer.schemaprovider.registry.url", "schema.registry.url"
-_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
+_SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
 _USER, _TOPIC = "schema.registry.basic.auth.user.info", "hoodie.streamer.source.kafka.topic"
 # What a source class of HoodieStreamer says of the records, and of their order.
 _OF_CLASS = {
@@ -59,9 +64,9 @@ def record_options(r: Resolved, ordering: tuple[str, ...], *, typed: bool = Fals
     if not ordering and r.opt_text(_MODE) == "COMMIT_TIME_ORDERING":
         order = "arrival"
     url, subject, user_info = r.attempt(lambda: _registry(r), _NOWHERE, _URL, _PROVIDER_URL)
-    if not name.endswith("avro") and r.opt_text(_FILE) is not None and url is not None:
+    if not name.endswith("avro") and r.opt_text(_SCHEMA_FILE) is not None and url is not None:
         where = " and ".join(f"{key} ({r.entries[key].origin})" for key in (_PROVIDER_URL, _URL) if key in r.entries)
-        r.warnings.append(f"{where}: without effect, the schema is that of {_FILE}; no schema registry is asked")
+        r.warnings.append(f"{where}: without effect, the schema is that of {_SCHEMA_FILE}; no schema registry is asked")
     if name.endswith("avro"):
         if url is None and not {_URL, _PROVIDER_URL} & r.values.keys():
             r.problems.append(Problem(f"{_URL} is missing; records of {name} name their schemas by a registry's ids"))
@@ -172,3 +177,116 @@ def split_url(url: str, key: str) -> _Place:
     base, found, rest = parts.path.partition("/subjects/")
     subject = unquote(rest.split("/")[0]) if found else None
     return urlunsplit((parts.scheme, host, base.rstrip("/"), "", "")), subject, user_info
+
+
+_EVOLUTION, _PARTIAL = "tagstream.schema.evolution", "hoodie.write.partial.update"
+_NULL, _RECONCILE = "hoodie.write.set.null.for.missing.columns", "hoodie.datasource.write.reconcile.schema"
+_DROP = "hoodie.datasource.write.schema.allow.auto.evolution.column.drop"
+_NEW = "hoodie.datasource.write.new.columns.nullable"
+_CORRECT = "tagstream.schema.correct.times"
+_SOURCE_SCHEMA, _INDEX, _OPERATION = (
+    "hoodie.streamer.schemaprovider.source.schema.file", "hoodie.index.type", "hoodie.datasource.write.operation",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SchemaOptions:
+    """``by_records``: columns and types that records' own schemas bring are taken up. ``missing``: what becomes of a column
+    of the table that does not come any more. ``new_nullable``: a new column that is not nullable becomes so.
+    ``partial_update``: a field that a record lacks keeps what the row has. ``correct_times``: the source's units of times
+    take the place of wrong ones in the table's schema.
+    """
+
+    by_records: bool
+    missing: Literal["null", "drop", "fail"]
+    new_nullable: bool
+    partial_update: bool
+    correct_times: bool = False
+
+
+def schema_options(r: Resolved, records: RecordOptions, *, state_index: bool) -> SchemaOptions:
+    """The options; what contradicts is noted in ``r``."""
+    told = r.opt_text(_EVOLUTION)
+    by_records = told == "records" if told is not None else r.opt_text(_SOURCE_SCHEMA) is None
+    partial = r.flag(_PARTIAL)
+    if partial and records.format != "json":
+        text = (
+            f"{r.said(_PARTIAL)}: records of {records.format} say themselves which values were not sent; it is for plain "
+            "JSON, remove it"
+        )
+        r.problems.append(Problem(text, r.entries.get(_PARTIAL)))
+    if partial and not state_index:
+        text = (
+            f"{r.said(_PARTIAL)}: only the state index fetches what a row has; remove it, or {_INDEX} and begin a new "
+            "checkpoint"
+        )
+        r.problems.append(Problem(text, r.entries.get(_PARTIAL)))
+    if partial and r.text(_OPERATION) != "UPSERT":
+        text = f"{r.said(_PARTIAL)}: rows that are overwritten keep nothing; remove it, or {_OPERATION}"
+        r.problems.append(Problem(text, r.entries.get(_PARTIAL)))
+    return SchemaOptions(by_records, _missing(r), r.flag(_NEW), partial, r.flag(_CORRECT))
+
+
+def _missing(r: Resolved) -> Literal["null", "drop", "fail"]:
+    """Hudi's order of the three keys; its own default would fail, but a change stream's tables lose columns."""
+    given = r.flag(_NULL) if _NULL in r.values else None
+    if given or r.flag(_RECONCILE):
+        return "null"
+    if r.flag(_DROP):
+        return "drop"
+    return "null" if given is None else "fail"
+
+
+ERROR_ENABLE, ERROR_PATH, ERROR_NAME = (
+    "hoodie.errortable.enable",
+    "hoodie.errortable.base.path",
+    "hoodie.errortable.target.table.name",
+)
+ERROR_STRATEGY, ERROR_TOPIC = "hoodie.errortable.write.failure.strategy", "tagstream.errortable.topic"
+
+
+@dataclass(frozen=True)
+class DeadLetterOptions:
+    """``base_path`` of the table, ``topic``: None for none. ``may_fail``: the job goes on when they are not taken."""
+
+    base_path: str | None = None
+    table_name: str | None = None
+    topic: str | None = None
+    may_fail: bool = False
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there are any."""
+        return self.base_path is not None or self.topic is not None
+
+
+def dead_letter_options(r: Resolved, source_class: str, base_path: str) -> DeadLetterOptions:
+    """The options; what contradicts is noted in ``r``."""
+    if r.flag("--replay-quarantine") and source_class != "kafka":
+        text = (
+            "--replay-quarantine sends bad records to the topic they came from; for files: tagstream quarantine replay"
+        )
+        r.problems.append(Problem(text, r.entries.get("--replay-quarantine")))
+    path, topic = r.opt_text(ERROR_PATH), r.opt_text(ERROR_TOPIC)
+    if not r.flag(ERROR_ENABLE):
+        for name in (ERROR_PATH, ERROR_TOPIC):
+            if name in r.entries:
+                r.warnings.append(f"{r.said(name)}: without effect, {ERROR_ENABLE} is not true")
+        return DeadLetterOptions()
+    if path is None and topic is None:
+        r.problems.append(
+            Problem(f"{r.said(ERROR_ENABLE)}: give {ERROR_PATH}, or {ERROR_TOPIC}", r.entries[ERROR_ENABLE])
+        )
+    if topic is not None and source_class != "kafka":
+        text = (
+            f"{r.said(ERROR_TOPIC)}: the broker is that of the source, and this source is no topic; give {ERROR_PATH}"
+        )
+        r.problems.append(Problem(text, r.entries[ERROR_TOPIC]))
+    if topic is not None and topic == r.opt_text("hoodie.streamer.source.kafka.topic"):
+        text = f"{r.said(ERROR_TOPIC)}: it is the topic that the job reads; give one of its own"
+        r.problems.append(Problem(text, r.entries[ERROR_TOPIC]))
+    if path is not None and path.rstrip("/") == base_path.rstrip("/"):
+        r.problems.append(
+            Problem(f"{r.said(ERROR_PATH)}: it is the job's own table; give a folder of its own", r.entries[ERROR_PATH])
+        )
+    return DeadLetterOptions(path, r.opt_text(ERROR_NAME), topic, r.text(ERROR_STRATEGY) == "LOG_ERROR")

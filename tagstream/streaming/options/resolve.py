@@ -1,16 +1,44 @@
-"""Entries against the key table: aliases, precedence, unknown and unsupported keys, Kafka and Spark pass-through."""
+"""Entries against the key table: aliases, precedence, unknown and unsupported keys, Kafka and Spark pass-through.
+
+Hudi's own keys, as its classes declare them, are in ``hudi_keys.tsv``: a key, and the releases that have it.
+``python -m bench.peers.options`` writes the file. A key of the list that no key table names has no effect on this
+job; the keys with which rows or files would be others are in ``keys.unsupported``.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import TypeVar, cast
 
-from tagstream.streaming.options.hudi_keys import hudi_keys, without_effect
 from tagstream.streaming.options.keys import kafka as kafka_keys
-from tagstream.table.config import FROM_CONF, ConfigKey, Entry, Family, Registry, Status, Value
+from tagstream.streaming.options.keys.unsupported import OTHER
+from tagstream.table.config import FROM_CONF, Concern, ConfigKey, Entry, Family, Kind, Registry, Status, Value
 from tagstream.table.errors import ConfigError
+
+KEYS_FILE = Path(__file__).with_name("hudi_keys.tsv")
+
+
+@cache
+def hudi_keys() -> Mapping[str, str]:
+    """The releases that have a key, as text, by key."""
+    lines = KEYS_FILE.read_text("utf-8").splitlines()
+    return dict(line.split("\t", 1) for line in lines)
+
+
+def without_effect(name: str) -> ConfigKey | None:
+    """A key of Hudi's that this job does nothing with; None for a key that is none of Hudi's."""
+    releases = hudi_keys().get(name)
+    if releases is None:
+        return None
+    reason = "known to Hudi, and nothing here looks at it"
+    return ConfigKey(
+        name, Kind.STRING, reason, section=OTHER, status=Status.IGNORED, reason=reason, concern=Concern.ANYWAY
+    )
+
 
 _RENAMED = (
     ("hoodie.deltastreamer.", "hoodie.streamer."),

@@ -1,4 +1,4 @@
-"""What the user wants of the table services that run beside the stream: compaction, clustering, cleaning, archiving."""
+"""Which table services run during the stream, and how: compaction, clustering, cleaning, archiving."""
 
 from __future__ import annotations
 
@@ -7,19 +7,76 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
-from tagstream.streaming.options.clustering_options import clustering_options
 from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.resolve import Problem, Resolved, resolve
 from tagstream.table.config import Entry
 from tagstream.table.errors import ConfigError
-from tagstream.table.services.archiving.options import ArchiveOptions
-from tagstream.table.services.cleaning.options import CleanOptions, CleanPolicy
-from tagstream.table.services.clustering.options import ClusteringOptions
-from tagstream.table.services.compaction.options import CompactionOptions, Trigger, strategy_of
+from tagstream.table.history.archive_merge import MergeOptions
+from tagstream.table.services.options import (
+    ArchiveOptions,
+    CleanOptions,
+    CleanPolicy,
+    ClusteringOptions,
+    CompactionOptions,
+    PartitionFilter,
+    Trigger,
+    strategy_of,
+)
 from tagstream.table.table_version import TableVersion
-from tagstream.table.timeline.history.archive_merge import MergeOptions
 
-_INLINE, _ASYNC = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
+_CLUSTER_INLINE, _CLUSTER_ASYNC = "hoodie.clustering.inline", "hoodie.clustering.async.enabled"
+_PLAN = "hoodie.clustering.plan.strategy."
+_COMMITS = {_CLUSTER_INLINE: f"{_CLUSTER_INLINE}.max.commits", _CLUSTER_ASYNC: "hoodie.clustering.async.max.commits"}
+_NEEDS_PLACES = ("HBASE", "BUCKET")
+
+
+def clustering_options(r: Resolved, index_type: str) -> ClusteringOptions | None:
+    """The options as they were given, None where the stream clusters nothing; a problem for an index that cannot follow."""
+    wanted = _CLUSTER_ASYNC if r.flag(_CLUSTER_ASYNC) else _CLUSTER_INLINE
+    if not r.flag(wanted):
+        return None
+    if wanted == _CLUSTER_ASYNC and r.flag(_CLUSTER_INLINE):
+        text = (
+            f"{r.said(_CLUSTER_INLINE)} and {r.said(_CLUSTER_ASYNC)}: a clustering is carried out between "
+            "the batches or beside them"
+        )
+        r.problems.append(Problem(f"{text}; remove one", r.entries[_CLUSTER_ASYNC]))
+        return None
+    if index_type in _NEEDS_PLACES:
+        reason = {
+            "HBASE": "its entries would go on naming the file groups that are gone",
+            "BUCKET": "its file groups are the buckets of keys, and joined ones would be none",
+        }[index_type]
+        text = f"{r.said(wanted)} and hoodie.index.type={index_type}: {reason}; set the first to false"
+        r.problems.append(Problem(text, r.entries[wanted]))
+        return None
+    return r.attempt(
+        lambda: ClusteringOptions(
+            max_commits=r.number(_COMMITS[wanted]),
+            small_file_limit=r.number(f"{_PLAN}small.file.limit"),
+            target_file_bytes=r.number(f"{_PLAN}target.file.max.bytes"),
+            max_group_bytes=r.number(f"{_PLAN}max.bytes.per.group"),
+            max_groups=r.number(f"{_PLAN}max.num.groups"),
+            sort_columns=r.texts(f"{_PLAN}sort.columns") or (),
+            single_groups=r.flag(f"{_PLAN}single.group.clustering.enabled"),
+            partition_regex=r.opt_text(f"{_PLAN}partition.regex.pattern"),
+            partitions=r.texts(f"{_PLAN}partition.selected") or (),
+            filter=PartitionFilter(r.text("hoodie.clustering.plan.partition.filter.mode")),
+            lookback_days=r.number(f"{_PLAN}daybased.lookback.partitions"),
+            skip_days=r.number(f"{_PLAN}daybased.skipfromlatest.partitions"),
+            first_partition=r.opt_text(f"{_PLAN}cluster.begin.partition"),
+            last_partition=r.opt_text(f"{_PLAN}cluster.end.partition"),
+            max_memory=r.number("hoodie.memory.compaction.max.size"),
+        ),
+        None,
+        "hoodie.clustering.plan.partition.filter.mode",
+        f"{_PLAN}cluster.begin.partition",
+        f"{_PLAN}cluster.end.partition",
+        f"{_PLAN}partition.regex.pattern",
+    )
+
+
+_COMPACT_INLINE, _COMPACT_ASYNC = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
 _SCHEDULE = "hoodie.compact.schedule.inline"
 _DISABLED = "hoodie.datasource.write.streaming.disable.compaction"
 _COUNTED = (Trigger.NUM_COMMITS, Trigger.NUM_AND_TIME)
@@ -117,11 +174,11 @@ def service_options(r: Resolved, index_type: str) -> ServiceOptions:
 
 
 def _mode(r: Resolved) -> CompactionMode | None:
-    inline, beside, planned = r.opt_flag(_INLINE), r.opt_flag(_ASYNC), r.flag(_SCHEDULE)
+    inline, beside, planned = r.opt_flag(_COMPACT_INLINE), r.opt_flag(_COMPACT_ASYNC), r.flag(_SCHEDULE)
     if r.flag(_DISABLED):
         return CompactionMode.OFF
     if planned:
-        for key, said in ((_INLINE, inline), (_ASYNC, beside)):
+        for key, said in ((_COMPACT_INLINE, inline), (_COMPACT_ASYNC, beside)):
             if said:
                 text = f"{r.said(_SCHEDULE)} and {r.said(key)}: one only plans compactions, the other runs them; remove one"
                 r.problems.append(Problem(text, r.entries[key]))

@@ -25,8 +25,13 @@ from tagstream.streaming.recovery.coverage import (
     begins_after,
     finished_instants,
 )
-from tagstream.streaming.recovery.foreign import Swallowed, find_swallowed, is_planned_service, newest_own_commit
-from tagstream.streaming.recovery.rollbacks import rollback_targets
+from tagstream.streaming.recovery.foreign_commits import (
+    Swallowed,
+    find_swallowed,
+    is_planned_service,
+    newest_own_commit,
+)
+from tagstream.streaming.recovery.pending_writes import rollback_targets
 from tagstream.streaming.recovery.takeover import Takeover
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import ROLLBACK

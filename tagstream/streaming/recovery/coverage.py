@@ -1,8 +1,9 @@
-"""Which commits of the table the index covers: asked before a query starts, since an index that lacks rows of the table
-would write each of them a second time.
+"""Which commits of the table the index covers: an index that lacks rows of the table would write each a second time.
 
-Covered are the commits that the generation was loaded over, those of its epochs, and our own ones up to the batch that
-Spark's checkpoint is at. What else the timeline has must be caught up with; what it lacks was restored away.
+It is asked before a query starts. Covered are the commits that the generation was loaded over, those of its
+epochs, and our own ones up to the batch that Spark's checkpoint is at. Other commits on the timeline must be
+caught up with; commits that the timeline lacks were restored away. The write profiles that the checkpoint's runs
+pinned say which instants it has begun for a batch.
 """
 
 from __future__ import annotations
@@ -10,24 +11,49 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from tagstream.state.durable.epoch import complete_epochs
-from tagstream.state.durable.files import batch_of
-from tagstream.state.durable.generation import read_marker
-from tagstream.state.durable.manifest import BatchManifest, manifest_names
-from tagstream.state.durable.root import MANIFESTS
+from tagstream.state.batch_manifest import BatchManifest, manifest_names
+from tagstream.state.checkpoint import MANIFESTS, PROFILES
+from tagstream.state.durable_files import batch_of
 from tagstream.state.errors import IndexDamagedError
+from tagstream.state.index_loads import complete_epochs, read_marker
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.batch.begun import is_begun_here
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
-from tagstream.streaming.batch.epoch import newest_batch, query_id, raw_offset, read_epoch
+from tagstream.streaming.batch.spark_checkpoint import newest_batch, query_id, raw_offset, read_epoch
+from tagstream.streaming.batch.tag import profile_name
 from tagstream.streaming.recovery.takeover import read_begins
-from tagstream.table.each import each
+from tagstream.table.errors import TableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.storage import Storage, each
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import RESTORE, Instant
 from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.write.write_context import WriteProfile
+
+
+def is_begun_here(root: Storage, query_id: str, batch_id: int, instant: str) -> bool:
+    """Whether a run of the checkpoint of ``root`` has begun ``instant`` for this batch.
+
+    A run pins a profile once Spark has planned the batch, and Spark never plans a batch twice in one checkpoint. So the
+    instant then holds this very batch. A profile that cannot be read proves nothing.
+    """
+    profiles = root.below(PROFILES)
+    of_batch = profile_name(batch_id, 0).partition(".")[0]
+    return any(
+        (pinned := _read(profiles, name)) is not None
+        and pinned.mode == "process"  # a replay pins an instant that others may have begun
+        and (pinned.query_id, pinned.batch_id, pinned.instant) == (query_id, batch_id, instant)
+        for name in profiles.names("")
+        if name.partition(".")[0] == of_batch
+    )
+
+
+def _read(profiles: Storage, name: str) -> WriteProfile | None:
+    try:
+        return WriteProfile.from_json(profiles.read(name).decode(), profiles.where(name))
+    except (FileNotFoundError, TableError, UnicodeDecodeError):
+        return None
+
 
 _TRIES = 8  # commits of ours that are asked what they follow: after an archival none can tell, and few commits are left
 RETAINED_BATCHES = 100  # Spark's default of spark.sql.streaming.minBatchesToRetain

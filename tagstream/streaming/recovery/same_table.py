@@ -8,9 +8,8 @@ only goes with it while the old place has no such table any more, or when the ch
 
 from __future__ import annotations
 
-from tagstream.state.durable.generation import read_marker
-from tagstream.state.durable.meta import META_FILE, BoundTo, read_meta
-from tagstream.state.durable.root import INDEX, current_root
+from tagstream.state.checkpoint import INDEX, META_FILE, BoundTo, current_root, read_meta
+from tagstream.state.index_loads import read_marker
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import all_extra_metadata, parse
 from tagstream.streaming.errors import CheckpointError

@@ -1,9 +1,17 @@
-"""Which generation of the index a query works on, and where a new query starts.
+"""Which generation of the index a query works on, where a new query starts, and what retired queries leave.
 
-``R/tagstream/takeover/<generation>.json`` is written in the root of the query after the generation is complete; a root
-without one works on generation 0, the index that began empty. The greatest counts: what a driver writes that was paused and
-has been succeeded meanwhile changes nothing for its successor. Earlier versions of the program wrote one file,
-``R/tagstream/takeover.json``.
+``R/tagstream/takeover/<generation>.json`` is written in the root of the query after the generation is complete; a
+root without one works on generation 0, the index that began empty. The greatest counts: what a driver writes that
+was paused and has been succeeded meanwhile changes nothing for its successor. Earlier versions of the program
+wrote one file, ``R/tagstream/takeover.json``.
+
+The index of a retired query is as large as the live one, and no start uses it again, so it is removed. What is
+small or cannot be made again stays: offsets and commits, ``why.txt``, the quarantine. The index of the query that
+was retired last stays, too, for people who want to see what was wrong.
+
+Today a new root replaces the old one and nothing is moved (``state.checkpoint``). An earlier program version
+moved a retired query's files to ``C/retired/<n>/``. A retiring that such a version began is finished here: what it
+had moved, and what it had not, both stay where they are.
 """
 
 from __future__ import annotations
@@ -16,16 +24,59 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tagstream.state.durable.root import BEGINS, TAKEOVER
+from tagstream.state.checkpoint import BEGINS, INDEX, TAKEOVER, Root, current_root, next_root
 from tagstream.streaming.batch.commit_record import STREAMER_KEY, all_extra_metadata, parse
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.errors import SourceError
-from tagstream.streaming.recovery.kept import read_kept, to_keep
-from tagstream.streaming.recovery.same_topic import recreated, refuse_loss
-from tagstream.streaming.source.topic import EARLIEST, Ends, topic_offsets
-from tagstream.table.storage.create import create
-from tagstream.table.storage.storage import Storage
+from tagstream.streaming.errors import CheckpointError, SourceError
+from tagstream.streaming.recovery.same_source import read_kept, recreated, refuse_loss, to_keep
+from tagstream.streaming.source.kafka_topic import EARLIEST, Ends, topic_offsets
+from tagstream.table.storage.storage import Storage, create
 from tagstream.table.timeline.timeline import Timeline
+
+_MARKER = "tagstream/retiring.json"
+
+
+def finish_retiring(checkpoint: Storage) -> Root:
+    """The root to go on at: a new one where a retiring was begun and never finished, which was always one of root 0."""
+    root = current_root(checkpoint)
+    try:
+        why = str(json.loads(checkpoint.read(_MARKER))["why"])
+    except FileNotFoundError:
+        return root
+    except (ValueError, KeyError, TypeError) as e:
+        raise CheckpointError(
+            f"{checkpoint.where(_MARKER)} is damaged ({e!r}); remove the checkpoint and start with a new one"
+        ) from e
+    if root.number == 0:
+        root = next_root(checkpoint, root, why)
+    checkpoint.delete(_MARKER)
+    return root
+
+
+_STATE = "state"  # Spark's state stores, beside the index below a root
+_ROOTS, _MOVED = "tagstream/roots", "retired"  # the second: where an earlier program version moved a retired query
+
+
+def prune_retired(checkpoint: Storage, root: Root) -> list[str]:
+    """Delete the indexes of all retired queries but the last one; returns the folders of the queries, oldest first.
+
+    Nothing is deleted before the query of ``root`` has committed a batch.
+    """
+    if root.number == 0 or not any(name.isdigit() for name in root.files.names("commits")):
+        return []
+    moved = sorted(int(name) for name in checkpoint.names(_MOVED) if name.isdigit())
+    numbers = sorted(int(name) for name in checkpoint.names(_ROOTS) if name.isdigit())
+    retired = [f"{_MOVED}/{n}" for n in moved] + ["", *(f"{_ROOTS}/{n}" for n in numbers if n < root.number)]
+    pruned = []
+    for folder in retired[:-1]:
+        large = [f"{folder}/{name}".removeprefix("/") for name in (INDEX, _STATE)]
+        there = [name for name in large if checkpoint.exists(name)]
+        for name in there:
+            checkpoint.delete_tree(name)
+        if there:
+            pruned.append(folder)
+    return pruned
+
 
 LOG = logging.getLogger("tagstream")
 _RESUME = "tagstream/resume.json"
@@ -37,7 +88,7 @@ _BEGINS_VERSION = 1
 
 @dataclass(frozen=True)
 class Takeover:
-    """What the generation covers is in its own mark (``state.durable.generation.GenerationMarker.covered``)."""
+    """What the generation covers is in its own mark (``state.index_loads.GenerationMarker.covered``)."""
 
     generation: int
 

@@ -1,1 +1,1 @@
-"""Kafka or JSON files to decoded records with their positions."""
+"""Records from Kafka, files and DataFrames, with their positions, and the transformations of them."""

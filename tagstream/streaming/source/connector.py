@@ -1,7 +1,7 @@
 """The jars Spark needs, to read Kafka for example: found in a cache, or in the folder that ``TAGSTREAM_JARS`` names.
 
-What is not there is fetched: by Maven where it is on the PATH, so that a user's ``~/.m2/settings.xml`` counts, else by
-Python from a list (``streaming/jars/``). A folder of ``TAGSTREAM_JARS`` is filled by Python alone.
+What is not there is fetched: by Maven where it is on the PATH, so that a user's ``~/.m2/settings.xml`` counts,
+else by Python from a list (``jars.py``). A folder of ``TAGSTREAM_JARS`` is filled by Python alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from tagstream.streaming.errors import SourceError
-from tagstream.streaming.jars.download import MIRROR, download
-from tagstream.streaming.jars.folder import FOLDER, check_folder, given_folder, jars_in
-from tagstream.streaming.jars.listed import listed
-from tagstream.streaming.source.jar_versions import kafka_versions
+from tagstream.streaming.source.jars import (
+    FOLDER,
+    MIRROR,
+    check_folder,
+    download,
+    given_folder,
+    jars_in,
+    kafka_versions,
+    listed,
+)
 from tagstream.version import PACKAGE
 
 PROJECT = PACKAGE.parent

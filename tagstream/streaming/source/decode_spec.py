@@ -13,30 +13,53 @@ from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.state.tag_batch import PartialRows
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.decode.events import RecordFormat
-from tagstream.streaming.source.decode.facts import avro_facts
-from tagstream.streaming.source.decode.formats.make import PLAIN, FormatRules, TableFacts, make_format
+from tagstream.streaming.source.decode.confluent_avro import check_reader
+from tagstream.streaming.source.decode.debezium import DebeziumRules
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
-from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
-from tagstream.streaming.source.decode.schemas.watch import SchemaWatch
-from tagstream.streaming.source.format_options import format_rules
-from tagstream.streaming.source.spec_checks import (
+from tagstream.streaming.source.decode.make_format import PLAIN, FormatRules, TableFacts, make_format
+from tagstream.streaming.source.decode.record_format import STRICT, DecodeRules, RecordFormat, avro_facts
+from tagstream.streaming.source.decode.record_schemas import SchemaWatch
+from tagstream.streaming.source.decode.row_messages import SourceTables
+from tagstream.streaming.source.decode.schema_registry import RegistryPlace
+from tagstream.streaming.source.source_checks import (
     check_kinds,
     check_order,
     key_names_its_field,
     longest_key,
     partition_rules,
 )
-from tagstream.table.file_group.log.ordering_wrapper import beyond
+from tagstream.table.fields import ordering_type
+from tagstream.table.file_group.ordering_wrapper import beyond
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import TimePartition
-from tagstream.table.meta_client.dropped_columns import without_fields
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.ordering import ordering_type
-from tagstream.table.read.key_encoding import names_single_key
-from tagstream.table.read.stored_keys import fitting_generator
+from tagstream.table.meta_client.table_config import without_fields
+from tagstream.table.read.stored_keys import fitting_generator, names_single_key
 from tagstream.table.schema.evolve import EvolutionRules
 from tagstream.table.schema.schema import avro_to_arrow
+
+
+def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) -> FormatRules:
+    """How the options want records read. ``ordered``: the table has an ordering field. ``pinned``: the table whose events
+    the stream reads, where the options name none.
+
+    Without one only the state index can keep what orders the events; with another they count as they arrive.
+    """
+    told = options.records
+    arrival = told.debezium_order == "arrival" or not (ordered or options.state_index)
+    order = "arrival" if arrival else told.debezium_order
+    avro = told.format.endswith("avro")
+    if avro:
+        check_reader()
+    return FormatRules(
+        name="rows" if options.frame_schema is not None else told.format,
+        debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
+        bytes_as=told.bytes_as,
+        delete_field=told.delete_field,
+        null_if_lost=told.null_if_lost,
+        tables=SourceTables(told.tables, None if told.tables else pinned),
+        registry=RegistryPlace(told.registry_url, told.registry_ca_file) if avro and told.registry_url else None,
+    )
 
 
 @dataclass(frozen=True)

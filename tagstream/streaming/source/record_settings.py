@@ -12,7 +12,7 @@ from tagstream.streaming.options.resolve import resolve
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.schema.dropped import record_schema
+from tagstream.table.schema.record_schema import record_schema
 from tagstream.table.schema.schema import avro_to_arrow
 
 _GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"

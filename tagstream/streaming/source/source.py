@@ -1,27 +1,137 @@
-"""The stream's source as raw records with their position, and their key columns as the tag step takes them."""
+"""The stream's source as raw records with their position, and their key columns as the tag step takes them.
+
+A position grows through a file, also when Spark cuts it into blocks. It orders records of equal ordering value.
+Spark names the block a line came from, not the line's offset; lines of a block arrive in order, so the running sum
+of their lengths gives it. In a block that begins inside the file the first, cut line belongs to the block before,
+so the true offset is at least one byte greater than the sum: the one is added, which keeps every position of a
+block below those of the next.
+
+Schemas that tasks have noticed reach the driver as a file of each task in the checkpoint: a schema is too long for
+an error's text. The task that has read records of a schema with something new writes it down, when it has read all
+of its records, and then fails: the batch ends before anything is tagged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tagstream.state.key_group import state_key_groups
-from tagstream.streaming.errors import TableSeenError
+from tagstream.state.layout import state_key_groups
+from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
+from tagstream.streaming.errors import SchemaChangedError, TableSeenError
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.decode.events import Noticed
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_SKIPPED, HEADERS
-from tagstream.streaming.source.decode.messages.tables import seen_text
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED, HEADERS
+from tagstream.streaming.source.decode.record_format import Noticed
+from tagstream.streaming.source.decode.record_schemas import in_order, notes_from_json, notes_to_json
+from tagstream.streaming.source.decode.row_messages import seen_text
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
-from tagstream.streaming.source.files.read import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
-from tagstream.streaming.source.images import with_images
+from tagstream.streaming.source.file_reader import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
+from tagstream.streaming.source.kafka_topic import events_a_batch
 from tagstream.streaming.source.packed import empty_rows, pack, split
-from tagstream.streaming.source.position import LinePositions
-from tagstream.streaming.source.record_size import events_a_batch
-from tagstream.streaming.source.schema_notes import SchemaNotes
+from tagstream.table.storage.storage import Storage, create
+
+
+def with_images(keyed: pa.Table) -> pa.Table:
+    """Behind the records a question for each row of another key that one lacks values of: it goes to that key's group.
+
+    A delete whose key changed asks for its own row, for the new key's record may come in a later batch (``FLAG_DELETE``);
+    and where that came in an earlier one, which could not know all of the old key's events, the row of the new key is to be
+    mended (``FLAG_NO_PARTITION``) by the old key's, which is asked for once more.
+    """
+    if "old" not in keyed.column_names:
+        return keyed
+    parts = [keyed]
+    asks = keyed.filter(keyed.column("old").is_valid())
+    if asks.num_rows:
+        parts.append(_asks(asks, asks.column("old"), FLAG_NO_ORDERING | FLAG_DELETE))
+    moved = keyed.filter(keyed.column("new").is_valid())
+    if moved.num_rows:
+        parts.append(_asks(moved, moved.column("skey"), FLAG_NO_ORDERING, old=moved.column("skey")))
+        parts.append(
+            _asks(moved, moved.column("new"), 0, FLAG_NO_ORDERING | FLAG_NO_PARTITION, old=moved.column("skey"))
+        )
+    return pa.concat_tables(parts)
+
+
+def _asks(
+    of: pa.Table, keys: pa.ChunkedArray, keep: int, more: int = 0, old: pa.ChunkedArray | None = None
+) -> pa.Table:
+    """A question for the row of each of ``keys``; ``keep``: flags of the records that it has too, ``more``: others."""
+    flags = (of.column("flags").to_numpy() & keep) | more | FLAG_IMAGE
+    given = {"skey": keys, "ord": of.column("ord"), "flags": pa.array(flags.astype(np.int8))}
+    given |= {name: of.column(name) for name in ("pos_hi", "pos_lo")}
+    given |= {} if old is None else {"old": old}
+    columns = [given.get(f.name, pa.nulls(of.num_rows, f.type)) for f in of.schema]
+    return pa.Table.from_arrays(columns, schema=of.schema)
+
+
+class LinePositions:
+    """Gives int64 positions to successive Arrow batches of one task's lines."""
+
+    def __init__(self) -> None:
+        self._block: tuple[str, int] | None = None
+        self._next = 0
+
+    def assign(self, paths: pa.Array, block_start: pa.Array, values: pa.Array) -> pa.Array:
+        """Positions of the lines ``values`` (binary) that came from ``paths`` at ``block_start`` (bytes)."""
+        n = len(values)
+        if n == 0:
+            return pa.array([], pa.int64())
+        codes = pc.dictionary_encode(paths)
+        code, start = codes.indices.to_numpy(), block_start.to_numpy()
+        length = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64) + 1
+        first = np.flatnonzero(np.concatenate(([True], (code[1:] != code[:-1]) | (start[1:] != start[:-1]))))
+        before = np.cumsum(length) - length
+        base = start[first] + (start[first] > 0) - before[first]
+        here = (codes.dictionary[int(code[0])].as_py(), int(start[0]))
+        if here == self._block:  # the block goes on from the batch before
+            base[0] = self._next - before[0]
+        position = before + np.repeat(base, np.diff(np.append(first, n)))
+        self._block = (codes.dictionary[int(code[-1])].as_py(), int(start[-1]))
+        self._next = int(position[-1] + length[-1])
+        return pa.array(position, pa.int64())
+
+
+@dataclass(frozen=True)
+class SchemaNotes:
+    """``folder``: where the notes are; ``start``: number of the query's start in this run, which no other one has."""
+
+    folder: Storage
+    start: str
+
+    def leave(self, noticed: Sequence[Noticed]) -> None:
+        """Write a task's notes down; SchemaChangedError, always."""
+        create(self.folder, self._name(), notes_to_json(in_order(noticed)))
+        raise SchemaChangedError(_words(noticed))
+
+    def raise_again(self) -> None:
+        """SchemaChangedError in a further attempt of a task that has left notes: they are all it was run for."""
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() and self.folder.exists(self._name()):
+            raise SchemaChangedError(_words(notes_from_json(self.folder.read(self._name()))))
+
+    def read(self) -> list[Noticed]:
+        """All that was left at this start, older schemas first."""
+        mine = [name for name in self.folder.names("") if name.startswith(f"{self.start}-")]
+        return in_order([item for name in mine for item in notes_from_json(self.folder.read(name))])
+
+    def _name(self) -> str:
+        context = TaskContext.get()
+        assert context is not None
+        return f"{self.start}-{context.stageId()}-{context.partitionId()}.json"
+
+
+def _words(noticed: Sequence[Noticed]) -> str:
+    sources = ", ".join(dict.fromkeys(item.source for item in in_order(noticed)))
+    return f"records have what the table's schema lacks ({sources}); their batch is done again with the schema changed"
+
 
 RAW_COLUMNS = tuple(RAW_SCHEMA.names)
 PartitionDepth = int | None | Callable[[], int | None]
@@ -45,7 +155,7 @@ def raw_records(
     ``headers``.
 
     ``starting_offsets``: Spark's, for a new query; ``reached``: offset by Kafka partition where the stream goes on.
-    ``plans``: the folder of the plans (``streaming.source.files.plan``) that are read in place of the files themselves.
+    ``plans``: the folder of the plans (``streaming.source.file_plans``) that are read in place of the files themselves.
 
     ``headers``: Kafka messages come with ``old_key`` and ``new_key``, the bytes of their headers ``__debezium.oldkey`` and
     ``__debezium.newkey``.

@@ -1,1 +1,1 @@
-"""The files of a file group: their names, base files, slices as listed."""
+"""File groups: names, slices, base files, log files and their blocks."""

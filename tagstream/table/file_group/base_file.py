@@ -1,28 +1,154 @@
-"""Parquet base files: streaming writer with the footer Hudi's indexes ask for, and readers of footer and keys.
+"""Parquet base files: a streaming writer with the footer of Hudi's indexes, and readers of footer and keys.
 
 Footer keys: ``org.apache.hudi.bloomfilter`` (base64), ``hoodie_bloom_filter_type_code`` (absent for SIMPLE),
-``hoodie_min_record_key`` and ``hoodie_max_record_key`` (absent in a file without rows), ``parquet.avro.schema`` (with
-the meta columns), ``writer.model.name`` = ``avro``; of a file with vectors ``hoodie.vector.columns``; of one with columns of
-floats also, Tagstream's own, ``tagstream.float.statistics``.
+``hoodie_min_record_key`` and ``hoodie_max_record_key`` (absent in a file without rows), ``parquet.avro.schema``
+(with the meta columns), ``writer.model.name`` = ``avro``; with vectors ``hoodie.vector.columns``; with columns of
+floats also Tagstream's own ``tagstream.float.statistics``. Log blocks have the same Parquet options.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tagstream.table.errors import CorruptFileError, InvalidKeyError
+from tagstream.table.errors import ConfigError, CorruptFileError, InvalidKeyError
 from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
-from tagstream.table.file_group.parquet_options import base_file_options, compression_of, float_columns, float_entries
-from tagstream.table.schema.schema import RECORD_KEY, vector_columns
+from tagstream.table.schema.schema import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, vector_columns
 from tagstream.table.storage.storage import Storage
+
+# The JVM writes gzip at level 6, Arrow at 9 unless told. Level 4 takes a third to nine tenths of the time of 6, for files
+# that are 0 to 4 % larger (`python -m bench.codecs`). Of zstd's levels the JVM takes 3; 1 takes three quarters of its time,
+# for files that are 6 % smaller to 4 % larger.
+_CODECS: dict[str, tuple[str, int | None]] = {
+    "gzip": ("gzip", 4),
+    "snappy": ("snappy", None),
+    "zstd": ("zstd", 1),
+    "uncompressed": ("none", None),
+}
+
+
+# In the footer of a file in which no chunk with not-a-number has statistics. None of parquet-mr has; files of Arrow lack it.
+# Its value: nulls by column of floats, as JSON, since chunks without statistics do not tell; "1" in older files.
+FLOAT_STATISTICS_KEY = b"tagstream.float.statistics"
+_KNOWS_NAN = "parquet-mr"
+
+# A column of so many different values among its first rows has some 400,000 in a large file: its dictionary would outgrow
+# the page that Parquet's writers leave it, and be given up after the work was done.
+_SAMPLE, _UNIQUE_SHARE = 8192, 0.99
+# A log block can gain or lose little by it: to count 8192 of its some 10,000 rows would be a third of its time.
+BLOCK_SAMPLE = 1024
+_ALWAYS_REPEATED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
+
+
+def writer_options(codec: str, rows: pa.Table, sample: int = _SAMPLE) -> dict[str, Any]:
+    """Keyword arguments of a Parquet writer for a codec of ``hoodie.parquet.compression.codec`` (any case).
+
+    ``rows``: the first ones of the file; by ``sample`` of them columns are written as they are, or by a dictionary of their
+    values.
+    ConfigError as of :func:`compression_of`.
+    """
+    compression, level = compression_of(codec)
+    return {
+        "compression": compression,
+        "compression_level": level,
+        "version": "1.0",
+        "data_page_version": "1.0",
+        "use_dictionary": list(_repeated(rows.slice(0, sample))),
+        "store_schema": False,
+    }
+
+
+def base_file_options(codec: str, rows: pa.Table, *, whole: bool) -> dict[str, Any]:
+    """The same for a base file, whose footer has statistics; ``whole``: ``rows`` are all that the file will have.
+
+    Arrow leaves not-a-number out of the least and greatest value of a chunk, and Spark, for which it is greater than every
+    number, then leaves the chunk out of ``> 1000``. parquet-mr writes no statistics where there is one. So does this, of
+    which Arrow must be told before the first rows. Nested floats have none.
+    """
+    options = writer_options(codec, rows)
+    return options | {"write_statistics": list(_with_statistics(rows, whole))} if _floats(rows.schema) else options
+
+
+def float_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """Columns of floats, but for nested ones."""
+    return tuple(field.name for field in schema if pa.types.is_floating(field.type))
+
+
+def float_entries(schema: pa.Schema, nulls: Mapping[str, int]) -> dict[bytes, bytes]:
+    """What the footer of such a file says of its statistics, where it has columns of floats. ``nulls``: by column."""
+    return {FLOAT_STATISTICS_KEY: json.dumps(nulls, sort_keys=True).encode()} if _floats(schema) else {}
+
+
+def float_nulls(footer: pq.FileMetaData) -> Mapping[str, int]:
+    """Nulls of the file by column of floats; nothing where the footer does not say."""
+    told = json.loads((footer.metadata or {}).get(FLOAT_STATISTICS_KEY, b"{}"))
+    return told if isinstance(told, dict) else {}
+
+
+def tells_of_nan(footer: pq.FileMetaData) -> bool:
+    """Whether statistics of a floating column in this footer say that no value is not-a-number."""
+    return FLOAT_STATISTICS_KEY in (footer.metadata or {}) or (footer.created_by or "").startswith(_KNOWS_NAN)
+
+
+def _floats(schema: pa.Schema) -> bool:
+    leaves = (kind for field in schema for _, kind in _typed_leaves(field.name, field.type))
+    return any(map(pa.types.is_floating, leaves))
+
+
+def _with_statistics(rows: pa.Table, whole: bool) -> Iterator[str]:
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if pa.types.is_nested(field.type):
+            leaves = _typed_leaves(field.name, field.type)
+            yield from (path for path, kind in leaves if not pa.types.is_floating(kind))
+        elif not pa.types.is_floating(field.type) or (whole and not pc.any(pc.is_nan(column)).as_py()):
+            yield field.name
+
+
+def compression_of(codec: str) -> tuple[str, int | None]:
+    """Arrow's name of a codec and its level. ConfigError for one that cannot be written."""
+    found = _CODECS.get(codec.lower())
+    if found is None:
+        known = ", ".join(sorted(_CODECS))
+        raise ConfigError(f"hoodie.parquet.compression.codec={codec!r} cannot be written; use one of {known}")
+    return found
+
+
+def _repeated(sample: pa.Table) -> Iterator[str]:
+    """Parquet's names of the columns whose values come again: those whose values hardly do cost a sixth of the encoding."""
+    for field, column in zip(sample.schema, sample.columns, strict=True):
+        if pa.types.is_nested(field.type):
+            yield from (path for path, _ in _typed_leaves(field.name, field.type))
+        elif field.name in _ALWAYS_REPEATED or not _is_unique(column):
+            yield field.name
+
+
+def _is_unique(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(column.type) or pa.types.is_null(column.type):
+        return False
+    return len(column) > 1 and pc.count_distinct(column, mode="all").as_py() >= _UNIQUE_SHARE * len(column)
+
+
+def _typed_leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """Of a nested column Parquet knows its innermost ones, by their paths."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _typed_leaves(f"{name}.{field.name}", field.type)
+    elif pa.types.is_map(kind):
+        yield from _typed_leaves(f"{name}.key_value.key", kind.key_type)
+        yield from _typed_leaves(f"{name}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _typed_leaves(f"{name}.list.element", kind.value_type)
+    else:
+        yield name, kind
+
 
 BLOOM_KEY = b"org.apache.hudi.bloomfilter"
 BLOOM_TYPE_KEY = b"hoodie_bloom_filter_type_code"

@@ -1,22 +1,79 @@
-"""Which file slices a table has at an instant: found by listing partitions, or in a listing that is given.
+"""The file slices of a table at an instant, found by listing its partitions or in a given listing.
 
-Up to table version 7 a log file names the base instant of its slice; from version 8 on it names its own delta
-commit and belongs to the newest slice that began before that commit was completed.
+A slice is a base file and the log files over it. Up to table version 7 a log file names the base instant of its
+slice. From version 8 on it names its own delta commit, and belongs to the newest slice that began before that
+commit was completed.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tagstream.table.file_group.file_group import BaseFile, FileSlice, LogFile
-from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
-from tagstream.table.file_group.partition_metadata import list_partitions
-from tagstream.table.storage.storage import Storage
+from tagstream.table.file_group.names import join, list_partitions, parse_base_file_name, parse_log_file_name
+from tagstream.table.storage.storage import FileEntry, Storage
 from tagstream.table.table_version import TableVersion
 from tagstream.table.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class BaseFile:
+    """A Parquet base file; ``size`` in bytes."""
+
+    name: str
+    file_id: str
+    instant: str
+    size: int
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A log file; ``time`` is the base instant of its slice up to version 7, its own delta commit from 8 on."""
+
+    name: str
+    file_id: str
+    time: str
+    version: int
+    token: str | None
+    size: int
+
+    @property
+    def order(self) -> tuple[str, int, bool, str]:
+        """Sort key: time, version as a number, files without a write token first."""
+        return (self.time, self.version, self.token is not None, self.token or "")
+
+
+@dataclass(frozen=True)
+class FileSlice:
+    """One version of a file group. ``base_instant`` is where new log files of the group belong (up to version 7).
+
+    ``next_log_version`` is free in the folder, counting also files of failed writes.
+    """
+
+    partition_path: str
+    file_id: str
+    base_instant: str
+    base_file: BaseFile | None
+    log_files: tuple[LogFile, ...] = ()
+    next_log_version: int = 1
+
+    @property
+    def base_path(self) -> str | None:
+        """The base file relative to the table's base path."""
+        return join(self.partition_path, self.base_file.name) if self.base_file else None
+
+    @property
+    def log_paths(self) -> tuple[str, ...]:
+        """The log files relative to the table's base path, in reading order."""
+        return tuple(join(self.partition_path, log.name) for log in self.log_files)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the base file and the log files together."""
+        return (self.base_file.size if self.base_file else 0) + sum(log.size for log in self.log_files)
+
 
 _PREFIXES = 32
 
@@ -240,3 +297,24 @@ def _slices(
         newest = own[-1] if own else None
         found.append(FileSlice(partition_path, group.file_id, time, newest, tuple(logs.get(time, ()))))
     return tuple(found)
+
+
+def committed_entries(entries: Iterable[FileEntry], timeline: Timeline) -> dict[str, int]:
+    """Sizes in bytes of those in a listing, by name; older slices are among them."""
+    return committed_files({entry.name: entry.size for entry in entries if not entry.is_dir}, timeline)
+
+
+def committed_files(sizes: Mapping[str, int], timeline: Timeline) -> dict[str, int]:
+    """Those of the files, given by name, that belong to completed instants.
+
+    Up to version 7 the name of a log file has the time of its slice, which may have been begun by a plan.
+    """
+    plans = frozenset(timeline.pending_compactions.values())
+
+    def counts(name: str) -> bool:
+        base, log = parse_base_file_name(name), parse_log_file_name(name)
+        if base is not None:
+            return timeline.is_valid(base.instant)
+        return log is not None and (timeline.is_valid(log.base_instant) or log.base_instant in plans)
+
+    return {name: size for name, size in sizes.items() if counts(name)}

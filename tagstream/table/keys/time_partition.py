@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError
-from tagstream.table.keys.joda_pattern import Pattern, parse_pattern, read_times
-from tagstream.table.keys.zones import by_offset, to_utc
+from tagstream.table.keys.joda_pattern import Pattern, by_offset, parse_pattern, read_times, to_utc
 
 PREFIX: Final = "hoodie.keygen.timebased."
 OLD_PREFIX: Final = "hoodie.deltastreamer.keygen.timebased."

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from tagstream.table.errors import ConfigError, CorruptFileError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSystemView, Listing
-from tagstream.table.meta_client.dropped_columns import drop_problem, without_fields
-from tagstream.table.meta_client.new_properties import new_properties
-from tagstream.table.meta_client.properties import create_properties, read_properties, update_properties
+from tagstream.table.history.action_files import ArchivedAction
+from tagstream.table.history.archive import TimelinePlace, archived_after, newest_archived
+from tagstream.table.history.lsm import History
+from tagstream.table.meta_client.properties import create_properties, new_properties, read_properties, update_properties
 from tagstream.table.meta_client.table_config import (
     COPY_ON_WRITE,
     MERGE_ON_READ,
@@ -17,16 +18,14 @@ from tagstream.table.meta_client.table_config import (
     PartialUpdate,
     TableConfig,
     default_key_generator,
+    drop_problem,
     partial_update_of,
+    without_fields,
 )
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.table_version import VERSIONS, listed_versions
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
-from tagstream.table.timeline.history.archive import TimelinePlace
-from tagstream.table.timeline.history.archived import ArchivedAction
-from tagstream.table.timeline.history.lsm import History
-from tagstream.table.timeline.history.newest import archived_after, newest_archived
 from tagstream.table.timeline.timeline import Timeline
 
 _METADATA_TABLE = f"{META_FOLDER}/metadata"

@@ -1,1 +1,1 @@
-"""The metadata table: Hudi's own listing, column statistics and record index, read without Hudi."""
+"""The metadata table: its records, statistics and indexes, read and written."""

@@ -1,34 +1,50 @@
-"""The metadata table of a table: a merge-on-read table of its own in ``.hoodie/metadata``, with HFiles for base files.
+"""The metadata table of a table, for readers: a merge-on-read table of HFiles in ``.hoodie/metadata``.
 
-It is committed before the data is. So what it says counts only for instants that are completed on the data's timeline,
-and for those of its own: the initial ones, and (up to version 7) data instants with a suffix of three digits.
+It is committed before the data is. So what it says counts only for instants that are completed on the data's
+timeline, and for those of its own: the initial ones, and (up to version 7) data instants with a suffix of three
+digits.
+
+``MetadataListing`` lists a table's files from the partition ``files``: no folder of the table is listed. Files of
+unfinished and failed writes are not in it. The metadata table's own folders are still listed, one for each of its
+partitions that is read. ``bloom_filters`` gives base files' filters, so that their footers need not be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 
-from tagstream.table.errors import CorruptFileError, MetadataTableMismatchError, UnsupportedTableError
-from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.file_group.fs_view import FileSystemView
-from tagstream.table.file_group.log.block import LogBlock
-from tagstream.table.file_group.log.counting import with_block
-from tagstream.table.file_group.log.format import BlockType
-from tagstream.table.file_group.log.reader import scan_log_file
+from tagstream.table.errors import (
+    CorruptFileError,
+    MetadataTableMismatchError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+from tagstream.table.file_group.bloom import BloomFilter
+from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
+from tagstream.table.file_group.log_file import LogBlock, scan_log_file, with_block
+from tagstream.table.file_group.log_format import BlockType
+from tagstream.table.history.lsm import History
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import read_properties
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.index_definitions import has_partitioned_index
-from tagstream.table.metadata.name_hash import partition_name
-from tagstream.table.metadata.records import FILES, Record, decode, merged
+from tagstream.table.metadata.records import (
+    BLOOM_FILTER,
+    FILES,
+    Record,
+    decode,
+    file_id,
+    merged,
+    partition_id,
+    partition_name,
+)
 from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.timeline.history.lsm import History
 from tagstream.table.timeline.timeline import Timeline
 
 FOLDER: Final = f"{META_FOLDER}/metadata"
@@ -236,3 +252,86 @@ def _text(key: bytes, where: str) -> str:
         return key.decode()
     except UnicodeDecodeError as error:
         raise CorruptFileError(f"{where} has a key that is no UTF-8 text ({error}); restore the file") from None
+
+
+_SEEN_TABLES = 4
+
+
+@dataclass(frozen=True)
+class MetadataListing:
+    """A ``table.file_group.fs_view.Listing`` out of the partition ``files``; each partition is looked up once."""
+
+    metadata: MetadataTable
+    _known: dict[str, Mapping[str, int]] = field(default_factory=dict, compare=False, repr=False)
+    _partitions: list[list[str]] = field(default_factory=list, compare=False, repr=False)
+
+    def partitions(self) -> list[str]:
+        """All partition paths, sorted."""
+        if not self._partitions:
+            self._partitions.append(self.metadata.partition_paths())
+        return list(self._partitions[0])
+
+    def look_up(self, partition_paths: Collection[str]) -> None:
+        """Look up several partitions at once, which costs little more than one."""
+        missing = [path for path in partition_paths if path not in self._known]
+        if missing:
+            self._known.update(self.metadata.files_of(missing))
+
+    def files(self, partition_path: str) -> Mapping[str, int]:
+        """Sizes in bytes of the files of a partition, by name."""
+        self.look_up([partition_path])
+        return self._known[partition_path]
+
+
+def listed_by_metadata(table: HoodieTable) -> HoodieTable:
+    """The same table, whose views list through its metadata table where it has one that readers trust."""
+    return replace(table, lister=metadata_listing)
+
+
+def metadata_listing(table: HoodieTable, timeline: Timeline) -> MetadataListing | None:
+    """The listing of a table as of a look at its timeline; None where its metadata table has none that readers trust.
+
+    A table that is looked at again in the same state gives the same listing, with what it has looked up.
+    """
+    try:
+        metadata = MetadataTable.open(table, timeline)
+    except (MetadataTableMismatchError, TableNotFoundError):
+        return None  # no reader uses such a one; the writer drops it, with a warning
+    if metadata is None or FILES_PARTITION not in metadata.partitions:
+        return None
+    found = next((seen for seen in _SEEN if _same(seen.metadata, metadata)), None)
+    if found is None:
+        found = MetadataListing(metadata)
+        try:
+            found.partitions()
+        except UnsupportedTableError:
+            return None  # its files are of a kind that is not read: the folders say the same
+        _SEEN[:] = [*(seen for seen in _SEEN if seen.metadata.storage != metadata.storage), found][-_SEEN_TABLES:]
+    return found
+
+
+# The last listing of a few tables.
+_SEEN: list[MetadataListing] = []
+
+
+def _same(one: MetadataTable, other: MetadataTable) -> bool:
+    return (one.storage, one.timeline, one.data_timeline) == (other.storage, other.timeline, other.data_timeline)
+
+
+File = tuple[str, str]  # partition path, file name
+
+
+def bloom_filters(metadata: MetadataTable, files: Sequence[File]) -> dict[File, BloomFilter]:
+    """The filters of those of the files that have one which can be asked; a filter has some 500 kB with Hudi's defaults."""
+    keys = {partition_id(path) + file_id(name): (path, name) for path, name in files}
+    found: dict[File, BloomFilter] = {}
+    for key, record in metadata.lookup(BLOOM_FILTERS_PARTITION, list(keys)).items():
+        member = record.get(BLOOM_FILTER) or {}
+        text = member.get("bloomFilter")
+        if not text or member.get("isDeleted"):
+            continue
+        try:
+            found[keys[key]] = BloomFilter.from_base64(text, member["type"], "/".join(keys[key]))
+        except (CorruptFileError, UnsupportedTableError):
+            continue  # the footer is asked
+    return found

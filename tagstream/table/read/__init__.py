@@ -1,1 +1,1 @@
-"""Rows out of slices: base file and logs merged, whole snapshots, single keys."""
+"""Rows of a table as of a time, and which files a filter needs."""

@@ -1,8 +1,11 @@
-"""Read one file slice: the base file and its logs merged to live rows."""
+"""Read one file slice: the base file and its logs merged to live rows.
+
+Partition columns that the files leave out get their values from the partition's path.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,22 +14,45 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.fields import columns_of
+from tagstream.table.fields import columns_of, ordering_column, ordering_type
 from tagstream.table.file_group.base_file import open_base_file
-from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.file_group.log.block import LogBlock
-from tagstream.table.file_group.log.counting import with_block
-from tagstream.table.file_group.log.format import BlockType
-from tagstream.table.file_group.log.reader import scan_log_file
+from tagstream.table.file_group.fs_view import FileSlice
+from tagstream.table.file_group.log_file import LogBlock, scan_log_file, with_block
+from tagstream.table.file_group.log_format import BlockType
+from tagstream.table.keys.keys import values_of_path
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import PARTIAL_UPDATE_MODE, MergeMode, PartialUpdate
-from tagstream.table.ordering import ordering_column, ordering_type
-from tagstream.table.read.merge import LogBatch, MergedLog, match_base, merge_base, merge_log
-from tagstream.table.read.partial import HoleRule, merge_rows
-from tagstream.table.read.path_columns import path_columns, with_path_columns
+from tagstream.table.meta_client.table_config import PARTIAL_UPDATE_MODE, MergeMode, PartialUpdate, TableConfig
+from tagstream.table.read.merge import HoleRule, LogBatch, MergedLog, match_base, merge_base, merge_log, merge_rows
+from tagstream.table.schema.conform import from_file
 from tagstream.table.schema.schema import OPERATION, RECORD_KEY
-from tagstream.table.schema.stored import from_file
 from tagstream.table.timeline.timeline import Timeline
+
+
+def path_columns(config: TableConfig, partition_path: str, names: Sequence[str]) -> dict[str, str | None]:
+    """The text of each of the columns ``names`` that only the path holds; null of a partition without a value.
+
+    UnsupportedTableError for a path that does not tell.
+    """
+    wanted = [name for name in names if name in config.dropped_fields]
+    if not wanted:
+        return {}
+    values = values_of_path(partition_path, config.partition_fields)
+    if values is None:
+        raise UnsupportedTableError(
+            f"table {config.name}: the path of partition {partition_path!r} has not one folder for each of its partition "
+            f"columns ({', '.join(config.partition_fields)}), which its files leave out, so it does not tell their values"
+        )
+    return {name: value for name, value in zip(config.partition_fields, values, strict=True) if name in wanted}
+
+
+def with_path_columns(rows: pa.Table, values: dict[str, str | None]) -> pa.Table:
+    """The rows with these columns' values in every row; one that they lack comes behind the others."""
+    for name, value in values.items():
+        place, field = rows.schema.get_field_index(name), pa.field(name, pa.string())
+        column = pa.repeat(pa.scalar(value, pa.string()), rows.num_rows)
+        rows = rows.append_column(field, column) if place < 0 else rows.set_column(place, field, column)
+    return rows
+
 
 DELETED_FIELD = "_hoodie_is_deleted"
 _BATCH_ROWS = 65_536

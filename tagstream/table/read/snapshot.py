@@ -1,25 +1,89 @@
-"""The snapshot query: every live row of a table as of an instant, or those that filters let through, as Arrow."""
+"""Live rows of a table as of an instant, as Arrow: all, those that filters accept, those of some writes or keys.
+
+The incremental query returns the rows of the writes that were completed after a time. Hudi's rule: from table
+version 8 on the time of a write is its completion time, up to version 7 its own time. A row has the time of its
+write in ``_hoodie_commit_time``, which compaction and clustering keep. Deleted rows are not in the answer.
+
+A look-up of keys in a file slice returns the keys with a live row in its base file or logs, and their ordering
+values.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tagstream.table.errors import UnsupportedTableError
+from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.fields import columns_of, with_type
 from tagstream.table.file_group.base_file import open_base_file
-from tagstream.table.file_group.fs_view import FileSystemView
-from tagstream.table.file_group.partition_metadata import join
+from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
+from tagstream.table.file_group.names import join
 from tagstream.table.keys.bucket_hash import BucketHash
-from tagstream.table.meta_client.dropped_columns import with_dropped
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.read.changed import changed_since
+from tagstream.table.meta_client.table_config import with_dropped
+from tagstream.table.read.data_skipping import DataSkipping, Pruner, SkipReport, bucket_pruner
+from tagstream.table.read.filters import Comparison, Filter, Op
+from tagstream.table.read.merge import merge_base
 from tagstream.table.read.slice_reader import SliceReader
-from tagstream.table.schema.schema import META_COLUMNS, avro_to_arrow, user_schema, with_meta
-from tagstream.table.skipping.bucket_pruning import bucket_pruner
-from tagstream.table.skipping.data_skipping import DataSkipping, SkipReport
-from tagstream.table.skipping.filters import Comparison
-from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.schema.schema import COMMIT_TIME, META_COLUMNS, RECORD_KEY, avro_to_arrow, user_schema, with_meta
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.timeline import FileGroupId, Timeline
+
+
+@dataclass(frozen=True)
+class Changed:
+    """``times``: of the writes, as the rows tell them. ``groups``: (partition path, file id) that these writes wrote to."""
+
+    times: frozenset[str]
+    groups: frozenset[FileGroupId]
+
+    def partitions(self, paths: Iterable[str]) -> list[str]:
+        """Those of the partition paths that hold one of the groups, in their order."""
+        mine = {partition for partition, _ in self.groups}
+        return [path for path in paths if path in mine]
+
+    def filter(self, schema: pa.Schema) -> Filter:
+        """Lets the rows of these writes through. ``schema``: of the table, with its meta columns."""
+        field = schema.field(COMMIT_TIME)
+        return Filter(field, Op.IN, pa.array(sorted(self.times), field.type))
+
+    def pruner(self) -> Pruner:
+        """Rules out the slices of groups that none of the writes wrote to."""
+
+        def may_hold(slices: Sequence[FileSlice]) -> list[bool]:
+            return [(found.partition_path, found.file_id) in self.groups for found in slices]
+
+        return Pruner("commits", may_hold)
+
+
+def changed_since(table: HoodieTable, timeline: Timeline, since: str, as_of: str | None = None) -> Changed:
+    """The writes after ``since``, and up to ``as_of`` (instant times, 17 digits); archived ones are found, too."""
+    times, groups = set[str](), set[FileGroupId]()
+    for time, metadata in _writes(table, timeline, since):
+        if as_of is not None and time > as_of:
+            continue
+        times.add(time)
+        groups.update((stat.partition_path, stat.file_id) for stat in metadata.all_stats())
+    return Changed(frozenset(times), frozenset(groups))
+
+
+def _writes(table: HoodieTable, timeline: Timeline, since: str) -> Iterator[tuple[str, CommitMetadata]]:
+    """Time and content of each write that was completed after a time."""
+    active = {instant.time for instant in timeline.completed_writes}
+    for instant in timeline.completed_writes:
+        if (instant.completion_time or instant.time) > since:
+            yield instant.time, timeline.metadata(table.storage, instant)
+    if not table.config.has_completion_times and timeline.start is not None and since >= timeline.start:
+        return  # what was archived is older
+    for action in table.archived_after(since):
+        if action.time not in active and action.metadata is not None:
+            where = f"the archived {action.action} {action.time} of {table.base_path}"
+            yield action.time, CommitMetadata.from_bytes(action.metadata, where)
+
 
 _ASKED_TOGETHER = 64  # partitions
 
@@ -123,3 +187,66 @@ def stored_schema(table: HoodieTable, timeline: Timeline, view: FileSystemView) 
         f"table {table.config.name} at {table.base_path} tells its schema nowhere (no commit, property or base file "
         f"has one); only its meta columns {', '.join(META_COLUMNS)} are known"
     )
+
+
+def key_reader(table: HoodieTable, timeline: Timeline, as_of: str, ordering_type: pa.DataType | None) -> SliceReader:
+    """Reader of the key column and, where ``ordering_type`` is given, of the ordering columns in that type (a struct's)."""
+    schema = snapshot_schema(table, timeline, table.view(timeline, as_of))
+    fields = table.config.deciding_fields if ordering_type is not None else ()
+    kinds = [ordering_type] if len(fields) == 1 else [member.type for member in ordering_type or ()]
+    for name, kind in zip(fields, kinds, strict=True):
+        schema = with_type(schema, name, kind)
+    columns = (RECORD_KEY, *columns_of(fields, schema.names))
+    return SliceReader(table, timeline, as_of, schema, columns, keep_orderings=bool(fields))
+
+
+def lookup_slice(
+    reader: SliceReader, file_slice: FileSlice, keys: pa.Array, in_base: pa.Array
+) -> tuple[pa.Array, pa.Array | None]:
+    """The keys that have a live row in the slice, and the rows' ordering values (None: the reader has no such column).
+
+    ``keys``: distinct strings to look for. ``in_base``: those among them that the base file may hold; where none may,
+    it is not opened. CorruptFileError names a file that is missing or cannot be read.
+    """
+    try:
+        return _lookup(reader, file_slice, keys, in_base)
+    except FileNotFoundError as e:
+        raise CorruptFileError(
+            f"{e.filename} is part of the table as of {reader.as_of} and is missing; restore it, or start again if a "
+            "cleaner removed it just now"
+        ) from e
+
+
+def _lookup(
+    reader: SliceReader, file_slice: FileSlice, keys: pa.Array, in_base: pa.Array
+) -> tuple[pa.Array, pa.Array | None]:
+    log = reader.merged_log(file_slice) if file_slice.log_files else None
+    lost = np.zeros(len(log.keys) if log is not None else 0, dtype=np.bool_)
+    found: list[tuple[pa.Array, pa.Array | None]] = []
+    for batch in reader.base_batches(file_slice, reader.columns) if len(in_base) else ():
+        rows = batch.filter(pc.is_in(batch.column(RECORD_KEY), value_set=in_base))
+        if not rows.num_rows:
+            continue
+        here = rows.column(RECORD_KEY).combine_chunks()
+        ordering = reader.ordering(rows) if len(reader.columns) > 1 else None
+        if log is not None:
+            keep, lost = merge_base(here, ordering if reader.event_time else None, log, lost)
+            chosen = pa.array(keep)
+            here, ordering = here.filter(chosen), ordering.filter(chosen) if ordering is not None else None
+        found.append((here, ordering))
+    if log is not None:
+        wanted = pc.is_in(log.keys, value_set=keys).to_numpy(zero_copy_only=False)
+        chosen = pa.array(wanted & (log.row >= 0) & ~lost)
+        ordering = log.winner_orderings
+        found.append((log.keys.filter(chosen), ordering.filter(chosen) if ordering is not None else None))
+    return _concat(reader, found)
+
+
+def _concat(reader: SliceReader, found: list[tuple[pa.Array, pa.Array | None]]) -> tuple[pa.Array, pa.Array | None]:
+    keys = pa.concat_arrays([k.cast(pa.string()) for k, _ in found]) if found else pa.array([], pa.string())
+    kind = reader.ordering_type if len(reader.columns) > 1 else None
+    if kind is None:
+        return keys, None
+    # A log without a single record of a known ordering value has no such column: its rows count as unknown.
+    orderings = [o.cast(kind) if o is not None else pa.nulls(len(k), kind) for k, o in found]
+    return keys, pa.concat_arrays(orderings) if orderings else pa.array([], kind)

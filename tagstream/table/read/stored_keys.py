@@ -1,23 +1,132 @@
-"""Whether the key generator that a job would write with makes the keys and partition paths that the table's rows have.
+"""How the stored rows of a table were written: by which key generator, and whether into buckets.
 
-Another one doubles every key, or moves rows beside their partition: Hudi's key generators, their flags and Spark SQL make
-different paths of the same values, and the table's properties do not always say which. A few stored rows do.
+Another key generator than the table's doubles every key, or puts rows into another partition. Hudi's key
+generators, their flags and Spark SQL make different paths of the same values, and the table's properties do not
+always say which. A few stored rows of a few partitions do, with the record keys and partition paths that their
+writer gave them.
+
+Hudi's versions disagree on the complex generator with one key field: 0.14.1 to 1.0.2 write the value alone
+(``k1``), versions before and after ``field:value`` (``id:k1``).
+
+Rows of a bucketed table are placed by a hash of their key, which no table property says. File ids of a bucket
+index begin with the bucket's number in eight digits (BucketIdentifier.newBucketFileIdPrefix). The
+consistent-hashing engine keeps its buckets in ``.hoodie/.bucket_index``. A random id that looks like a number
+under 10,000 has odds of 1 in 450,000.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.errors import ConfigError, TableConfigMismatchError
+from tagstream.table.errors import ConfigError, CorruptFileError, TableConfigMismatchError, UnsupportedTableError
+from tagstream.table.fields import columns_of
+from tagstream.table.file_group.base_file import open_base_file
+from tagstream.table.file_group.log_file import scan_log_file
+from tagstream.table.file_group.log_format import BlockType
+from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import PREFIX
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.read.stored_paths import StoredRows, stored_rows
-from tagstream.table.schema.schema import PARTITION_PATH, RECORD_KEY
+from tagstream.table.read.slice_reader import path_columns, with_path_columns
+from tagstream.table.read.snapshot import scan_snapshot, snapshot_schema
+from tagstream.table.schema.conform import from_file
+from tagstream.table.schema.schema import OPERATION, PARTITION_PATH, RECORD_KEY, avro_to_arrow, with_meta
+from tagstream.table.storage.storage import META_FOLDER
+from tagstream.table.timeline.commit_metadata import WriteStat
+from tagstream.table.timeline.timeline import Timeline
+
+_PARTITIONS: Final = 16
+_COMMITS: Final = 32  # the newest ones: their files are there, but for those that a rewrite left behind
+_ROWS: Final = 16  # of a file
+_DELETED: Final = "_hoodie_is_deleted"
+_DATA: Final = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA)
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of one file of a partition: the columns that were asked for and the meta columns."""
+
+    partition: str
+    path: str
+    rows: pa.Table
+
+
+def stored_rows(table: HoodieTable, fields: Sequence[str], *, partitions: int = _PARTITIONS) -> Iterator[StoredRows]:
+    """Rows of one file in each of so many partitions, those that were written last; none of a table without a commit.
+
+    ``fields``: columns, or fields of structs by their dotted path. Files that lack one of them are passed over.
+    Columns that only partition paths hold have the path's values: made of them again it must be the same.
+    """
+    text = table.schema_json()
+    if text is None or not table.config.populate_meta_fields:
+        return
+    schema = with_meta(avro_to_arrow(text))
+    in_path = [name for name in fields if name in table.config.dropped_fields]
+    heads = columns_of((name for name in fields if name not in in_path), schema.names)
+    if not set(heads) <= set(schema.names):
+        return
+    wanted = pa.schema([schema.field(n) for n in dict.fromkeys((RECORD_KEY, PARTITION_PATH, *heads))])
+    seen: set[str] = set()
+    for stat in _stats(table):
+        if stat.partition_path in seen:
+            continue
+        rows = _rows(table, stat, wanted)
+        if rows is not None and rows.num_rows:
+            seen.add(stat.partition_path)
+            rows = with_path_columns(rows, path_columns(table.config, stat.partition_path, in_path))
+            yield StoredRows(stat.partition_path, stat.path, rows)
+            if len(seen) == partitions:
+                return
+
+
+def _stats(table: HoodieTable) -> Iterator[WriteStat]:
+    timeline = table.timeline()
+    for instant in islice(reversed(timeline.completed_writes), _COMMITS):
+        for stat in timeline.metadata(table.storage, instant).all_stats():
+            if stat.path and stat.num_writes > 0:
+                yield stat
+
+
+def _rows(table: HoodieTable, stat: WriteStat, wanted: pa.Schema) -> pa.Table | None:
+    try:
+        if parse_log_file_name(stat.file_name) is not None:
+            return _of_log(table, stat.path, wanted)
+        return _of_base(table, stat.path, wanted)
+    except (FileNotFoundError, CorruptFileError, UnsupportedTableError):
+        return None  # a rewrite has taken its place, or the load of the index will say what is wrong with it
+
+
+def _of_base(table: HoodieTable, rel: str, wanted: pa.Schema) -> pa.Table | None:
+    with open_base_file(table.storage, rel) as file:
+        if not set(wanted.names) <= set(file.schema_arrow.names):
+            return None
+        batch = next(file.iter_batches(batch_size=_ROWS, columns=wanted.names), None)
+        if batch is None:
+            return None
+        return from_file(pa.Table.from_batches([batch]), wanted, table.storage.where(rel))
+
+
+def _of_log(table: HoodieTable, rel: str, wanted: pa.Schema) -> pa.Table | None:
+    """The first rows that are no deletes: these need not have a value in partition fields."""
+    marks = pa.schema([pa.field(_DELETED, pa.bool_()), pa.field(OPERATION, pa.string())])
+    for block in scan_log_file(table.storage, rel):
+        if block.type not in _DATA or not set(wanted.names) <= block.columns:
+            continue
+        rows = block.read_table(pa.schema([*wanted, *(mark for mark in marks if mark.name not in wanted.names)]))
+        deleted = pc.or_(
+            pc.fill_null(pc.cast(rows.column(_DELETED), pa.bool_()), False),
+            pc.fill_null(pc.is_in(rows.column(OPERATION), value_set=pa.array(["D", "-U"])), False),
+        )
+        return rows.filter(pc.invert(deleted)).slice(0, _ROWS)
+    return None
+
 
 KEY, PATH = "record key", "partition path"
 CHECK_STORED = "tagstream.check.stored.keys"
@@ -146,3 +255,77 @@ def _zones(generator: KeyGenerator) -> Iterator[tuple[KeyGenerator, str]]:
 
 def _shown(text: str | None) -> str:
     return "nothing" if text is None else repr(text[:200])
+
+
+def names_single_key(table: HoodieTable) -> bool | None:
+    """True for ``field:value``, False for the value alone; None when it does not matter or no row can tell."""
+    fields = table.config.record_key_fields
+    if "Complex" not in table.config.key_generator or len(fields) != 1:
+        return None
+    timeline = table.timeline()
+    if fields[0] not in snapshot_schema(table, timeline, table.view(timeline)).names:
+        return None  # a new table: no commit, property or file has a schema yet
+    _, batches = scan_snapshot(table, [RECORD_KEY, fields[0]])
+    batch = next((batch for batch in batches if batch.num_rows), None)
+    if batch is None:
+        return None
+    key, value = batch.column(RECORD_KEY)[0].as_py(), batch.column(fields[0]).slice(0, 1)
+    if pa.types.is_string(value.type):
+        return bool(key == f"{fields[0]}:{pc.fill_null(value, '')[0].as_py()}")
+    # Other types never begin with their field's name and a colon.
+    return bool(key.startswith(f"{fields[0]}:"))
+
+
+_BUCKET_ID = re.compile(r"0000\d{4}-")
+_CONSISTENT = ".bucket_index"
+_LOST = "rows would be put where nobody looks for them"
+_BY_RING = (
+    f"its buckets are those of consistent hashing (seen by {META_FOLDER}/{_CONSISTENT}), which only Hudi keeps, and "
+    f"{_LOST}; write it with Hudi, or copy it into a table with another index"
+)
+
+
+def bucket_evidence(table: HoodieTable, timeline: Timeline) -> str | None:
+    """What shows that the table is bucketed: a file id of its newest write, or the engine's folder; None: it is not."""
+    if any(entry.name == _CONSISTENT and entry.is_dir for entry in table.storage.list(META_FOLDER)):
+        return f"{META_FOLDER}/{_CONSISTENT}"
+    found = _file_ids(table, timeline)
+    return found[0] if found and all(_BUCKET_ID.match(file_id) for file_id in found) else None
+
+
+def _file_ids(table: HoodieTable, timeline: Timeline) -> list[str]:
+    """Those of the newest write that has files, or of all files where no write on the timeline has: of deletes alone."""
+    for instant in reversed(timeline.completed_writes):
+        names = [s.path.rpartition("/")[2] for s in timeline.metadata(table.storage, instant).all_stats() if s.path]
+        found = [part.file_id for name in names if (part := parse_base_file_name(name) or parse_log_file_name(name))]
+        if found:
+            return found
+    if not timeline.completed_writes:
+        return []
+    view = table.view(timeline)
+    return [s.file_id for partition in view.partitions() for s in view.latest_merged_slices(partition)]
+
+
+def check_bucketed(table: HoodieTable, *, wanted: bool) -> None:
+    """UnsupportedTableError for a bucketed table where none is ``wanted``: a writer with a bucket index would not find rows
+    put elsewhere. And for one with rows that is not bucketed where one is wanted.
+    """
+    timeline = table.timeline()
+    evidence = bucket_evidence(table, timeline)
+    if wanted and (_CONSISTENT in evidence if evidence is not None else _file_ids(table, timeline)):
+        raise UnsupportedTableError(
+            f"cannot write table {table.config.name} at {table.base_path} with hoodie.index.type=BUCKET: "
+            + (
+                _BY_RING
+                if evidence
+                else f"its file groups are no buckets, and {_LOST}; use the index it was written with"
+            )
+        )
+    if evidence is not None and _CONSISTENT in evidence:
+        raise UnsupportedTableError(f"cannot write table {table.config.name} at {table.base_path}: {_BY_RING}")
+    if evidence is not None and not wanted:
+        raise UnsupportedTableError(
+            f"cannot write table {table.config.name} at {table.base_path}: it is bucketed (hoodie.index.type=BUCKET; "
+            f"seen by {evidence}), and another index does not place rows by the bucket of their key, where its readers and "
+            "writers look for them; give hoodie.index.type=BUCKET and its hoodie.bucket.index.num.buckets"
+        )

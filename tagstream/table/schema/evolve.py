@@ -1,23 +1,32 @@
-"""How a table's schema follows what comes in: one function of the schema that was, the one that comes, and the rules.
+"""How a table's schema follows the schema of incoming records: one function of both schemas and the rules.
 
-The table's schema only grows, but where a rule drops columns: columns are added behind the others and may be null, types
-are widened, a column that does not come any more stays. What would lose a value, or move rows (a key, a partition), is
-refused by name.
+The table's schema only grows, unless a rule drops columns: new columns are added at the end and may be null, types
+are widened, and a column that comes no more stays. A change that would lose a value, or would move rows (a key, a
+partition), is refused by name.
+
+Dropped columns still have values in the files that were not rewritten since. Readers go by names. A column that
+comes again with another type would be read from those files in the new type, which fails or gives other values.
+The same holds for nested columns.
+
+Hudi's schema evolution on read (``hoodie.schema.on.read.enable``) goes by numbers of columns. Each of its changes
+leaves a file ``.hoodie/.schema/<instant>.schemacommit`` with all schemas so far. A renamed column has its values
+under the old name in older files; readers and writers that go by name see nulls there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from tagstream.table.errors import SchemaRefusedError, UnsupportedTableError
+from tagstream.table.errors import CorruptFileError, SchemaRefusedError, UnsupportedTableError
 from tagstream.table.fields import has_field, type_of
+from tagstream.table.schema.conform import alike, is_judged, meant, same_names, widened
 from tagstream.table.schema.schema import arrow_to_avro, is_meta_column
-from tagstream.table.schema.stored import meant
-from tagstream.table.schema.widen import alike, is_judged, same_names, widened
+from tagstream.table.storage.storage import META_FOLDER, Storage
 
 CORRECT_TIMES = "tagstream.schema.correct.times"
 Missing = Literal["null", "drop", "fail"]
@@ -32,7 +41,7 @@ class EvolutionRules:
     of a record: its types are meant, so a narrower one is refused, and a new column must be nullable unless
     ``new_nullable``. ``filled``: columns that are filled where they do not come (a default, a place beside the row).
     ``aliases``: further names that columns come under, with the columns. ``corrected``: the types that the table's numbers
-    should have had take their place (``table.schema.stored``).
+    should have had take their place (``table.schema.conform``).
     """
 
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -201,3 +210,109 @@ def avro_type(column: pa.Field) -> str:
         size = f"({avro['precision']}, {avro['scale']})" if name == "decimal" else ""
         return f"{name}{size}"
     return str(avro)
+
+
+_Path = tuple[str, ...]
+_ITEM = "[]"
+
+
+@dataclass(frozen=True)
+class Clash:
+    """A new column, or a new member of a nested one, by its path; the type that it had before, and has now."""
+
+    name: str
+    was: pa.DataType
+    now: pa.DataType
+
+
+def clash(own: pa.Schema, made: pa.Schema, former: Iterable[pa.Schema]) -> Clash | None:
+    """The first thing that ``made`` has and ``own`` lacks, and that files of a ``former`` schema have in another type, whose
+    values its type does not hold; None where there is none. ``former`` is asked only where something is new.
+    """
+    known = dict(_leaves(own))
+    new = {path: kind for path, kind in _leaves(made) if path not in known}
+    if not new:
+        return None
+    for schema in former:
+        for path, was in _leaves(schema):
+            for place, now in new.items():
+                if place == path and not _holds(now, was):
+                    return Clash(_told(place), was, now)
+                if place != path and _is_above(place, path, known):
+                    return Clash(_told(place), was, now)
+    return None
+
+
+def _holds(now: pa.DataType, was: pa.DataType) -> bool:
+    kind = widened(was, now)
+    return kind is not None and kind.equals(now)
+
+
+def _is_above(place: _Path, path: _Path, known: dict[_Path, pa.DataType]) -> bool:
+    """Whether one of the two is a plain column where the other one is nested."""
+    short, long = sorted((place, path), key=len)
+    return long[: len(short)] == short and short not in known
+
+
+def _leaves(schema: pa.Schema) -> Iterator[tuple[_Path, pa.DataType]]:
+    """Every plain column with its path, those inside of nested ones too."""
+    for column in schema:
+        yield from _below((column.name,), column.type)
+
+
+def _below(path: _Path, kind: pa.DataType) -> Iterator[tuple[_Path, pa.DataType]]:
+    t = pa.types
+    if t.is_struct(kind):
+        for member in kind:
+            yield from _below((*path, member.name), member.type)
+    elif t.is_list(kind) or t.is_large_list(kind):
+        yield from _below((*path, _ITEM), kind.value_type)
+    elif t.is_map(kind):
+        yield from _below((*path, _ITEM, "value"), kind.item_type)
+    else:
+        yield path, kind
+
+
+def _told(path: _Path) -> str:
+    return ".".join(path).replace(f".{_ITEM}", _ITEM)
+
+
+_FOLDER = f"{META_FOLDER}/.schema"
+_SUFFIX = ".schemacommit"
+
+
+def column_not_by_name(storage: Storage) -> str | None:
+    """A column whose name has meant another column, or that had another name; None: names tell the columns of all files."""
+    if not any(entry.name == ".schema" and entry.is_dir for entry in storage.list(META_FOLDER)):
+        return None
+    done = sorted(entry.name for entry in storage.list(_FOLDER) if entry.name.endswith(_SUFFIX))
+    if not done:
+        return None
+    path = f"{_FOLDER}/{done[-1]}"
+    try:
+        schemas = json.loads(storage.read(path))["schemas"]
+        found = [pair for schema in schemas for pair in _columns(schema, "")]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFileError(
+            f"{storage.where(path)} is no history of schemas ({error!r}); restore the file"
+        ) from error
+    names: dict[int, str] = {}
+    numbers: dict[str, int] = {}
+    for number, name in found:
+        if names.setdefault(number, name) != name:
+            return f"{names[number]} (also {name})"
+        if numbers.setdefault(name, number) != number:
+            return name
+    return None
+
+
+def _columns(schema: Any, above: str) -> Iterator[tuple[int, str]]:
+    """(number, path) of the columns and of the members of nested ones."""
+    if not isinstance(schema, dict):
+        return
+    for column in schema.get("fields") or ():
+        path = f"{above}{column['name']}"
+        yield column["id"], path
+        yield from _columns(column["type"], f"{path}.")
+    for member in ("element", "value"):
+        yield from _columns(schema.get(member), f"{above}{member}.")

@@ -1,7 +1,11 @@
 """The table's schema as Arrow and as Avro, with and without Hudi's meta columns.
 
-Arrow types are the ones whose Parquet form Hudi's own writers use: byte and short are INT32, timestamps are
+Arrow types are those whose Parquet form Hudi's own writers use: byte and short are INT32, timestamps are
 microseconds or milliseconds (UTC-adjusted, or local), decimals are fixed-length byte arrays of the smallest size.
+
+Names of Avro types are those of Hudi's Spark writer, so its schema checks pass: a nested record is in the
+namespace of its parent's full name, and a decimal is a fixed of the name ``fixed`` in the namespace of its
+column's full name.
 """
 
 from __future__ import annotations
@@ -13,7 +17,204 @@ from typing import Any
 import pyarrow as pa
 
 from tagstream.table.errors import UnsupportedTableError
-from tagstream.table.schema import avro_types
+
+_PLAIN = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+    "null": pa.null(),
+}
+_LOGICAL = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", tz="UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", tz="UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
+_FROM_ARROW = {arrow: {"type": base, "logicalType": name} for (base, name), arrow in _LOGICAL.items()}
+_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+Names = dict[str, pa.DataType]
+
+
+def record_fields(record: dict[str, Any]) -> list[pa.Field]:
+    """Arrow fields of an Avro record schema. Raises UnsupportedTableError naming the column it cannot map."""
+    return _fields(record, record.get("namespace", ""), {}, "")
+
+
+def _fields(record: dict[str, Any], namespace: str, names: Names, path: str) -> list[pa.Field]:
+    fields = []
+    for field in record["fields"]:
+        arrow, nullable = _nullable(field["type"], namespace, names, f"{path}{field['name']}")
+        fields.append(pa.field(field["name"], arrow, nullable=nullable))
+    return fields
+
+
+def _nullable(avro: Any, namespace: str, names: Names, path: str) -> tuple[pa.DataType, bool]:
+    if not isinstance(avro, list):
+        return _to_arrow(avro, namespace, names, path), avro == "null"
+    branches = [branch for branch in avro if branch != "null"]
+    if len(branches) != 1:
+        raise _unsupported(path, f"a union of {len(branches)} types; only a type and null can be a column")
+    return _to_arrow(branches[0], namespace, names, path), len(branches) < len(avro)
+
+
+def _to_arrow(avro: Any, namespace: str, names: Names, path: str) -> pa.DataType:
+    if isinstance(avro, str):
+        return _PLAIN.get(avro) or _reference(avro, namespace, names, path)
+    if not isinstance(avro, dict) or "type" not in avro:
+        raise _unsupported(path, f"{avro!r}, which is no Avro type")
+    kind, logical = avro["type"], avro.get("logicalType")
+    if not isinstance(kind, str):
+        return _to_arrow(kind, namespace, names, path)
+    if logical == "decimal":
+        return _decimal(avro, namespace, names, path)
+    if kind == "array":
+        element, nullable = _nullable(avro["items"], namespace, names, f"{path}.element")
+        return pa.list_(pa.field("element", element, nullable=nullable))
+    if kind == "map":
+        value, nullable = _nullable(avro["values"], namespace, names, f"{path}.value")
+        return pa.map_(pa.string(), pa.field("value", value, nullable=nullable))
+    if kind in ("record", "error"):
+        inner, full = _full_name(avro, namespace)
+        return _register(names, full, pa.struct(_fields(avro, inner, names, f"{path}.")))
+    if kind == "enum":
+        return _register(names, _full_name(avro, namespace)[1], pa.string())
+    if kind == "fixed":
+        return _register(names, _full_name(avro, namespace)[1], pa.binary(avro["size"]))
+    # an unknown logical type is its plain type, as the Avro specification asks
+    return _LOGICAL.get((kind, str(logical))) or _to_arrow(kind, namespace, names, path)
+
+
+def _decimal(avro: dict[str, Any], namespace: str, names: Names, path: str) -> pa.DataType:
+    precision, scale = avro.get("precision"), avro.get("scale", 0)
+    if not isinstance(precision, int) or not 1 <= precision <= 38 or not 0 <= scale <= precision:
+        raise _unsupported(path, f"a decimal({precision},{scale}); precision goes from 1 to 38")
+    arrow = pa.decimal128(precision, scale)
+    return _register(names, _full_name(avro, namespace)[1], arrow) if avro["type"] == "fixed" else arrow
+
+
+def _full_name(avro: dict[str, Any], namespace: str) -> tuple[str, str]:
+    """(namespace inside the named type, its full name)."""
+    name: str = avro["name"]
+    if "." in name:
+        return name.rpartition(".")[0], name
+    own = avro.get("namespace", namespace)
+    return own, f"{own}.{name}" if own else name
+
+
+def _register(names: Names, full_name: str, arrow: pa.DataType) -> pa.DataType:
+    names[full_name] = arrow
+    return arrow
+
+
+def _reference(name: str, namespace: str, names: Names, path: str) -> pa.DataType:
+    full = name if "." in name or not namespace else f"{namespace}.{name}"
+    found = names.get(full)
+    if found is None:
+        # a record is registered after its fields, so a type that holds itself ends here too
+        raise _unsupported(path, f"the type {name!r}, which is unknown or holds itself")
+    return found
+
+
+def record_schema(fields: pa.Schema | pa.StructType, name: str, namespace: str) -> dict[str, Any]:
+    """Avro record of Arrow fields."""
+    child = f"{namespace}.{name}"
+    seen: set[str] = set()
+    for field in fields:
+        if field.name in seen:
+            raise _unsupported(field.name, "its name twice in one record; rename one of the columns")
+        seen.add(field.name)
+    return {
+        "type": "record",
+        "name": name,
+        "namespace": namespace,
+        "fields": [_avro_field(field, child) for field in fields],
+    }
+
+
+def _avro_field(field: pa.Field, namespace: str) -> dict[str, Any]:
+    if not _NAME.match(field.name):
+        raise _unsupported(
+            field.name,
+            "a name that Avro does not allow (letters, digits and _ only); give the column another one, and in a schema "
+            "file this one as its alias, under which records may still have it",
+        )
+    avro = _from_arrow(field.type, field.name, namespace)
+    if field.nullable:
+        return {"name": field.name, "type": ["null", avro], "default": None}
+    return {"name": field.name, "type": avro}
+
+
+def _from_arrow(arrow: pa.DataType, name: str, namespace: str) -> Any:
+    t = pa.types
+    if t.is_null(arrow):
+        raise _unsupported(
+            name, 'the type null alone, which holds nothing; remove it, or give it one (["null", "string"])'
+        )
+    if arrow in _FROM_ARROW:
+        return dict(_FROM_ARROW[arrow])
+    if t.is_timestamp(arrow) and arrow.unit != "ns":
+        unit = "micros" if arrow.unit == "us" else "millis"
+        return {"type": "long", "logicalType": f"timestamp-{unit}" if arrow.tz else f"local-timestamp-{unit}"}
+    if t.is_int8(arrow) or t.is_int16(arrow) or t.is_int32(arrow) or t.is_uint8(arrow) or t.is_uint16(arrow):
+        return "int"
+    if t.is_int64(arrow) or t.is_uint32(arrow):
+        return "long"
+    if t.is_float32(arrow) or t.is_float64(arrow):
+        return "float" if t.is_float32(arrow) else "double"
+    if t.is_boolean(arrow):
+        return "boolean"
+    if t.is_string(arrow) or t.is_large_string(arrow) or t.is_string_view(arrow):
+        return "string"
+    if t.is_binary(arrow) or t.is_large_binary(arrow) or t.is_binary_view(arrow):
+        return "bytes"
+    if t.is_dictionary(arrow):
+        return _from_arrow(arrow.value_type, name, namespace)
+    if t.is_decimal(arrow) and arrow.precision <= 38 and arrow.scale >= 0:
+        return {
+            "type": "fixed",
+            "name": "fixed",
+            "namespace": f"{namespace}.{name}",
+            "size": decimal_size(arrow.precision),
+            "logicalType": "decimal",
+            "precision": arrow.precision,
+            "scale": arrow.scale,
+        }
+    if t.is_fixed_size_binary(arrow):
+        return {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": arrow.byte_width}
+    if t.is_list(arrow) or t.is_large_list(arrow):
+        return {"type": "array", "items": _element(arrow.value_field, name, namespace)}
+    if t.is_map(arrow) and t.is_string(arrow.key_type):
+        return {"type": "map", "values": _element(arrow.item_field, name, namespace)}
+    if t.is_struct(arrow):
+        return record_schema(arrow, name, namespace)
+    raise _unsupported(name, f"the Arrow type {arrow}, which has no form in a Hudi table")
+
+
+def _element(field: pa.Field, name: str, namespace: str) -> Any:
+    """Elements carry the name of their column, not one of their own."""
+    avro = _from_arrow(field.type, name, namespace)
+    return ["null", avro] if field.nullable else avro
+
+
+def decimal_size(precision: int) -> int:
+    """Bytes of the smallest fixed that holds a decimal of this precision."""
+    size = 1
+    while 2 ** (8 * size - 1) <= 10**precision:
+        size += 1
+    return size
+
+
+def _unsupported(path: str, what: str) -> UnsupportedTableError:
+    return UnsupportedTableError(f"column {path!r} has {what}")
+
 
 COMMIT_TIME = "_hoodie_commit_time"
 COMMIT_SEQNO = "_hoodie_commit_seqno"
@@ -53,7 +254,7 @@ def avro_json(avro: str | dict[str, Any]) -> str:
 def avro_to_arrow(avro: str | dict[str, Any], keep_meta: bool = False) -> pa.Schema:
     """Arrow schema of the user columns of an Avro record; with ``keep_meta`` of all of its columns."""
     record = load_avro(avro)
-    fields = avro_types.record_fields(record)
+    fields = record_fields(record)
     return pa.schema([field for field in fields if keep_meta or not is_meta_column(field.name)])
 
 
@@ -63,7 +264,7 @@ def arrow_to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
     The record is ``hoodie.<table>.<table>_record``; a column that may be null is ``["null", T]`` with default null.
     """
     name = avro_name(table_name)
-    return avro_types.record_schema(schema, f"{name}_record", f"hoodie.{name}")
+    return record_schema(schema, f"{name}_record", f"hoodie.{name}")
 
 
 def avro_name(text: str) -> str:

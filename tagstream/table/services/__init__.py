@@ -1,1 +1,1 @@
-"""What keeps a table in order: rollback, late files removed, a check of the whole."""
+"""Table services: compaction, clustering, cleaning, archiving, savepoints, restore, upgrade, validation."""

@@ -1,45 +1,51 @@
-"""Take back a write that was not completed, as a ``rollback`` action on the timeline.
+"""Rollback of a write that was not completed, as a ``rollback`` action on the timeline.
 
-1. What the failed writer has staged, its commit and its files, is removed: from here on it cannot publish. If it was
-   completed before that, it is left alone.
+1. What the failed writer has staged, its commit and its files, is removed: from here on it cannot publish. If it
+   was completed before that, it is left alone.
 2. ``R.rollback.requested`` holds the plan, ``R.rollback.inflight`` says that it is being carried out.
-3. The files its markers name are deleted and rollback blocks written; both can be done again after a crash. What the
-   metadata table was told of them is taken back.
+3. The files that its markers name are deleted and rollback blocks written; both can be done again after a crash.
+   The metadata table forgets the files.
 4. ``T.<action>.inflight`` and ``.requested`` of the failed instant are removed.
-5. ``R.rollback`` completes. The files are deleted once more, for a store may carry out late what it was asked before
-   the first time; then the markers and the heartbeat go.
+5. ``R.rollback`` completes. The files are deleted once more, for a store may carry out late what it was asked
+   before the first time; then the markers and the heartbeat go.
 
-R must be smaller than the next commit's instant: older readers stop at a block that is newer than the newest commit.
+R must be smaller than the next commit's instant: older readers stop at a block that is newer than the newest
+commit.
+
+Of a completed write the files that its commit names are undone (``undo_requests``), and nothing is listed. Base
+files are deleted. From version 8 on log files are, too; before, one gets a rollback block behind it, for the log
+of a slice is of many writes. A log file of a slice that is undone as a whole is deleted.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
-from tagstream.table.file_group.log.reader import scan_log_file
-from tagstream.table.file_group.log.writer import rollback_block
-from tagstream.table.file_group.names import log_file_name, parse_log_file_name
-from tagstream.table.file_group.partition_metadata import join
+from tagstream.table.file_group.log_file import scan_log_file
+from tagstream.table.file_group.log_format import rollback_block
+from tagstream.table.file_group.names import join, log_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.metadata_rollback import forget_in_metadata_table
-from tagstream.table.services.rollback_plan import RollbackRequest, plan_record, plan_rollback, requests_of
-from tagstream.table.timeline.avro_timeline import (
-    ROLLBACK_METADATA,
-    ROLLBACK_PLAN,
-    read_record,
-    write_record,
+from tagstream.table.services.failed_writes import RollbackRequest, plan_record, plan_rollback, requests_of
+from tagstream.table.services.metadata_changes import forget_in_metadata_table
+from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import (
+    COMPACTION,
+    COMPLETED_ACTION,
+    LOG_COMPACTION,
+    ROLLBACK,
+    Instant,
+    State,
+    write_inflight,
 )
-from tagstream.table.timeline.begin import write_inflight
-from tagstream.table.timeline.heartbeat import delete_heartbeat
-from tagstream.table.timeline.instant import COMPACTION, COMPLETED_ACTION, LOG_COMPACTION, ROLLBACK, Instant, State
+from tagstream.table.timeline.lease import delete_heartbeat
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import completed_instant
-from tagstream.table.write.markers import delete_markers
-from tagstream.table.write.staged import unstage
+from tagstream.table.write.markers import delete_markers, unstage
 
 # In the header of a plan of ours that takes back a completed write (``services.restore``).
 OF_COMPLETED = "tagstream.rollback.of.completed"
@@ -281,3 +287,18 @@ def _write_rollback_block(table: HoodieTable, request: RollbackRequest, failed: 
 
 def _rel(table: HoodieTable, instant: Instant) -> str:
     return f"{table.config.timeline_folder}/{instant.file_name()}"
+
+
+def undo_requests(table: HoodieTable, metadata: CommitMetadata, undone: Collection[str]) -> list[RollbackRequest]:
+    """The steps for a write with this metadata; ``undone``: the times of all writes that go, this one among them."""
+    found: dict[tuple[str, ...], RollbackRequest] = {}
+    for stat in sorted(metadata.all_stats(), key=lambda stat: stat.path):
+        log = parse_log_file_name(stat.file_name)
+        partition, path = stat.partition_path, stat.path
+        base = log.base_instant if log is not None else ""
+        if log is None or table.config.names_logs_by_commit or log.base_instant in undone:
+            found[(path,)] = RollbackRequest(partition, stat.file_id, base, files=(path,))
+        elif table.storage.exists(path):
+            blocks = ((path, table.storage.size(path)),)
+            found[(path,)] = RollbackRequest(partition, stat.file_id, base, log_blocks=blocks)
+    return list(found.values())

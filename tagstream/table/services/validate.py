@@ -1,26 +1,31 @@
-"""Check a table against itself: files, commits, sizes, footers and keys must agree."""
+"""Check a table against itself: files, commits, sizes, footers and keys must agree.
+
+``doubled_partitions`` names the partitions with a key that is live more than once, as another writer puts it there
+without looking for it (SQL INSERT, bulk insert).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.errors import TableError
 from tagstream.table.file_group.base_file import read_footer, read_keys
 from tagstream.table.file_group.fs_view import FileSystemView
-from tagstream.table.file_group.log.block import LogBlock
-from tagstream.table.file_group.log.format import BlockType
-from tagstream.table.file_group.log.reader import scan_log_file
-from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
-from tagstream.table.file_group.partition_metadata import METAFILE_NAMES, join
+from tagstream.table.file_group.log_file import LogBlock, scan_log_file
+from tagstream.table.file_group.log_format import BlockType
+from tagstream.table.file_group.names import METAFILE_NAMES, join, parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.read.duplicate_keys import DuplicateKeys
+from tagstream.table.read.duplicate_keys import DuplicateKeys, key_hashes, repeated
 from tagstream.table.read.slice_reader import RECORD_BLOCKS
+from tagstream.table.services.replaced_partitions import keys_of
 from tagstream.table.storage.storage import META_FOLDER, Storage
+from tagstream.table.timeline.commit_metadata import WriteStat
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.timeline.write_status import WriteStat
 from tagstream.table.write.markers import TEMP_FOLDER
 
 _Stats = Mapping[str, WriteStat]
@@ -211,3 +216,26 @@ def _missing_files(
 
 def _all_in(found: object) -> bool:
     return bool(pc.all(pa.array(found)).as_py())
+
+
+_Hashes = npt.NDArray[np.uint64]
+
+
+def doubled_partitions(table: HoodieTable, *, global_keys: bool) -> tuple[str, ...]:
+    """Partition paths with a key that is there again: in the partition, or with ``global_keys`` in any.
+
+    Keys are compared by numbers of 64 bits: 8 bytes of memory a row of a partition, with ``global_keys`` a key of the table.
+    """
+    timeline = table.timeline()
+    none: _Hashes = np.zeros(0, np.uint64)
+    distinct: dict[str, _Hashes] = {}
+    found: set[str] = set()
+    for partition in table.view(timeline).partitions():
+        hashes = np.concatenate([none, *(key_hashes(keys) for _, keys in keys_of(table, timeline, [partition]))])
+        if len(repeated(hashes)):
+            found.add(partition)
+        if global_keys:
+            distinct[partition] = np.unique(hashes)
+    again = repeated(np.concatenate([none, *distinct.values()]))
+    found.update(partition for partition, hashes in distinct.items() if np.isin(hashes, again).any())
+    return tuple(sorted(found))

@@ -1,1 +1,1 @@
-"""The one door to files: a table's and a checkpoint's, on every kind of store."""
+"""Where files are: local files, object stores, HDFS."""

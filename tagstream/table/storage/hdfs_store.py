@@ -18,14 +18,11 @@ from typing import BinaryIO, TypeVar, cast
 import pyarrow as pa
 from hdfs_native import Client, FileReader, FileStatus, WriteOptions
 
-from tagstream.table.storage.at_once import at_once
-from tagstream.table.storage.hdfs.clients import client, until_done
-from tagstream.table.storage.hdfs.errors import NOT_COMPLETE, is_no_folder, told
-from tagstream.table.storage.hdfs.place import Options, options_of, parse
-from tagstream.table.storage.names import joined
-from tagstream.table.storage.numbered import read_numbered, swap_numbered
-from tagstream.table.storage.objects.reading import RangeReader
-from tagstream.table.storage.storage import FileEntry, Register
+from tagstream.table.storage.common import RangeReader, joined, read_numbered, swap_numbered
+from tagstream.table.storage.hdfs_client import NOT_COMPLETE, client, is_no_folder, told, until_done
+from tagstream.table.storage.settings import Options, parse
+from tagstream.table.storage.settings import hdfs_options as options_of
+from tagstream.table.storage.storage import FileEntry, Register, at_once
 
 R = TypeVar("R")
 _TEMP_PREFIX = ".tagstream_tmp_"

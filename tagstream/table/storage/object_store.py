@@ -16,13 +16,12 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from tagstream.table.each import each
 from tagstream.table.errors import InvalidPartitionPathError, StaleVersionError
-from tagstream.table.storage.names import joined
-from tagstream.table.storage.objects.bucket import AT_ONCE, Bucket, Found
-from tagstream.table.storage.objects.config import options_of
-from tagstream.table.storage.objects.place import parse
-from tagstream.table.storage.storage import FileEntry, Register
+from tagstream.table.storage.common import joined
+from tagstream.table.storage.object_bucket import AT_ONCE, Bucket, Found
+from tagstream.table.storage.settings import object_options as options_of
+from tagstream.table.storage.settings import parse_object_url as parse
+from tagstream.table.storage.storage import FileEntry, Register, each
 
 # Empty files of ours and of Hudi. Another empty object may be a folder of Hadoop's S3A: looked for by its name, it is
 # not there.

@@ -1,4 +1,7 @@
-"""The storage of a URL, by its scheme. Called by whoever reads the job's options; everything else is handed a storage."""
+"""The storage of a URL, by its scheme; and whether files could be written there.
+
+What reads the job's options opens the storage. All other code gets a storage as an argument.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from pathlib import PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.storage.hdfs import place as hdfs
-from tagstream.table.storage.objects.place import SCHEMES, parse
+from tagstream.table.storage import settings as hdfs
 from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.storage.settings import SCHEMES, kept_settings
+from tagstream.table.storage.settings import parse_object_url as parse
 from tagstream.table.storage.storage import Storage
-from tagstream.table.store_settings import kept_settings
 
 
 def open_storage(url: str) -> Storage:
@@ -117,3 +120,20 @@ def is_ours(root: str) -> bool:
     """Whether a folder is on a store that this program reads itself."""
     scheme = urlsplit(root).scheme if "://" in root or root.startswith("file:") else "file"
     return scheme in OPENERS
+
+
+def why_not_writable(storage: Storage) -> str | None:
+    """Why no file can be written there; None when nothing speaks against it, or when the kind of store can't tell before.
+
+    A folder that is not there yet would be made in the nearest one above that is.
+    """
+    if not isinstance(storage, PosixStorage):
+        return None
+    place = storage.root
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        return f"{place} is a file, or a link that leads nowhere"
+    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        return f"user {os.geteuid()} may not read and write in {place}, or its file system is read-only"
+    return None

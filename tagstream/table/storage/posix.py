@@ -18,10 +18,8 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from tagstream.table.each import each
-from tagstream.table.storage.names import joined
-from tagstream.table.storage.numbered import read_numbered, swap_numbered
-from tagstream.table.storage.storage import FileEntry, Register
+from tagstream.table.storage.common import joined, read_numbered, swap_numbered
+from tagstream.table.storage.storage import FileEntry, Register, each
 
 _TEMP_PREFIX = ".tagstream_tmp_"
 

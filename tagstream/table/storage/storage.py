@@ -1,17 +1,21 @@
-"""What the project needs of a store of files: the one door to a table's files and to a checkpoint's.
+"""What the project needs of a store of files: the only access to a table's files and to a checkpoint's files.
 
-Names are relative to the storage's root and use ``/`` on every store (``p=1/x.parquet``); nothing outside the root can be
-named. What each operation promises holds on every store; how (link, rename, conditional put, copy) is the implementation's
-matter. ``tests/behaviours/test_storages.py`` holds every implementation to it.
+Names are relative to the storage's root and use ``/`` on every store (``p=1/x.parquet``). Nothing outside the root
+can be named. What each operation promises is the same on every store. How it is done (link, rename, conditional
+put, copy) is the implementation's matter. ``tests/behaviours/test_storages.py`` checks every implementation.
+
+The functions work on any storage: the creation of a file that only one writer can win, and several calls at a
+time.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -184,3 +188,50 @@ class Storage(Protocol):
     def clear_scratch(self, rel: str, before_ms: int) -> int:
         """Remove what killed writers left below a folder and no listing shows, if older than ``before_ms``; how many."""
         ...
+
+
+def create(storage: Storage, rel: str, data: bytes) -> bool:
+    """Create a small file; False when another writer's is there.
+
+    A file that is there and holds exactly ``data`` counts as created: it is what an earlier, unanswered request of this call
+    left. So two writers who must be told apart put something of their own into ``data``.
+    """
+    try:
+        storage.write_new(rel, data)
+    except FileExistsError:
+        try:
+            return storage.read(rel) == data
+        except FileNotFoundError:  # another's, and removed since
+            return False
+    return True
+
+
+_THREADS = 16
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def each(task: Callable[[_T], _R], items: Iterable[_T], threads: int = _THREADS) -> list[_R]:
+    """What a task returns for each of the items, in their order; one alone needs no thread.
+
+    ``threads``: how many run at the same time at most. Raises what the first of the items that failed
+    raised, once those under way have ended.
+    """
+    work = list(items)
+    if len(work) < 2:
+        return [task(item) for item in work]
+    with ThreadPoolExecutor(min(threads, len(work))) as pool:
+        return list(pool.map(task, work))
+
+
+def at_once(storage: Storage, *calls: Callable[[], Any], threads: int = _THREADS) -> list[Any]:
+    """What the calls return, in their order. Raises what the first of them raised, after all have ended.
+
+    ``threads``: how many run at the same time at most. On a local storage a call that raises keeps those behind it from
+    being made.
+    """
+    if not storage.is_remote or len(calls) < 2 or threads < 2:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(min(threads, len(calls))) as pool:
+        futures = [pool.submit(call) for call in calls]
+    return [future.result() for future in futures]

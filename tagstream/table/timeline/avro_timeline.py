@@ -1,17 +1,28 @@
-"""Avro object container files of the timeline: plans and metadata of actions, and commits from version 8 on.
+"""Avro files of the timeline: their schemas, their bytes, and the file slices that a plan is made for.
 
-Readers take the schema from the file. Writers must use Hudi's full names: Java resolves by name.
+Plans and metadata of actions are Avro object container files, and from table version 8 on commits, too. A reader
+takes the schema from the file. A writer must use Hudi's full names, because Java resolves by name. The schemas are
+those of Hudi 1.2.0 without their documentation (``avro_schemas.json``).
+
+Sources of the plans: Hudi's HoodieCompactionPlan (operations: partitionPath, fileId, baseInstantTime,
+deltaFilePaths) and HoodieRequestedReplaceMetadata (operationType, clusteringPlan.inputGroups.slices: dataFilePath,
+deltaFilePaths).
 """
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
 
 import fastavro
 
 from tagstream.table.errors import CorruptFileError
+from tagstream.table.timeline.instant import CLUSTERING, COMPACTION, LOG_COMPACTION, REPLACE_COMMIT, Instant
 
 MAGIC = b"Obj\x01"
 SYNC_MARKER = b"tagstream-marker"  # 16 bytes, in every container file that this project writes
@@ -127,3 +138,86 @@ def write_parsed(schema: Any, record: dict[str, Any], note: Mapping[str, str] | 
     # A fixed sync marker: the same plan gives the same bytes.
     fastavro.writer(buffer, schema, [record], codec="null", sync_marker=SYNC_MARKER, metadata=dict(note or {}))
     return buffer.getvalue()
+
+
+COMMIT_METADATA: Final = "HoodieCommitMetadata"
+REPLACE_COMMIT_METADATA: Final = "HoodieReplaceCommitMetadata"
+
+
+@cache
+def avro_schema(name: str) -> dict[str, Any]:
+    """The schema of a record as Avro JSON; KeyError for one that is not known. Do not change what is returned."""
+    found: dict[str, Any] = _schemas()[name]
+    return found
+
+
+@cache
+def parsed_schema(name: str) -> Any:
+    """The same, parsed for fastavro."""
+    return fastavro.parse_schema(avro_schema(name))
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    text = files("tagstream.table.timeline").joinpath("avro_schemas.json").read_text("utf-8")
+    schemas: dict[str, Any] = json.loads(text)
+    return schemas
+
+
+CLUSTER = "CLUSTER"
+PLANNED = frozenset({COMPACTION, LOG_COMPACTION, CLUSTERING, REPLACE_COMMIT})
+
+
+@dataclass(frozen=True)
+class PlannedSlice:
+    """A slice as its plan saw it; ``files`` are the names (no folders) of its base file and log files."""
+
+    partition_path: str
+    file_id: str
+    files: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``rewrites``: the slices that the action reads. An insert overwrite or a delete of partitions has none."""
+
+    operation: str
+    rewrites: tuple[PlannedSlice, ...]
+
+    @property
+    def is_clustering(self) -> bool:
+        """A plan that moves rows to other file groups, to be carried out by whoever executes it."""
+        return self.operation == CLUSTER
+
+
+def requested_name(instant: Instant) -> str:
+    """The file that holds the plan of an action."""
+    return f"{instant.time}.{instant.action}.requested"
+
+
+def read_plan(data: bytes, action: str, where: str) -> Plan:
+    """The plan of a requested file; an empty file (some insert overwrites) plans nothing."""
+    if not data:
+        return Plan("", ())
+    record = read_record(data, where)
+    if action in (COMPACTION, LOG_COMPACTION):
+        return Plan(action, tuple(_compacted(operation) for operation in record.get("operations") or ()))
+    plan = record.get("clusteringPlan") or {}
+    groups = plan.get("inputGroups") or ()
+    slices = tuple(_clustered(each) for group in groups for each in group.get("slices") or ())
+    clusters = action == CLUSTERING or record.get("operationType") == CLUSTER or bool(slices)
+    return Plan(CLUSTER if clusters else record.get("operationType") or "", slices)
+
+
+def _compacted(operation: Mapping[str, Any]) -> PlannedSlice:
+    files = [operation.get("dataFilePath"), *(operation.get("deltaFilePaths") or ())]
+    return _slice(operation, files)
+
+
+def _clustered(found: Mapping[str, Any]) -> PlannedSlice:
+    return _slice(found, [found.get("dataFilePath"), *(found.get("deltaFilePaths") or ())])
+
+
+def _slice(found: Mapping[str, Any], files: list[str | None]) -> PlannedSlice:
+    names = frozenset(path.rsplit("/", 1)[-1] for path in files if path)
+    return PlannedSlice(found.get("partitionPath") or "", found["fileId"], names)

@@ -1,19 +1,170 @@
 """The content of a commit file: write stats by partition, replaced file groups and extra metadata.
 
-JSON up to table version 7, an Avro container file from 8 on; both are read and written.
+It is JSON up to table version 7 and an Avro container file from 8 on. Both are read and written. Write stats have
+the member names of Hudi's commit files.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.timeline.avro_schemas import COMMIT_METADATA, REPLACE_COMMIT_METADATA, parsed_schema
-from tagstream.table.timeline.avro_timeline import MAGIC, read_record, write_parsed
-from tagstream.table.timeline.write_status import WriteStat, WriteStatus
+from tagstream.table.timeline.avro_timeline import (
+    COMMIT_METADATA,
+    MAGIC,
+    REPLACE_COMMIT_METADATA,
+    parsed_schema,
+    read_record,
+    write_parsed,
+)
+
+# Members that only a compaction fills; readers expect the numbers to be there.
+_COMPACTION_COUNTERS = (
+    "totalLogReadTimeMs", "totalLogRecords", "totalLogFilesCompacted", "totalLogSizeCompacted",
+    "totalUpdatedRecordsCompacted", "totalLogBlocks", "totalCorruptLogBlock", "totalRollbackBlocks",
+)  # fmt: skip
+NO_PREVIOUS = "null"
+
+
+@dataclass(frozen=True)
+class WriteStat:
+    """One file of a commit. ``path`` is relative to the base path, sizes are bytes, times milliseconds.
+
+    ``prev_commit`` is the base instant of the slice before, or the text ``null``; from table version 8 on that of a log file
+    is its own delta commit. ``prev_base_file``: the base file that this one takes the place of. The ``log_*`` members and
+    ``base_file`` are set for log files only. ``log_files``: Hudi names all of the slice there up to version 7, and this file
+    alone from 8 on; only change data capture (which is refused) reads it. We name this file alone: a commit would else grow
+    with the age of the slices it touches.
+    """
+
+    file_id: str
+    path: str
+    partition_path: str
+    prev_commit: str = NO_PREVIOUS
+    num_writes: int = 0
+    num_inserts: int = 0
+    num_updates: int = 0
+    num_deletes: int = 0
+    file_size: int = 0
+    total_write_bytes: int = 0
+    total_write_errors: int = 0
+    create_ms: int = 0
+    upsert_ms: int = 0
+    log_version: int | None = None
+    log_offset: int = 0
+    base_file: str | None = None
+    log_files: tuple[str, ...] = ()
+    prev_base_file: str | None = field(default=None, compare=False)
+    other: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def file_name(self) -> str:
+        """The last segment of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+    def to_json(self) -> dict[str, Any]:
+        """The stat as a member of ``partitionToWriteStats``."""
+        stat: dict[str, Any] = {
+            "fileId": self.file_id,
+            "path": self.path,
+            "cdcStats": None,
+            "prevCommit": self.prev_commit,
+            "numWrites": self.num_writes,
+            "numDeletes": self.num_deletes,
+            "numUpdateWrites": self.num_updates,
+            "numUpdates": 0,
+            "numInserts": self.num_inserts,
+            "totalWriteBytes": self.total_write_bytes,
+            "totalWriteErrors": self.total_write_errors,
+            "tempPath": None,
+            "prevBaseFile": self.prev_base_file,
+            "partitionPath": self.partition_path,
+            **{name: self.other.get(name, 0) for name in _COMPACTION_COUNTERS},
+            "fileSizeInBytes": self.file_size,
+            "minEventTime": None,
+            "maxEventTime": None,
+            "runtimeStats": {"totalScanTime": 0, "totalUpsertTime": self.upsert_ms, "totalCreateTime": self.create_ms},
+        }
+        if self.log_version is not None:
+            stat |= {
+                "logVersion": self.log_version,
+                "logOffset": self.log_offset,
+                "baseFile": self.base_file or "",
+                "logFiles": list(self.log_files),
+                "recordsStats": {"val": None},
+            }
+        return stat
+
+    @staticmethod
+    def from_json(stat: Mapping[str, Any]) -> WriteStat:
+        """A stat of any writer and version; members this class has no field for stay in ``other``."""
+        runtime = stat.get("runtimeStats") or {}
+        # The Avro form (version 8 on) has the log members on base files too, as null.
+        is_log = stat.get("logVersion") is not None and (stat.get("path") or "").rsplit("/", 1)[-1].startswith(".")
+        return WriteStat(
+            file_id=stat.get("fileId") or "",
+            path=stat.get("path") or "",
+            partition_path=stat.get("partitionPath") or "",
+            prev_commit=stat.get("prevCommit") or NO_PREVIOUS,
+            num_writes=stat.get("numWrites") or 0,
+            num_inserts=stat.get("numInserts") or 0,
+            num_updates=stat.get("numUpdateWrites") or 0,
+            num_deletes=stat.get("numDeletes") or 0,
+            file_size=stat.get("fileSizeInBytes") or 0,
+            total_write_bytes=stat.get("totalWriteBytes") or 0,
+            total_write_errors=stat.get("totalWriteErrors") or 0,
+            create_ms=runtime.get("totalCreateTime") or 0,
+            upsert_ms=runtime.get("totalUpsertTime") or 0,
+            log_version=stat.get("logVersion") if is_log else None,
+            log_offset=(stat.get("logOffset") or 0) if is_log else 0,
+            base_file=stat.get("baseFile") if is_log else None,
+            log_files=tuple(stat.get("logFiles") or ()) if is_log else (),
+            prev_base_file=stat.get("prevBaseFile"),
+            other={name: stat[name] for name in _COMPACTION_COUNTERS if stat.get(name)},
+        )
+
+
+class FileKind(StrEnum):
+    """What a task wrote: a first base file, a base file over an older one, or a log file."""
+
+    CREATE = "CREATE"
+    MERGE = "MERGE"
+    APPEND = "APPEND"
+
+
+@dataclass(frozen=True)
+class WriteStatus:
+    """A task's answer about one file it staged: the stat for the commit, and the kind its marker names.
+
+    ``new_group``: it begins a file group, so its partition may be new, too. For the metadata table, as far as asked for:
+    ``ranges`` of its columns (``table.metadata.column_ranges``, in JSON), and the text of a base file's bloom filter.
+    """
+
+    stat: WriteStat
+    kind: FileKind
+    new_group: bool = True
+    ranges: Mapping[str, Sequence[Any]] | None = None
+    bloom: str | None = None
+
+    def to_json(self) -> str:
+        """One line of JSON, for the way from the task to the driver."""
+        data = {
+            "kind": self.kind.value, "new_group": self.new_group, "ranges": self.ranges, "bloom": self.bloom,
+            "stat": self.stat.to_json(),
+        }  # fmt: skip
+        return json.dumps(data, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> WriteStatus:
+        """The inverse of to_json."""
+        data = json.loads(text)
+        stat, kind = WriteStat.from_json(data["stat"]), FileKind(data["kind"])
+        return WriteStatus(stat, kind, data["new_group"], data["ranges"], data["bloom"])
+
 
 SCHEMA_KEY = "schema"
 _LAYOUT_2_MEMBERS = frozenset({"numUpdates", "prevBaseFile"})

@@ -1,9 +1,12 @@
-"""The writer lease: one process at a time may commit to a table.
+"""Which writers are alive: the writer lease, which one process at a time has, and the heartbeats of Hudi's writers.
 
-The lease is a register of the storage (``.hoodie/.tagstream_lease``), JSON in it. Taking it, renewing it and giving it back
-are swaps: each names the version it found, so two takers cannot both succeed, and an owner that was paused finds another
-version. A lease is free when it was released, when its process is gone (known only where that could be seen: same host,
-boot and PID name space), or when it has not been renewed before it expired.
+The lease is a register of the storage (``.hoodie/.tagstream_lease``) with JSON in it. Taking, renewing and
+releasing it are swaps: each names the version that it found. So two takers cannot both succeed, and an owner that
+was paused finds another version. A lease is free when it was released, when its process is gone (known only on the
+same host, boot and PID name space), or when it was not renewed before it expired.
+
+A heartbeat is an empty file ``.hoodie/.heartbeat/<instant>`` whose modification time shows that a writer is alive.
+Hudi's writers with the lazy clean policy touch it each minute and count as dead after three missed beats.
 """
 
 from __future__ import annotations
@@ -17,8 +20,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError, LeaseLostError, StaleVersionError
-from tagstream.table.process_stat import process_stat
 from tagstream.table.storage.storage import META_FOLDER, Register, Storage
+
+
+def process_stat(pid: int) -> list[str] | None:
+    """The fields of ``/proc/PID/stat`` from the state on (the third of proc(5)); None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            # The command's name before may hold blanks and brackets: fields count from the last bracket.
+            return f.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
 
 LEASE_FILE = f"{META_FOLDER}/.tagstream_lease"
 
@@ -207,3 +220,23 @@ def _process_start(pid: int) -> int | None:
     """Start of a process in clock ticks since boot; None when there is no such process (a zombie counts as none)."""
     fields = process_stat(pid)
     return None if fields is None or fields[0] in ("Z", "X") else int(fields[19])
+
+
+HEARTBEAT_FOLDER = f"{META_FOLDER}/.heartbeat"
+DEFAULT_TIMEOUT_MS = 180_000
+
+
+def is_alive(storage: Storage, instant: str, now_ms: int, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> bool:
+    """True when the writer of a pending instant has given a sign of life within ``timeout_ms``."""
+    beats = [entry.mtime_ms for entry in storage.list(HEARTBEAT_FOLDER) if entry.name == instant]
+    return any(now_ms - beat <= timeout_ms for beat in beats)
+
+
+def write_heartbeat(storage: Storage, instant: str) -> None:
+    """Say that the writer of a pending instant is alive."""
+    storage.replace(f"{HEARTBEAT_FOLDER}/{instant}", b"")
+
+
+def delete_heartbeat(storage: Storage, instant: str) -> None:
+    """Forget the heartbeat of an instant that is settled."""
+    storage.delete(f"{HEARTBEAT_FOLDER}/{instant}")

@@ -1,4 +1,7 @@
-"""The active timeline: which actions a table has, which are completed, and so which files and blocks count."""
+"""The active timeline: a table's actions and savepoints, which actions are completed, which files and blocks count.
+
+A savepoint is a completed write whose files nothing may delete (Hudi's HoodieSavepointMetadata).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from functools import cached_property, lru_cache
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline.avro_timeline import MAGIC, read_record
+from tagstream.table.timeline.avro_timeline import MAGIC, Plan, read_plan, read_record, requested_name
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import (
     CLUSTERING,
@@ -25,7 +28,6 @@ from tagstream.table.timeline.instant import (
     State,
     newest_states,
 )
-from tagstream.table.timeline.plans import Plan, read_plan, requested_name
 
 FileGroupId = tuple[str, str]
 
@@ -250,3 +252,30 @@ def _replaced_by_commit(
             groups = timeline.metadata(storage, instant).replaced.items()
             found[name] = {(partition, file_id): instant.time for partition, ids in groups for file_id in ids}
     return found
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """``time``: of the write that it keeps. ``made_ms``: epoch milliseconds. ``files``: names by partition path."""
+
+    time: str
+    user: str
+    comment: str
+    made_ms: int
+    files: Mapping[str, frozenset[str]]
+
+
+def savepoints(storage: Storage, timeline: Timeline) -> tuple[Savepoint, ...]:
+    """The completed savepoints, oldest first; CorruptFileError for one that cannot be read."""
+    found = []
+    for instant in timeline.instants:
+        if instant.action == SAVEPOINT and instant.is_completed:
+            rel = f"{timeline.folder}/{instant.file_name()}"
+            record = read_record(storage.read(rel), storage.where(rel))
+            files = {
+                partition: frozenset(each.get("savepointDataFile") or ())
+                for partition, each in (record.get("partitionMetadata") or {}).items()
+            }
+            user, comment = record.get("savepointedBy") or "", record.get("comments") or ""
+            found.append(Savepoint(instant.time, user, comment, record.get("savepointedAt") or 0, files))
+    return tuple(found)

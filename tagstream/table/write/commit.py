@@ -21,21 +21,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tagstream.table.each import each
 from tagstream.table.errors import InstantConflictError
-from tagstream.table.file_group.names import next_instant
-from tagstream.table.file_group.partition_metadata import ensure_partition
+from tagstream.table.file_group.names import ensure_partition, next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.storage.at_once import at_once
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.storage import Storage, at_once, each
 from tagstream.table.timeline.avro_timeline import REQUESTED_REPLACE, write_record
-from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind, WriteStatus
 from tagstream.table.timeline.instant import COMPLETED_ACTION, REPLACE_COMMIT, Instant, State
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.timeline.write_status import FileKind, WriteStatus
-from tagstream.table.write.data_file import staged_path
-from tagstream.table.write.markers import Marker, begin_markers, write_markers
-from tagstream.table.write.staged import stage, staged_commit_path, tidy
+from tagstream.table.write.markers import (
+    Marker,
+    begin_markers,
+    stage,
+    staged_commit_path,
+    staged_path,
+    tidy,
+    write_markers,
+)
 
 # What the inflight file of a write says of its files, in its extra metadata.
 _FILES_KEY, _STAGED = "tagstream.data.files", "staged"

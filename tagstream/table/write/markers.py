@@ -1,21 +1,36 @@
-"""Markers: what tells, below ``.hoodie/.temp/<instant>/``, which data files an instant is about to publish.
+"""What an unfinished write has in ``.hoodie/.temp``: markers, staged data files, and the staged commit.
 
-A marker is there before its data file, so the files of a write that failed can be found without listing the table.
-Two kinds exist: DIRECT (one empty file ``<data file>.marker.<kind>`` a data file) and TIMELINE_SERVER_BASED (a few text
-files ``MARKERS<n>`` with one marker a line, beside ``MARKERS.type``). Both are read; the second is written, as two files.
+A marker names a data file that the instant is about to publish. It exists before its data file, so the files of a
+write that failed can be found without listing the table. Two kinds exist: DIRECT (one empty file ``<data
+file>.marker.<kind>`` a data file) and TIMELINE_SERVER_BASED (a few text files ``MARKERS<n>`` with one marker a
+line, and ``MARKERS.type``). Both are read; the second is written, as two files.
+
+Tasks stage data files below the instant's folder, where no reader looks, under a name with the attempt's write
+token. The driver gives the files their names once it knows which ones the commit has. What a task of a killed run
+or the slower one of two attempts writes, however late, never gets a name: some readers fail on a second base file
+of one instant in a file group. A commit is staged in ``.hoodie/.temp/.<instant>.<action>.staged``.
+
+Tasks ask whether their write is still pending before they pass anything on.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.timeline.write_status import FileKind
+from tagstream.table.errors import InstantConflictError, TableNotFoundError
+from tagstream.table.file_group.names import join
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.storage.storage import META_FOLDER, Storage, at_once
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind
+from tagstream.table.timeline.instant import COMPLETED_ACTION, REPLACE_COMMIT, Instant, State
+from tagstream.table.write.write_context import WriteContext
 
 TEMP_FOLDER = f"{META_FOLDER}/.temp"
-_SUFFIX = re.compile(r"^(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)$")
+_MARKER_NAME = re.compile(r"^(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)$")
 _TYPE_FILE, _OWN_FILE = "MARKERS.type", "MARKERS0"
 _SERVER_FILE = re.compile(r"^MARKERS\d+$")
 
@@ -77,9 +92,9 @@ def list_markers(storage: Storage, instant: str) -> list[Marker]:
         name = rel[len(folder) + 1 :]
         if _SERVER_FILE.match(name):
             lines = storage.read(rel).decode().splitlines()
-            found.update(m for m in map(_parse, lines) if m is not None)
+            found.update(m for m in map(_parse_marker, lines) if m is not None)
             continue
-        marker = _parse(name)
+        marker = _parse_marker(name)
         if marker is not None:
             found.add(marker)
     return sorted(found, key=lambda m: (m.path, m.kind))
@@ -90,6 +105,116 @@ def delete_markers(storage: Storage, instant: str) -> None:
     storage.delete_tree(marker_folder(instant))
 
 
-def _parse(text: str) -> Marker | None:
-    match = _SUFFIX.match(text.strip())
+def _parse_marker(text: str) -> Marker | None:
+    match = _MARKER_NAME.match(text.strip())
     return Marker(match.group("path").lstrip("/"), FileKind(match.group("kind"))) if match else None
+
+
+# A task that stands still meanwhile finds its answer too old when it goes on: this clock does not stand still with it.
+_FRESH_S = 1.0
+_yes: dict[tuple[str, str], float] = {}
+
+
+def is_inflight(
+    storage: Storage, timeline_folder: str, instant: str, action: str, clock_s: Callable[[], float] = time.monotonic
+) -> bool:
+    """Whether the inflight file of an action is there: nobody has taken the write back.
+
+    On an object store, where each look is a request, a yes counts for a second in this process: one process asks for many
+    files and key groups of a batch, and the look cannot keep anything from happening just after it anyway.
+    """
+    rel = f"{timeline_folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"
+    key, now = (storage.root, rel), clock_s()
+    if storage.publishes_by_copy and now - _yes.get(key, float("-inf")) < _FRESH_S:
+        return True
+    found = storage.exists(rel)
+    if found:
+        for old in [other for other in list(_yes) if other[0] == storage.root]:
+            _yes.pop(old, None)  # another thread of the task may have been first
+        _yes[key] = now
+    return found
+
+
+def check_seen(storage: Storage) -> None:
+    """TableNotFoundError for a task that sees no table at all: its host does not share the folder that the driver has.
+
+    Asked where an instant is not pending: else that would look like another writer's work, and be tried again for ever.
+    """
+    if not storage.exists(META_FOLDER):
+        raise TableNotFoundError(
+            f"a task on another host than the driver's sees no table at {storage.root}: table, checkpoint and source must "
+            "lie where all of Spark's hosts see them, under the same path or on a store (S3, HDFS, ...)"
+        )
+
+
+_STAGED_SUFFIX = ".staged"
+
+
+def begin_data_file(table: HoodieTable, ctx: WriteContext, partition_path: str, name: str) -> str:
+    """The name under which the file is to be staged; InstantConflictError when its instant was rolled back."""
+    if not is_inflight(table.storage, table.config.timeline_folder, ctx.instant, ctx.action):
+        check_seen(table.storage)
+        raise InstantConflictError(
+            f"instant {ctx.instant} of {table.base_path} was rolled back before {name} was written: it is the work of an "
+            "attempt that came too late, and nothing of it is published"
+        )
+    return staged_path(ctx.instant, join(partition_path, name))
+
+
+def staged_path(instant: str, path: str) -> str:
+    """Where a data file (path relative to the base path) is until it is published."""
+    return f"{marker_folder(instant)}/{path}{_STAGED_SUFFIX}"
+
+
+def is_staged(path: str) -> bool:
+    """True for the name of a staged data file."""
+    return path.endswith(_STAGED_SUFFIX)
+
+
+_STAGED_COMMIT = re.compile(r"\.(?P<instant>[0-9]+)\.[a-z]+\.staged")
+
+
+def staged_commit_path(instant: str, action: str) -> str:
+    """Where the content of a commit is until it is published."""
+    return f"{TEMP_FOLDER}/.{instant}.{action}.staged"
+
+
+def staged_instant(name: str) -> str | None:
+    """The instant whose commit is staged in a file of ``TEMP_FOLDER``; None where the name is of something else."""
+    found = _STAGED_COMMIT.fullmatch(name)
+    return None if found is None else found["instant"]
+
+
+def stage(table: HoodieTable, instant: str, action: str, metadata: CommitMetadata) -> None:
+    """Write the content of a commit."""
+    replaces = COMPLETED_ACTION.get(action, action) == REPLACE_COMMIT
+    content = metadata.to_bytes(table.config.version, replaces=replaces)
+    table.storage.replace(staged_commit_path(instant, action), content)
+
+
+def forget_staged(table: HoodieTable, instant: str, action: str) -> None:
+    """Undo :func:`stage`."""
+    table.storage.delete(staged_commit_path(instant, action))
+
+
+def tidy(storage: Storage, instant: str, action: str, paths: Sequence[str]) -> None:
+    """Remove markers and staged files of a completed instant; ``paths``: of its data files.
+
+    Where published files stay, they are named at once; the look at the folder finds those of late tasks only.
+    """
+    staged = staged_commit_path(instant, action)
+    known = [staged]
+    if storage.publishes_by_copy:
+        known += [*marker_files(instant), *(staged_path(instant, path) for path in paths)]
+        remove, folder = partial(storage.delete_many, known), marker_folder(instant)
+        _, found = at_once(storage, remove, lambda: list(storage.walk_files(folder)))
+        storage.delete_many(sorted(set(found) - set(known)))
+        return
+    at_once(storage, lambda: storage.delete(staged), lambda: delete_markers(storage, instant))
+
+
+def unstage(table: HoodieTable, instant: str, action: str) -> None:
+    """Take away what an unfinished write has staged, its commit and its files: neither can be published any more."""
+    storage = table.storage
+    storage.delete(staged_commit_path(instant, action))
+    storage.delete_many([rel for rel in storage.walk_files(marker_folder(instant)) if is_staged(rel)])

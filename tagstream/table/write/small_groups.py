@@ -24,8 +24,7 @@ from functools import partial
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.storage.at_once import at_once
-from tagstream.table.storage.storage import Storage
+from tagstream.table.storage.storage import Storage, at_once
 
 Sizes = Mapping[str, Mapping[str, float]]
 BLOCK_GROUPS = 256  # some 20 kB

@@ -1,8 +1,10 @@
 """Copy-on-write: the next base file of a file group, merged batch by batch from the one before.
 
-The state has decided already that every upsert wins and every delete deletes; so the merge is a look-up of keys, not
-a comparison of rows, except where the index knows no ordering values (``WriterOptions.compare_ordering``). Memory: one
-batch of old rows, one row group of new ones, and the incoming rows.
+The state has decided already that every upsert wins and every delete deletes. So the merge is a look-up of keys,
+not a comparison of rows, except where the index knows no ordering values (``WriterOptions.compare_ordering``).
+Memory: one batch of old rows, one row group of new ones, and the incoming rows.
+
+Rows of data files have the five meta columns in front of the user columns.
 """
 
 from __future__ import annotations
@@ -17,20 +19,56 @@ import pyarrow.compute as pc
 
 from tagstream.table import chunks
 from tagstream.table.errors import CorruptFileError, MissingSliceError, UnsupportedTableError
+from tagstream.table.fields import greater, ordering_column
 from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
-from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.file_group.names import base_file_name
-from tagstream.table.file_group.partition_metadata import join
+from tagstream.table.file_group.fs_view import FileSlice
+from tagstream.table.file_group.names import base_file_name, join, seqnos
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.encode.column_ranges import ranges_of_footer, ranges_to_json
-from tagstream.table.ordering import greater, ordering_column
-from tagstream.table.schema.schema import OPERATION, RECORD_KEY
-from tagstream.table.schema.stored import from_file
+from tagstream.table.metadata.column_ranges import ranges_of_footer, ranges_to_json
+from tagstream.table.schema.conform import conform, from_file
+from tagstream.table.schema.schema import FILE_NAME, META_COLUMNS, OPERATION, RECORD_KEY
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline.write_status import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
-from tagstream.table.write.data_file import begin_data_file
+from tagstream.table.timeline.commit_metadata import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
+from tagstream.table.write.markers import begin_data_file
 from tagstream.table.write.write_context import WriteContext
-from tagstream.table.write.write_rows import ORDERING, copied_rows, new_rows
+
+IS_INSERT = "_is_insert"
+ORDERING = "_ordering"
+
+
+def new_rows(ctx: WriteContext, upserts: pa.Table, partition_path: str, file_name: str, first_row: int) -> pa.Table:
+    """Incoming rows with this commit's meta columns; ``first_row`` is the task's row counter before them."""
+    count, schema = upserts.num_rows, ctx.file_schema
+    user = conform(
+        upserts.drop_columns([name for name in (*META_COLUMNS, IS_INSERT) if name in upserts.column_names]),
+        pa.schema([field for field in schema if field.name not in META_COLUMNS]),
+        f"the rows for {partition_path or 'the table'}",
+    )
+    meta = [
+        _constant(ctx.instant, count),
+        seqnos(ctx.instant, ctx.task_partition, first_row, count),
+        upserts.column(RECORD_KEY),
+        _constant(partition_path, count),
+        _constant(file_name, count),
+    ]
+    return pa.Table.from_arrays([*meta, *user.columns], schema=schema)
+
+
+def copied_rows(rows: pa.Table, file_name: str) -> pa.Table:
+    """Rows of an older file as they go into its next version: all meta columns stay but the file's name."""
+    index = rows.schema.get_field_index(FILE_NAME)
+    return rows.set_column(index, rows.schema.field(index), _constant(file_name, rows.num_rows))
+
+
+def split_inserts(upserts: pa.Table) -> tuple[int, int]:
+    """How many of the rows are inserts and how many updates, as the index has told."""
+    inserts = int(pc.sum(upserts.column(IS_INSERT)).as_py() or 0)
+    return inserts, upserts.num_rows - inserts
+
+
+def _constant(value: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.string()), count)
+
 
 BATCH_ROWS = 65_536
 _MOST_ROWS = 4 * BATCH_ROWS

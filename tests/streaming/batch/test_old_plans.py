@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.batch import old_plans
-from tagstream.streaming.batch.epoch import newest_fold, whole_file_log
-from tagstream.streaming.batch.old_plans import forget_old_plans
-from tagstream.streaming.source.files import lister
-from tagstream.streaming.source.files.plan_log import PLANS, PlanLog, plan_name
+from tagstream.streaming.batch import spark_checkpoint as old_plans
+from tagstream.streaming.batch.spark_checkpoint import forget_old_plans, newest_fold, whole_file_log
+from tagstream.streaming.source import file_lister as lister
+from tagstream.streaming.source.file_plans import PLANS, PlanLog, plan_name
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import Storage
 from tests.streaming.stream_case import StreamCase

@@ -17,16 +17,15 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.report import BootstrapReport
-from tagstream.state.durable.epoch import complete_epochs
-from tagstream.state.durable.generation import read_marker
-from tagstream.state.durable.root import INDEX
+from tagstream.state.checkpoint import INDEX
 from tagstream.state.errors import StateError
+from tagstream.state.index_loads import complete_epochs, read_marker
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.errors import StopRequested
-from tagstream.streaming.job.bootstrap_explain import explain_start
+from tagstream.streaming.job.dry_run import explain_start
 from tagstream.streaming.job.main import main
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.shutdown import StopFlag
+from tagstream.streaming.process import StopFlag
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage

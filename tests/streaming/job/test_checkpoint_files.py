@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.job.checkpoint_files import QUICK_CHECKPOINT_FILES, choose_checkpoint_files
+from tagstream.streaming.job.session import QUICK_CHECKPOINT_FILES, choose_checkpoint_files
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 REFUSES = "org.apache.hadoop.hive.ql.io.ProxyLocalFileSystem"

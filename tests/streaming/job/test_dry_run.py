@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from tagstream.streaming.job.dry_run_page import Page
+from tagstream.streaming.job.dry_run import Page
 from tagstream.streaming.job.main import main
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig

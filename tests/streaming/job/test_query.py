@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tagstream.streaming.commit.sink import BatchSink
+from tagstream.streaming.job.sink import BatchSink
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from tagstream.streaming.job.quiet import url_of
+from tagstream.streaming.job.failure import url_of
 
 
 def test_a_file_in_a_zip_has_a_url_that_java_reads(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.options.hudi_keys import hudi_keys, without_effect
-from tagstream.streaming.options.keys.refused import HUDI_REFUSED
 from tagstream.streaming.options.keys.registry import REGISTRY
-from tagstream.streaming.options.resolve import resolve
+from tagstream.streaming.options.keys.unsupported import HUDI_REFUSED
+from tagstream.streaming.options.resolve import hudi_keys, resolve, without_effect
 from tagstream.table.config import FROM_FILE, Entry
 from tagstream.table.errors import ConfigError
 from tests.streaming.options.test_brought import PATHS, given, load

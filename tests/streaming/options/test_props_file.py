@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.options.props_file import read_properties
+from tagstream.streaming.options.cli import read_properties
 from tagstream.table.errors import ConfigError
 
 

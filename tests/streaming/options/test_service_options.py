@@ -6,8 +6,7 @@ import pytest
 
 from tagstream.streaming.options.service_options import CompactionMode
 from tagstream.table.errors import ConfigError
-from tagstream.table.services.cleaning.options import CleanPolicy
-from tagstream.table.services.compaction.options import Strategy, Trigger
+from tagstream.table.services.options import CleanPolicy, Strategy, Trigger
 from tests.streaming.options.test_options import conf, load
 
 INLINE, BESIDE = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tagstream.table.history.archive import archive
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
-from tagstream.table.timeline.history.archive import archive
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev

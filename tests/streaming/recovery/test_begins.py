@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.state.durable.root import BEGINS
+from tagstream.state.checkpoint import BEGINS
 from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.recovery.takeover import read_begins, write_begins
 from tagstream.table.storage.posix import PosixStorage

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
-from tagstream.streaming.progress.report import BatchReport
+from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.recovery.takeover import read_takeover
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -138,7 +138,7 @@ def test_another_writer_commits_while_a_batch_is_written(
 ) -> None:
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
     foreign = [ev.Event("mid-batch", "p-mid", 1, name="mid", amount=3.0)]
-    from tagstream.streaming.commit import sink as module
+    from tagstream.streaming.job import sink as module
 
     real = module.protocol.announce_files
     done: list[str] = []

@@ -11,20 +11,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tagstream.state.durable.epoch import EpochMarker, complete_epoch, complete_epochs
-from tagstream.state.durable.generation import GenerationMarker, complete_generation
-from tagstream.state.durable.manifest import BatchManifest
-from tagstream.state.durable.root import INDEX, MANIFESTS, PROFILES
+from tagstream.state.batch_manifest import BatchManifest
+from tagstream.state.checkpoint import INDEX, MANIFESTS, PROFILES
+from tagstream.state.index_loads import (
+    EpochMarker,
+    GenerationMarker,
+    complete_epoch,
+    complete_epochs,
+    complete_generation,
+)
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, extra_metadata, parse
+from tagstream.streaming.batch.tag import profile_name
 from tagstream.streaming.recovery import coverage
 from tagstream.streaming.recovery.coverage import CheckpointState, Coverage, IndexPlace, assess
-from tagstream.streaming.tag.tag import profile_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile
 from tests.table.writer import Writer
 
 QUERY, RETAIN = "5b0ea4b0-0b6c-4d42-b0f4-6f4c4f9d1b11", 3

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.recovery.foreign import find_swallowed, is_planned_service
+from tagstream.streaming.recovery.foreign_commits import find_swallowed, is_planned_service
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.compaction.execute import compact
-from tagstream.table.services.compaction.options import CompactionOptions
-from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.services.compaction import compact
+from tagstream.table.services.compaction_plan import schedule_compaction
+from tagstream.table.services.options import CompactionOptions
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.table_version import using, write_properties
-from tests.table.services.compaction.test_claim import made_by_another
+from tests.table.services.test_claim import made_by_another
 from tests.table.writer import Writer, row
 
 pytestmark = pytest.mark.spark

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.recovery.loading import tell
+from tagstream.streaming.recovery.cover import tell
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tests.bootstrap.index_content import load, make_layout
 from tests.table.writer import Writer, row

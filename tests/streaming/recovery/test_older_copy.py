@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap import catch_up
-from tagstream.streaming.frame import upsert
-from tests.streaming.frame.frame_case import FrameCase
+from tagstream.streaming.job import upsert
+from tests.streaming.job.frame_case import FrameCase
 from tests.streaming.recovery.test_cover import is_oracles
 from tests.streaming.stream_case import Steps, StreamCase
 from tests.support import events as ev

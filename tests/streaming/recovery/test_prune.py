@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.state.durable.root import INDEX, Root, current_root, next_root
-from tagstream.streaming.recovery.prune import prune_retired
+from tagstream.state.checkpoint import INDEX, Root, current_root, next_root
+from tagstream.streaming.recovery.takeover import prune_retired
 from tagstream.table.storage.posix import PosixStorage
 
 KEPT = ["offsets/0", "tagstream/quarantine/0/part-0.jsonl"]

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.errors import CheckpointError
-from tagstream.streaming.job.bootstrap_explain import explain_start
+from tagstream.streaming.job.dry_run import explain_start
 from tagstream.streaming.options.cli import load_options
 from tagstream.table.meta_client.properties import table_checksum, update_properties
 from tagstream.table.storage.opening import open_storage
-from tests.admin.running import run
-from tests.admin.running import state_of as files_of
+from tests.cli.running import run
+from tests.cli.running import state_of as files_of
 from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase, now_ms
 from tests.support import events as ev

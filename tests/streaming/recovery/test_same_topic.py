@@ -11,7 +11,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.errors import CheckpointError, SourceError
-from tagstream.streaming.source.topic import topic_offsets
+from tagstream.streaming.source.kafka_topic import topic_offsets
 from tests.streaming.stream_case import StreamCase
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev

@@ -10,18 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.archiving.archive_table import archive_table
-from tagstream.table.services.archiving.options import ArchiveOptions
-from tagstream.table.services.cleaning.clean import clean
-from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.compaction.execute import compact
-from tagstream.table.services.compaction.options import CompactionOptions
-from tagstream.table.services.compaction.plan import schedule_compaction
-from tagstream.table.services.replacing.delete_partition import delete_partitions
-from tagstream.table.services.restore.restore import restore
-from tagstream.table.services.restore.rollback_completed import rollback_completed
-from tagstream.table.services.restore.savepoint import create_savepoint
-from tests.admin.running import run_json
+from tagstream.table.services.archiving import archive_table
+from tagstream.table.services.cleaning import clean
+from tagstream.table.services.compaction import compact
+from tagstream.table.services.compaction_plan import schedule_compaction
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions
+from tagstream.table.services.replaced_partitions import delete_partitions
+from tagstream.table.services.restore import restore
+from tagstream.table.services.rollback_completed import rollback_completed
+from tagstream.table.services.savepoint import create_savepoint
+from tests.cli.running import run_json
 from tests.streaming.recovery.test_takeover import is_oracles
 from tests.streaming.stream_case import StreamCase, now_ms
 from tests.support import events as ev

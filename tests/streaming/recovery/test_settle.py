@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from tagstream.streaming.lease_keeper import LEASE_TTL_MS, LeaseKeeper
-from tagstream.streaming.recovery.settle import new_instant, roll_back, settle
+from tagstream.streaming.recovery.pending_writes import new_instant, roll_back, settle
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
-from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
-from tagstream.table.metadata.write.compaction import compact
-from tagstream.table.metadata.write.delta import delta_commit
-from tagstream.table.metadata.write.metadata_writer import fresh_times
+from tagstream.table.metadata.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.compaction import compact
+from tagstream.table.metadata.delta_commit import delta_commit
+from tagstream.table.metadata.metadata_writer import fresh_times
 from tagstream.table.services.rollback import rollback
 from tagstream.table.timeline import lease as leases
 from tagstream.table.timeline.instant import DELTA_COMMIT
 from tagstream.table.timeline.lease import LeaseOwner
 from tagstream.table.write import commit
-from tests.table.metadata.write.case import Case
+from tests.table.metadata.case import Case
 from tests.table.writer import CrashError, Writer, row
 
 

@@ -86,7 +86,7 @@ def test_a_topic_that_has_grown_is_read_on_in_all_its_partitions(
 def test_a_topic_of_a_broker_without_ids_that_was_created_again(
     tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tagstream.streaming.recovery.same_topic.topic_id", lambda *_: None)
+    monkeypatch.setattr("tagstream.streaming.recovery.same_source.topic_id", lambda *_: None)
     kafka_broker.create_topic("anew", partitions=2)
     mix = ev.Mix(keys=80, late=0.0, deletes=0.0, late_deletes=0.0, deletes_without_partition=0.0)
     events = list(ev.generate(400, mix, seed=36))

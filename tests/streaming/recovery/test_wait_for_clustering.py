@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tagstream.streaming.options.service_options import ServiceOptions
-from tagstream.streaming.recovery import settle
+from tagstream.streaming.recovery import pending_writes as settle
 from tagstream.table.errors import PendingClusteringError
 
 PLAN = "20260101000000000"

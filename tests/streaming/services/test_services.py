@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.streaming.services import cleaner, clusterer
+from tagstream.streaming.services import clustering as clusterer
+from tagstream.streaming.services import table_services as cleaner
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata

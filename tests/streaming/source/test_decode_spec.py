@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tagstream.state.ordering import encode_ordering
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.table.file_group.log.delete_block import delete_blocks
+from tagstream.table.file_group.delete_block import delete_blocks
 
 
 def spec(merge_on_read: bool) -> DecodeSpec:

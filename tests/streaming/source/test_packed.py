@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.state.key_group import key_group
+from tagstream.state.layout import key_group
 from tagstream.streaming.source.packed import PACKED_BYTES, file_group_codes, pack, split, unpack
 from tagstream.streaming.source.source import in_blocks, pack_by_group
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.streaming.source.position import LinePositions
+from tagstream.streaming.source.source import LinePositions
 
 
 def blocks_of(lines: list[bytes], size: int) -> list[tuple[int, list[bytes]]]:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.record_size import events_a_batch
+from tagstream.streaming.source.kafka_topic import events_a_batch
 from tests.streaming.test_kafka_stream import kafka_case, send
 from tests.support import events as ev
 from tests.support import producer

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.errors import SourceError
-from tagstream.streaming.source.topic import Ends, topic_offsets
+from tagstream.streaming.source.kafka_topic import Ends, topic_offsets
 from tests.support import producer
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_listeners import LISTENERS

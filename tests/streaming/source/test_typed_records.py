@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from tagstream.streaming.source.typed_records import settings_of
+from tagstream.streaming.source.dataframe import settings_of
 
 PARTITIONS, ADAPTIVE = "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled"
 

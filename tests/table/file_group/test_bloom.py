@@ -13,8 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group.bloom import DYNAMIC_V0, SIMPLE, BloomBuilder, BloomFilter, BloomParams, kind_of
-from tagstream.table.keys.murmur import murmur2
+from tagstream.table.file_group.bloom import (
+    DYNAMIC_V0,
+    SIMPLE,
+    BloomBuilder,
+    BloomFilter,
+    BloomParams,
+    kind_of,
+    murmur2,
+)
 from tests.support import paths
 
 VECTORS = json.loads((paths.VECTORS / "bloom.json").read_text())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.file_group.partition_metadata import ensure_partition, list_partitions
+from tagstream.table.file_group.names import ensure_partition, list_partitions
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import parse
 from tagstream.table.meta_client.table_config import MERGE_ON_READ, TableConfig

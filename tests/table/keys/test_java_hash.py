@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.errors import InvalidKeyError
-from tagstream.table.keys.java_hash import list_hash_codes, string_hash_codes
+from tagstream.table.keys.bucket_hash import list_hash_codes, string_hash_codes
 from tests.support import paths
 
 VECTORS = json.loads((paths.VECTORS / "hashes.json").read_text())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tagstream.table.keys.keys import KeyGenerator
-from tagstream.table.keys.partition_path import DEFAULT_PARTITION, values_of_path
+from tagstream.table.keys.keys import DEFAULT_PARTITION, KeyGenerator, values_of_path
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tagstream.table.keys.joda_pattern import to_utc
 from tagstream.table.keys.time_partition import PREFIX, TimePartition
-from tagstream.table.keys.zones import to_utc
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca", "Asia/Tokyo"]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

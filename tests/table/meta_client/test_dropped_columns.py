@@ -12,10 +12,16 @@ import pytest
 
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.keys.time_partition import TimePartition
-from tagstream.table.meta_client.dropped_columns import drop_problem, with_dropped, without_fields
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.new_properties import new_properties
-from tagstream.table.meta_client.table_config import DROP_KEY, MERGE_ON_READ, TableConfig
+from tagstream.table.meta_client.properties import new_properties
+from tagstream.table.meta_client.table_config import (
+    DROP_KEY,
+    MERGE_ON_READ,
+    TableConfig,
+    drop_problem,
+    with_dropped,
+    without_fields,
+)
 
 CONFIG = TableConfig(
     "t",

@@ -11,8 +11,7 @@ import pytest
 
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.new_properties import new_properties
-from tagstream.table.meta_client.properties import update_properties
+from tagstream.table.meta_client.properties import new_properties, update_properties
 from tagstream.table.meta_client.table_config import (
     COPY_ON_WRITE,
     MERGE_ON_READ,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table.metadata.avro_columns import AvroColumns
+from tagstream.table.metadata.record_index import AvroColumns
 
 SCHEMA: dict[str, Any] = {
     "type": "record",

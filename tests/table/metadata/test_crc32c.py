@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table.metadata.crc32c import crc32c_of_pieces
+from tagstream.table.metadata.hfile_block import crc32c_of_pieces
 
 
 def by_definition(data: bytes) -> int:

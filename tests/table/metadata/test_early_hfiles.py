@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.metadata.prepare import drop_unkept, unkept
+from tagstream.streaming.batch.metadata_prepare import drop_unkept, unkept
 from tagstream.streaming.options.cli import load_options
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.hfile import read_trailer, trailer_fields
 from tagstream.table.metadata.hfile_block import FileRange
-from tagstream.table.metadata.hfile_trailer import read_trailer, trailer_fields
-from tagstream.table.metadata.listing import listed_by_metadata
-from tagstream.table.metadata.metadata_table import MetadataTable
-from tagstream.table.read.key_encoding import names_single_key
+from tagstream.table.metadata.metadata_table import MetadataTable, listed_by_metadata
 from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.read.stored_keys import names_single_key
 from tagstream.table.services.validate_metadata import validate_metadata
 from tests.support.public_tables import unpack
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group.log.format import BlockType
-from tagstream.table.file_group.log.reader import scan_log_file
+from tagstream.table.file_group.log_file import scan_log_file
+from tagstream.table.file_group.log_format import BlockType
 from tagstream.table.metadata.hfile import HFile
 from tagstream.table.metadata.hfile_block import FileRange
 from tests.support.stored import stored

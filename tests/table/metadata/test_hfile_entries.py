@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.errors import CorruptFileError
-from tagstream.table.metadata.hfile_block import DATA, Block, FileRange
-from tagstream.table.metadata.hfile_entries import KEY_END, _one_by_one, _side_by_side, entries_of
+from tagstream.table.metadata.hfile_block import DATA, KEY_END, Block, FileRange, _one_by_one, _side_by_side, entries_of
 from tests.support.stored import stored
 
 TEXTS = st.one_of(st.binary(max_size=30), st.just(KEY_END), st.binary(max_size=5).map(lambda b: b + KEY_END + b))

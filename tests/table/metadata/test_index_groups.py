@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tagstream.table.errors import UnsupportedTableError
-from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import log_file_name, parse_log_file_name
-from tagstream.table.metadata.index_groups import IndexGroups, index_group_name
+from tagstream.table.metadata.record_index import IndexGroups, index_group_name
 
 # HoodieTableMetadataUtil.getFileIDForFileGroup of Hudi 1.2.0 gave these, and its getDataTablePartitionNameFromFileGroupName
 # the partitions again.

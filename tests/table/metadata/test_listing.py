@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.file_group.fs_view import FileSystemView
+from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.listing import listed_by_metadata
-from tagstream.table.metadata.metadata_table import FOLDER
+from tagstream.table.metadata.metadata_table import FOLDER, listed_by_metadata
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import META_FOLDER, FileEntry
 from tests.table.metadata.test_metadata_table import WITH_METADATA

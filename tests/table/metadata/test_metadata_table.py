@@ -12,15 +12,22 @@ from typing import Any
 import pytest
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
-from tagstream.table.file_group.log.format import BlockType, HeaderKey, encode_block
-from tagstream.table.file_group.log.writer import rollback_block, write_log_file
+from tagstream.table.file_group.log_format import BlockType, HeaderKey, encode_block, rollback_block, write_log_file
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import update_properties
-from tagstream.table.metadata.encode.column_ranges import ColumnRange
-from tagstream.table.metadata.encode.file_records import stats_record
+from tagstream.table.metadata.column_ranges import ColumnRange
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, FILES_PARTITION, MetadataTable
-from tagstream.table.metadata.name_hash import column_id, column_stats_key, file_id, partition_id, xxhash64
-from tagstream.table.metadata.records import COLUMN_STATS, Record, merged
+from tagstream.table.metadata.record_encoding import stats_record
+from tagstream.table.metadata.records import (
+    COLUMN_STATS,
+    Record,
+    column_id,
+    column_stats_key,
+    file_id,
+    merged,
+    partition_id,
+    xxhash64,
+)
 from tests.support.stored import stored
 from tests.table.metadata.hfiles import FIXTURES
 from tests.table.reference import NAMES, unpack

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import UnsupportedTableError
-from tagstream.table.read.buckets import bucket_evidence, check_bucketed
+from tagstream.table.read.stored_keys import bucket_evidence, check_bucketed
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.write import commit as protocol
 from tests.table.writer import Writer, row

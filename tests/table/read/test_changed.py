@@ -10,15 +10,13 @@ from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.read.changed import changed_since
-from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services.archiving.archive_table import archive_table
-from tagstream.table.services.archiving.options import ArchiveOptions
-from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.skipping.data_skipping import SkipReport
+from tagstream.table.read.data_skipping import SkipReport
+from tagstream.table.read.snapshot import changed_since, read_snapshot
+from tagstream.table.services.archiving import archive_table
+from tagstream.table.services.options import ArchiveOptions, CleanOptions
 from tests.support.table_version import table_version
-from tests.table.services.cleaning.tables import clock
-from tests.table.services.compaction.compacting import plan_and_compact
+from tests.table.services.compaction_compacting import plan_and_compact
+from tests.table.services.tables import clock
 from tests.table.writer import Row, Writer, row
 
 pytestmark = pytest.mark.table_versions(6, 8, 9)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
-from tagstream.table.read.key_encoding import names_single_key
+from tagstream.table.read.stored_keys import names_single_key
 from tests.table.writer import Writer, row
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table.ordering import tuples
+from tagstream.table.fields import tuples
 from tagstream.table.read.merge import LogBatch, merge_base, merge_log
 
 KEYS = [f"k{n}" for n in range(5)]

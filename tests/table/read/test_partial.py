@@ -9,8 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.table.read.merge import LogBatch, match_base, merge_log
-from tagstream.table.read.partial import HoleRule, merge_rows
+from tagstream.table.read.merge import HoleRule, LogBatch, match_base, merge_log, merge_rows
 
 KEYS = [f"k{n}" for n in range(4)]
 COLUMNS = ("v", "w")

@@ -7,7 +7,7 @@ import pytest
 
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.meta_client.table_config import TableConfig
-from tagstream.table.read.path_columns import path_columns, with_path_columns
+from tagstream.table.read.slice_reader import path_columns, with_path_columns
 
 CONFIG = TableConfig("t", partition_fields=("day", "zone"), drops_partition_columns=True)
 

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.read.slice_lookup import key_reader, lookup_slice
 from tagstream.table.read.slice_reader import SliceReader
-from tagstream.table.read.snapshot import snapshot_schema
+from tagstream.table.read.snapshot import key_reader, lookup_slice, snapshot_schema
 from tests.table.reference import unpack
 
 NAMES = ["cow_v6_global_bloom_moves", "mor_v6_avro_log_deletes", "mor_v6_compaction_pending", "mor_v6_parquet_log",

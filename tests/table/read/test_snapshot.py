@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.errors import UnsupportedTableError
-from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import update_properties
 from tagstream.table.read.slice_reader import SliceReader

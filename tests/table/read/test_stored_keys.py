@@ -17,8 +17,7 @@ from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import TimePartition
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read import stored_keys
-from tagstream.table.read.stored_keys import differences, fitting_generator
-from tagstream.table.read.stored_paths import StoredRows, stored_rows
+from tagstream.table.read.stored_keys import StoredRows, differences, fitting_generator, stored_rows
 from tagstream.table.schema.schema import PARTITION_PATH, RECORD_KEY
 from tests.support import public_tables
 from tests.table import reference

@@ -8,8 +8,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from tagstream.streaming.source.decode.facts import avro_facts
-from tagstream.table.schema.avro_defaults import default_of, keep_defaults
+from tagstream.streaming.source.decode.record_format import avro_facts
+from tagstream.table.schema.record_schema import default_of, keep_defaults
 from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
 
 

@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 
-from tagstream.table.schema.dropped import record_schema
+from tagstream.table.schema.record_schema import record_schema
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
 
 FULL = pa.schema([("day", pa.int32()), pa.field("id", pa.string(), False), ("zone", pa.string()), ("n", pa.int64())])

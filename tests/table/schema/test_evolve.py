@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.errors import SchemaRefusedError
-from tagstream.table.schema.conform import conform
+from tagstream.table.schema.conform import conform, is_judged, to_double, widened
 from tagstream.table.schema.evolve import EvolutionRules, evolve
-from tagstream.table.schema.widen import is_judged, to_double, widened
 
 # A type by name: its family, its rank in it, and values that only this rank of the family can hold.
 KINDS = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from tagstream.table.schema.former import Clash, clash
+from tagstream.table.schema.evolve import Clash, clash
 
 ID = ("id", pa.string())
 S, N, L, D = pa.string(), pa.int32(), pa.int64(), pa.float64()

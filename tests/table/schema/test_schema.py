@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.schema import schema
-from tagstream.table.schema.avro_types import decimal_size
 from tagstream.table.schema.conform import conform
+from tagstream.table.schema.schema import decimal_size
 
 # The schema text of a footer that Hudi's Spark writer wrote, for a table with every column type.
 HUDI_NS = "hoodie.trips.trips_record"

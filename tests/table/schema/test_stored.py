@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tagstream.streaming.start.corrected_times import check_corrected
+from tagstream.streaming.job.column_checks import check_corrected
 from tagstream.table.errors import SchemaRefusedError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.write.file_looks import look_at_file
+from tagstream.table.metadata.column_ranges import look_at_file
 from tagstream.table.read.snapshot import read_snapshot, snapshot_schema
+from tagstream.table.schema.conform import as_meant, from_file, meant
 from tagstream.table.schema.evolve import EvolutionRules, evolve
-from tagstream.table.schema.stored import as_meant, from_file, meant
-from tests.admin.running import run_json
+from tests.cli.running import run_json
 from tests.support.public_tables import unpack
 
 US, MS = pa.timestamp("us", tz="UTC"), pa.timestamp("ms", tz="UTC")

@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.file_group.file_group import FileSlice
+from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, arrow_to_avro
-from tagstream.table.timeline.avro_schemas import parsed_schema
-from tagstream.table.timeline.avro_timeline import write_parsed
-from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.avro_timeline import parsed_schema, write_parsed
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.timeline.instant import COMPACTION, Instant, State
-from tagstream.table.timeline.write_status import WriteStatus
 from tagstream.table.write.commit import completed_instant, publish_files
 from tagstream.table.write.markers import delete_markers
 from tagstream.table.write.upsert import write_base_file

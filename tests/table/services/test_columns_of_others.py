@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tagstream.table.file_group.partition_metadata import join
+from tagstream.table.file_group.names import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.write.metadata_writer import MetadataWriter
+from tagstream.table.metadata.metadata_writer import MetadataWriter
 from tagstream.table.schema.schema import vector_columns
-from tagstream.table.services.metadata_rollback import range_columns
+from tagstream.table.services.metadata_changes import range_columns
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.admin.running import run_json
+from tests.cli.running import run_json
 from tests.support.public_tables import unpack
 from tests.table import reference
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tagstream.table.file_group.file_group import BaseFile, FileSlice, LogFile
-from tagstream.table.services.file_sizes import FileSizes, sizes_of, total_sizes
+from tagstream.table.file_group.fs_view import BaseFile, FileSlice, LogFile
+from tagstream.table.services.health import FileSizes, sizes_of, total_sizes
 
 MIB = 1 << 20
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.services.compaction.options import CompactionOptions
-from tagstream.table.services.compaction.plan import schedule_compaction
+from tagstream.table.services.compaction_plan import schedule_compaction
 from tagstream.table.services.health import HOUR_MS, Limits, figures_of, findings
-from tagstream.table.services.restore.savepoint import create_savepoint
+from tagstream.table.services.options import CompactionOptions
+from tagstream.table.services.savepoint import create_savepoint
 from tests.table.writer import Writer, row
 
 pytestmark = pytest.mark.table_versions(6, 9)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.encode.column_ranges import ColumnRange, is_unknown, merged_ranges
+from tagstream.table.metadata.column_ranges import ColumnRange, is_unknown, merged_ranges
 from tagstream.table.metadata.records import COLUMN_STATS, LAST_TEXT, merged
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.admin.running import run_json
+from tests.cli.running import run_json
 from tests.support.public_tables import unpack
 
 PROMOTED = (

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
-from tagstream.table.file_group.log.writer import write_log_file
+from tagstream.table.file_group.log_format import write_log_file
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services import rollback_plan
+from tagstream.table.services import failed_writes as rollback_plan
 from tagstream.table.services.rollback import RollbackResult, resume_rollbacks, rollback
 from tagstream.table.services.validate import validate
 from tagstream.table.storage.posix import PosixStorage

@@ -15,13 +15,12 @@ import pytest
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
+from tagstream.table.services.failed_writes import sweep
 from tagstream.table.services.rollback import resume_rollbacks, rollback
-from tagstream.table.services.sweep import sweep
 from tagstream.table.services.validate import validate
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.write_status import WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.write import commit
-from tagstream.table.write.data_file import is_staged
+from tagstream.table.write.markers import is_staged
 from tests.table.stepping import Stepping
 from tests.table.writer import SCHEMA, CrashError, Writer, row
 

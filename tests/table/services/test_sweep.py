@@ -9,10 +9,10 @@ import pytest
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
-from tagstream.table.services.sweep import sweep, sweep_copies
+from tagstream.table.services.failed_writes import sweep, sweep_copies
 from tagstream.table.services.validate import validate
-from tagstream.table.timeline.heartbeat import delete_heartbeat, is_alive
-from tagstream.table.timeline.write_status import FileKind
+from tagstream.table.timeline.commit_metadata import FileKind
+from tagstream.table.timeline.lease import delete_heartbeat, is_alive
 from tagstream.table.write.markers import TEMP_FOLDER
 from tests.support.faulty_storage import Faults, FaultyStorage
 from tests.table.writer import SCHEMA, CrashError, Writer, direct_marker, row

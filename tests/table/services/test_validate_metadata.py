@@ -11,9 +11,8 @@ import pytest
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.metadata.encode.locations import PLACES
-from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
-from tagstream.table.metadata.write.initial import (
+from tagstream.table.metadata.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.partitions import (
     begin_partition,
     complete_partition,
     create_metadata_table,
@@ -21,8 +20,9 @@ from tagstream.table.metadata.write.initial import (
     write_index_shard,
     write_records,
 )
+from tagstream.table.metadata.record_encoding import PLACES
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.table.metadata.write.case import Case
+from tests.table.metadata.case import Case
 from tests.table.writer import START_MS, CrashError, Writer, row
 
 

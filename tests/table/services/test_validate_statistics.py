@@ -13,10 +13,9 @@ import pytest
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
-from tagstream.table.metadata.encode.column_ranges import ColumnRange
-from tagstream.table.metadata.write.changes import Changes, PartitionChange, WrittenFile
-from tagstream.table.metadata.write.file_looks import look_at_file
-from tagstream.table.metadata.write.initial import (
+from tagstream.table.metadata.changes import Changes, PartitionChange, WrittenFile
+from tagstream.table.metadata.column_ranges import ColumnRange, look_at_file
+from tagstream.table.metadata.partitions import (
     begin_partition,
     complete_partition,
     create_metadata_table,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.storage.at_once import at_once
 from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.storage.storage import at_once
 
 
 @dataclass(frozen=True)

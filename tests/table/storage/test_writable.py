@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tagstream.table.storage.opening import why_not_writable
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.storage.writable import why_not_writable
 
 NOBODY = 65534
 

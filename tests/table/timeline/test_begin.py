@@ -11,20 +11,18 @@ import pytest
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.services.cleaning.again import remove_plan
-from tagstream.table.services.cleaning.clean import begin_clean, execute_clean, pending_cleans, schedule_clean
-from tagstream.table.services.cleaning.options import CleanOptions
-from tagstream.table.services.clustering.execute import begin_clustering
-from tagstream.table.services.clustering.plan import schedule_clustering
-from tagstream.table.services.clustering.withdraw import unschedule_clustering
+from tagstream.table.services.cleaning import begin_clean, execute_clean, pending_cleans, schedule_clean
+from tagstream.table.services.clustering import begin_clustering, unschedule_clustering
+from tagstream.table.services.clustering_plan import schedule_clustering
+from tagstream.table.services.options import CleanOptions
+from tagstream.table.services.pending_clean import remove_plan
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.timeline.begin import write_inflight
-from tagstream.table.timeline.instant import CLEAN, COMPACTION
-from tests.table.services.cleaning.tables import clock as cleaning_clock
-from tests.table.services.cleaning.tables import live, rounds
-from tests.table.services.cleaning.tables import rows as rows_of
-from tests.table.services.clustering.clusters import ALL, check, fill, made
-from tests.table.services.compaction.compacting import clock, rows
+from tagstream.table.timeline.instant import CLEAN, COMPACTION, write_inflight
+from tests.table.services.clusters import ALL, check, fill, made
+from tests.table.services.compaction_compacting import clock, rows
+from tests.table.services.tables import clock as cleaning_clock
+from tests.table.services.tables import live, rounds
+from tests.table.services.tables import rows as rows_of
 from tests.table.stepping import Stepping
 from tests.table.writer import Writer
 

@@ -10,8 +10,7 @@ import pytest
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.avro_timeline import read_record
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind, WriteStat, WriteStatus
 from tests.table.reference import NAMES, unpack
 
 BASE = WriteStat("f-0", "p/f-0_1-2-3_20260101000000000.parquet", "p", "null", 5, 3, 2, 1, 1234, 1234)

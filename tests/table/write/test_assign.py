@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tagstream.table.errors import TableError
-from tagstream.table.write.assign import _small_file_shares, assign, new_lane_file
 from tagstream.table.write.small_groups import SmallFile
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile, _small_file_shares, assign, new_lane_file
 
 
 def profile(groups: int = 4, lanes: int = 2, per_file: int = 10, **small: int) -> WriteProfile:

@@ -11,8 +11,7 @@ from tagstream.table.errors import InstantConflictError, LeaseLostError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.services.rollback import rollback
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.write_status import FileKind
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind
 from tagstream.table.write import commit
 from tagstream.table.write.markers import has_markers, list_markers
 from tests.table.writer import Writer, direct_marker, row

@@ -11,23 +11,21 @@ import pyarrow as pa
 import pytest
 
 from tagstream.table.errors import ForeignCommitError, InstantConflictError
-from tagstream.table.file_group.file_group import FileSlice
-from tagstream.table.file_group.log.format import BlockType
-from tagstream.table.file_group.log.reader import scan_log_file
+from tagstream.table.file_group.fs_view import FileSlice
+from tagstream.table.file_group.log_file import scan_log_file
+from tagstream.table.file_group.log_format import BlockType
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
+from tagstream.table.services.failed_writes import sweep
 from tagstream.table.services.rollback import rollback
-from tagstream.table.services.sweep import sweep
 from tagstream.table.services.validate import validate
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.write_status import FileKind
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind
 from tagstream.table.write import commit
-from tagstream.table.write.append import append
-from tagstream.table.write.data_file import begin_data_file, staged_path
-from tagstream.table.write.file_writer import write_file_group
+from tagstream.table.write.file_writer import append, write_file_group
+from tagstream.table.write.markers import begin_data_file, staged_path
 from tagstream.table.write.write_context import WriteContext
 from tests.support.stored import stored
 from tests.table.reference import unpack

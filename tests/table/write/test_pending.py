@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.write.pending import is_inflight
+from tagstream.table.write.markers import is_inflight
 from tests.support.faulty_storage import Faults, FaultyStorage
 
 TIME = "20260101000000000"

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import InstantConflictError
-from tagstream.table.file_group.log.writer import write_log_file
+from tagstream.table.file_group.log_format import write_log_file
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.services.validate import validate
-from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.write_status import FileKind, WriteStat, WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind, WriteStat, WriteStatus
 from tagstream.table.write import commit
-from tagstream.table.write.data_file import staged_path
+from tagstream.table.write.markers import staged_path
 from tests.support.faulty_storage import Faults, FaultyStorage
 from tests.table.writer import CrashError, Writer, row
 

@@ -13,7 +13,7 @@ from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.write import small_groups
 from tagstream.table.write.small_groups import BLOCK_GROUPS, SmallFile, SmallGroups, write_sizes
-from tagstream.table.write.write_profile import WriteProfile
+from tagstream.table.write.write_context import WriteProfile
 from tests.table.stepping import Stepping
 
 

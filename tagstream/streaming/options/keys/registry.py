@@ -6,21 +6,23 @@ help, and ``streaming/options/options.py`` the checks.
 
 from __future__ import annotations
 
-from tagstream.streaming.options.keys.beside import BESIDE_FAMILIES, BESIDE_KEYS
+from tagstream.streaming.options.keys.clustering import CLUSTERING_KEYS
 from tagstream.streaming.options.keys.decode import DECODE_KEYS, FORMAT_KEYS, SCHEMA_KEYS
-from tagstream.streaming.options.keys.ignored import IGNORED_FAMILIES, IGNORED_KEYS
-from tagstream.streaming.options.keys.index import INDEX_KEYS
+from tagstream.streaming.options.keys.index import HBASE_KEYS, INDEX_KEYS, PULL_KEYS
 from tagstream.streaming.options.keys.job import JOB_KEYS
-from tagstream.streaming.options.keys.metadata import METADATA_KEYS
-from tagstream.streaming.options.keys.partition_times import PARTITION_TIME_KEYS
-from tagstream.streaming.options.keys.pull import HBASE_KEYS, PULL_KEYS
-from tagstream.streaming.options.keys.refused import HUDI_REFUSED, REFUSED_FAMILIES, REFUSED_KEYS
-from tagstream.streaming.options.keys.services.cleaning import ARCHIVING_KEYS, CLEANING_KEYS
-from tagstream.streaming.options.keys.services.clustering import CLUSTERING_KEYS
-from tagstream.streaming.options.keys.services.compaction import COMPACTION_KEYS
 from tagstream.streaming.options.keys.source import SOURCE_KEYS, TRANSFORM_KEYS
-from tagstream.streaming.options.keys.table import TABLE_KEYS
-from tagstream.streaming.options.keys.write import TABLES_KEYS, WRITE_KEYS
+from tagstream.streaming.options.keys.table import PARTITION_TIME_KEYS, TABLE_KEYS
+from tagstream.streaming.options.keys.table_services import ARCHIVING_KEYS, CLEANING_KEYS, COMPACTION_KEYS
+from tagstream.streaming.options.keys.unsupported import (
+    BESIDE_FAMILIES,
+    BESIDE_KEYS,
+    HUDI_REFUSED,
+    IGNORED_FAMILIES,
+    IGNORED_KEYS,
+    REFUSED_FAMILIES,
+    REFUSED_KEYS,
+)
+from tagstream.streaming.options.keys.write import METADATA_KEYS, TABLES_KEYS, WRITE_KEYS
 from tagstream.table.config import Registry
 
 REGISTRY = Registry(

@@ -1,8 +1,13 @@
-"""Keys that say which table is written, and what its keys, partitions and ordering are."""
+"""Keys that say which table is written, and what its keys, partitions and ordering are.
+
+Partitions by time: the keys of the TIMESTAMP and CUSTOM key generators have Hudi's names and defaults
+(TimestampKeyGeneratorConfig).
+"""
 
 from __future__ import annotations
 
 from tagstream.table.config import ConfigKey, Kind
+from tagstream.table.keys.time_partition import OLD_PREFIX, PREFIX
 from tagstream.table.read.stored_keys import CHECK_STORED
 from tagstream.table.table_version import VERSIONS
 
@@ -261,4 +266,52 @@ TABLE_KEYS = (
         values={"EVENT_TIME_ORDERING": "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING": "COMMIT_TIME_ORDERING"},
         refused_values={"CUSTOM": "records are merged by event time or by commit time"},
     ),
+)
+
+
+_BY_TIME = "Partitions by time"
+_TIME_TYPES = ("UNIX_TIMESTAMP", "EPOCHMILLISECONDS", "EPOCHMICROSECONDS", "SCALAR", "DATE_STRING", "MIXED")
+_TIME_TEXTS = {
+    "timestamp.scalar.time.unit": "With SCALAR: NANOSECONDS, MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS or DAYS. A "
+    "date column is its days.",
+    "input.dateformat": "With DATE_STRING: how the texts are written, as a pattern of Joda time, for example "
+    "`yyyy-MM-dd'T'HH:mm:ss.SSSZ`; several with commas, the first that fits counts. A text of none of them is quarantined.",
+    "input.dateformat.list.delimiter.regex": "What stands between several patterns.",
+    "input.timezone": "The zone of texts that name none.",
+    "output.dateformat": "The partition path, as a pattern of Joda time, for example `yyyy/MM/dd`: y, M, d, H, m, s, S, Z "
+    "and text in quotes.",
+    "output.timezone": "The zone of the partition path. Without it texts keep the time as it is written, and numbers are in "
+    "UTC.",
+    "timezone": "The zone of both, in place of the two above.",
+}
+_TIME_DEFAULTS = {"timestamp.scalar.time.unit": "`SECONDS`", "input.dateformat.list.delimiter.regex": "`,`"}
+
+
+def _time_spelled(name: str) -> tuple[str, ...]:
+    return (OLD_PREFIX + name, f"hoodie.streamer.keygen.timebased.{name}")
+
+
+def _time_key(name: str, text: str) -> ConfigKey:
+    return ConfigKey(
+        PREFIX + name,
+        Kind.STRING,
+        text,
+        default_note=_TIME_DEFAULTS.get(name, ""),
+        aliases=_time_spelled(name),
+        section=_BY_TIME,
+    )
+
+
+PARTITION_TIME_KEYS = (
+    ConfigKey(
+        f"{PREFIX}timestamp.type",
+        Kind.CHOICE,
+        "What the values of a partition field of times are: numbers of seconds, milliseconds, microseconds or of a unit "
+        "since 1970, or texts.",
+        default_note="required by the TIMESTAMP key generator, and by a field of kind TIMESTAMP of the CUSTOM one",
+        values={name: name for name in _TIME_TYPES},
+        aliases=_time_spelled("timestamp.type"),
+        section=_BY_TIME,
+    ),
+    *(_time_key(name, text) for name, text in _TIME_TEXTS.items()),
 )

@@ -1,1 +1,1 @@
-"""Raw bytes to key columns and to rows: strict where a digit could be lost, lenient where nothing can be."""
+"""Records decoded into rows: formats, schemas, types."""

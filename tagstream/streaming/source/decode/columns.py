@@ -1,6 +1,9 @@
-"""Small steps over Arrow columns that the decoders share, and which columns of a row were not sent.
+"""Small steps over whole Arrow columns that the decoders share.
 
-These are told as bits: bit i of the bytes (most significant first) is column i of the schema.
+Which columns of a row were not sent is kept as bits: bit i of the bytes (most significant first) is column i of
+the schema.
+
+Bytes come as texts (base64, hex), and numbers as bytes (big-endian two's complement).
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -106,3 +110,119 @@ def header_texts(headers: pa.Array, wanted: Mask) -> pa.Array:
         told = [[h["key"], None if h["value"] is None else b64encode(h["value"]).decode()] for h in headers[i].as_py()]
         texts[i] = json.dumps(told)
     return pa.array(texts, pa.string())
+
+
+Bytes = npt.NDArray[np.uint8]
+_BASE64 = np.full(256, 255, np.uint8)
+for _i, _c in enumerate(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"):
+    _BASE64[_c] = _i
+_HEX = np.full(256, 255, np.uint8)
+for _i, _c in enumerate(b"0123456789abcdef"):
+    _HEX[_c] = _HEX[ord(chr(_c).upper())] = _i
+_WIDEST = 16
+_HIGH = 10**38 >> 64  # numbers from here on have more than 38 digits, but for a sliver of those that just do not
+
+
+def from_base64(texts: pa.Array) -> tuple[pa.Array, Mask]:
+    """Binary of base64 texts with their padding, and the mask of those that are none (which become empty)."""
+    length, begin, data = _content(texts)
+    wrong = (length % 4) != 0
+    end = begin + length
+    filled = length > 0
+    pad = np.zeros(len(length), np.int64)
+    if len(data):
+        last = filled & (data[np.maximum(end - 1, 0)] == ord("="))
+        pad = last.astype(np.int64) + (last & (data[np.maximum(end - 2, 0)] == ord("=")))
+    codes = _BASE64[data]
+    owner = np.repeat(np.arange(len(length)), length)
+    place = np.arange(len(data)) - np.repeat(begin, length)
+    is_pad = place >= np.repeat(length - pad, length)
+    wrong |= np.bincount(owner[(codes == 255) & ~is_pad], minlength=len(length)) > 0
+    if wrong.any():
+        keep = ~np.repeat(wrong, length)
+        codes, is_pad = codes[keep], is_pad[keep]
+        length, pad = np.where(wrong, 0, length), np.where(wrong, 0, pad)
+    quads = np.where(is_pad, 0, codes).astype(np.uint32).reshape(-1, 4)
+    value = (quads[:, 0] << 18) | (quads[:, 1] << 12) | (quads[:, 2] << 6) | quads[:, 3]
+    triples = np.empty((len(value), 3), np.uint8)
+    triples[:, 0], triples[:, 1], triples[:, 2] = value >> 16, value >> 8, value
+    out_length = length // 4 * 3
+    if pad.any():
+        at = np.arange(int(out_length.sum())) - np.repeat(np.cumsum(out_length) - out_length, out_length)
+        triples = triples.reshape(-1)[at < np.repeat(out_length - pad, out_length)]
+    return _binary(out_length - pad, triples.reshape(-1), texts), wrong
+
+
+def from_hex(texts: pa.Array) -> tuple[pa.Array, Mask]:
+    """Binary of hexadecimal texts, and the mask of those that are none (which become empty)."""
+    length, _, data = _content(texts)
+    codes = _HEX[data]
+    wrong = (length % 2) != 0
+    wrong |= np.bincount(np.repeat(np.arange(len(length)), length)[codes == 255], minlength=len(length)) > 0
+    if wrong.any():
+        codes = codes[~np.repeat(wrong, length)]
+        length = np.where(wrong, 0, length)
+    pairs = codes.reshape(-1, 2)
+    return _binary(length // 2, ((pairs[:, 0] << 4) | pairs[:, 1]).astype(np.uint8), texts), wrong
+
+
+def to_decimals(numbers: pa.Array, scale: int) -> tuple[pa.Array, Mask]:
+    """decimal128(38, scale) of big-endian two's complement numbers (binary); the mask of those wider than that."""
+    length, begin, data = _content(numbers)
+    words = np.zeros((len(length), _WIDEST), np.uint8)
+    wrong = np.zeros(len(length), np.bool_)
+    missing = nulls_of(numbers)
+    for width in np.unique(length).tolist():  # a step a length: there are few
+        rows = np.flatnonzero((length == width) & ~missing)
+        if not len(rows):
+            continue
+        if width == 0:
+            wrong[rows] = True
+            continue
+        taken = data[begin[rows][:, None] + np.arange(width)]
+        if width > _WIDEST:
+            sign = np.where(taken[:, width - _WIDEST] & 0x80, 0xFF, 0).astype(np.uint8)
+            wrong[rows] = (taken[:, : width - _WIDEST] != sign[:, None]).any(axis=1)
+            words[rows] = taken[:, -_WIDEST:][:, ::-1]
+        else:
+            sign = np.where(taken[:, 0] & 0x80, 0xFF, 0).astype(np.uint8)
+            words[rows] = np.broadcast_to(sign[:, None], (len(rows), _WIDEST))
+            words[rows, :width] = taken[:, ::-1]
+    made = pa.Array.from_buffers(pa.decimal128(38, scale), len(length), [None, pa.py_buffer(words.tobytes())])
+    high = words.view(np.int64)[:, 1]
+    wrong |= (high >= _HIGH) | (high < -_HIGH)
+    return pc.if_else(pa.array(missing | wrong), pa.scalar(None, made.type), made), wrong
+
+
+def decimal_text(number: bytes, scale: int) -> str | None:
+    """The digits of one big-endian number of any length with its point; None for no bytes."""
+    if not number:
+        return None
+    value = int.from_bytes(number, "big", signed=True)
+    digits = format(Decimal(abs(value)), "f")  # Python's own text of an int ends at some thousand digits
+    if scale < 0:
+        digits += "0" * -scale
+    elif scale:
+        digits = digits.rjust(scale + 1, "0")
+        digits = f"{digits[:-scale]}.{digits[-scale:]}"
+    return f"-{digits}" if value < 0 else digits
+
+
+def _content(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Bytes]:
+    """(length, begin, all bytes one behind the other) of a binary or text column; nulls are empty."""
+    filled = pc.fill_null(values.cast(pa.binary()), b"")
+    offsets = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset : filled.offset + len(filled) + 1].astype(
+        np.int64
+    )
+    content = filled.buffers()[2]
+    data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+    begin = offsets[:-1] - first
+    return np.diff(offsets), begin, data[first:last]
+
+
+def _binary(length: npt.NDArray[np.int64], data: Bytes, like: pa.Array) -> pa.Array:
+    offsets = np.concatenate(([0], np.cumsum(length))).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(np.ascontiguousarray(data).tobytes())]
+    made = pa.Array.from_buffers(pa.binary(), len(length), buffers)
+    return pc.if_else(like.is_valid(), made, pa.scalar(None, pa.binary())) if like.null_count else made

@@ -1,6 +1,9 @@
-"""A record decoded: what the index needs of it (key, partition, ordering, delete or not), its row, and whether it is good.
+"""A record decoded: what the index needs (key, partition, ordering, delete or not), the row, whether it is good.
 
-After the tag step no record may be dropped, so everything that makes one bad is found here. A record is parsed once.
+After the tag step no record may be dropped, so everything that makes one bad is found here. A record is parsed
+once.
+
+A state key identifies a row for the index: ``GLOBAL_KEY + key`` or ``PARTITIONED_KEY + partition + NUL + key``.
 """
 
 from __future__ import annotations
@@ -13,20 +16,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.state.ordering import ordering_codes, ordering_kind
-from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
+from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.streaming.source.decode.columns import header_texts, mask_of, nulls_of, only_where, text_where
-from tagstream.streaming.source.decode.events import Events, NamesTables, RecordFormat, Watch
-from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.plain_json import PlainJson, with_delete_mark
-from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
-from tagstream.streaming.source.decode.state_keys import state_keys
+from tagstream.streaming.source.decode.record_format import (
+    STRICT,
+    DecodeRules,
+    Events,
+    Facts,
+    NamesTables,
+    RecordFormat,
+    Watch,
+)
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError
-from tagstream.table.fields import column_of, has_field, type_of
-from tagstream.table.file_group.log.ordering_wrapper import DECIMAL_DIGITS, beyond
-from tagstream.table.keys.keys import KeyGenerator, check_partition_path
-from tagstream.table.keys.partition_path import DEFAULT_PARTITION
-from tagstream.table.ordering import ordering_column, ordering_type
+from tagstream.table.fields import column_of, has_field, ordering_column, ordering_type, type_of
+from tagstream.table.file_group.ordering_wrapper import DECIMAL_DIGITS, beyond
+from tagstream.table.keys.keys import DEFAULT_PARTITION, KeyGenerator, check_partition_path
+
+
+def state_keys(keys: pa.Array, partitions: pa.Array, *, global_index: bool) -> pa.Array:
+    """State keys (binary) of record keys in their partitions; a global index leaves the partitions out."""
+    if global_index:
+        return pc.binary_join_element_wise(GLOBAL_KEY, keys.cast(pa.binary()), b"")
+    prefix = pc.binary_join_element_wise(PARTITIONED_KEY, partitions.cast(pa.binary()), b"")
+    return pc.binary_join_element_wise(prefix, keys.cast(pa.binary()), b"\x00")
+
+
+def record_keys(skeys: pa.Array) -> pa.Array:
+    """Record keys (string) of state keys, null for a null: after the first byte, or the NUL that ends the partition path."""
+    flat = skeys.cast(pa.string())
+    first = pc.first(flat).as_py()  # that is not null
+    if first is not None and first[:1] != GLOBAL_KEY.decode():
+        return pc.list_element(pc.split_pattern(flat, "\0", max_splits=1), 1)
+    # binary_slice of Arrow 26 fails on binary values ("Negative buffer resize"); the text form does not
+    return pc.utf8_slice_codeunits(flat, 1)
+
 
 FLAG_BAD = 8
 FLAG_SKIPPED = 16  # says nothing of a row: counted in the tag step, and left there

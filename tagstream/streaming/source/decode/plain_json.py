@@ -17,10 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import mask_of, nulls_of, pack_absent, text_where
-from tagstream.streaming.source.decode.events import BY_PARTITION, Events, Mask
-from tagstream.streaming.source.decode.facts import NO_FACTS, Facts
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
-from tagstream.streaming.source.decode.rules import STRICT, DecodeRules
+from tagstream.streaming.source.decode.record_format import (
+    BY_PARTITION,
+    NO_FACTS,
+    STRICT,
+    DecodeRules,
+    Events,
+    Facts,
+    Mask,
+)
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError, InvalidKeyError
 from tagstream.table.keys.keys import record_key_from_message

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
+from tagstream.streaming.source.decode.record_format import Facts
 from tagstream.table.keys.keys import KeyGenerator
 
 SCHEMA = pa.schema([

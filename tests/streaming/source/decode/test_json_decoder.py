@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tagstream.streaming.source.decode import json_decoder
-from tagstream.streaming.source.decode.facts import Facts
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
+from tagstream.streaming.source.decode.record_format import Facts
 
 LONG = "12345678901234567890.123456789012345678"
 UTC_US = pa.timestamp("us", tz="UTC")

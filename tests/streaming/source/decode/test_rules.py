@@ -18,10 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tagstream.streaming.source.decode import json_decoder
-from tagstream.streaming.source.decode.convert import latin1_bytes
-from tagstream.streaming.source.decode.facts import ITEM, Facts, avro_facts
+from tagstream.streaming.source.decode.arrow_columns import latin1_bytes
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
-from tagstream.streaming.source.decode.rules import DecodeRules
+from tagstream.streaming.source.decode.record_format import ITEM, DecodeRules, Facts, avro_facts
 from tagstream.table.schema.schema import avro_to_arrow
 
 ROUND = DecodeRules(round_numbers=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tagstream.streaming.source.decode.state_keys import record_keys, state_keys
+from tagstream.streaming.source.decode.key_decoder import record_keys, state_keys
 
 
 @pytest.mark.parametrize("global_index", [True, False])

@@ -1,1 +1,0 @@
-"""Which index fits a stream: measured on its own records."""

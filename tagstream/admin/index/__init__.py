@@ -1,1 +1,0 @@
-"""Commands on an index: look into it, verify it, carry it over."""

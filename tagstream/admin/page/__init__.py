@@ -1,1 +1,0 @@
-"""A table at rest as one HTML page."""

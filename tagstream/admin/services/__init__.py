@@ -1,1 +1,0 @@
-"""``tagstream services``: the table services in a process of their own."""

@@ -1,1 +1,0 @@
-"""Commands on a stream: how its runs have ended, and where it is."""

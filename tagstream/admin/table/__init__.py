@@ -1,1 +1,0 @@
-"""Commands on a table: rows, commits, validation."""

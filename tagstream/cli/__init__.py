@@ -1,0 +1,1 @@
+"""The command ``tagstream``: each command's parser, code and help."""

@@ -1,0 +1,195 @@
+"""``tagstream table compact`` and ``cluster``: show a plan, schedule it, or carry it out.
+
+A compaction is that of a merge-on-read table. A pending clustering can also be rolled back (``--take-back``).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from tagstream.cli.output import Column, Fact, Output
+from tagstream.table.errors import ConfigError
+from tagstream.table.file_group.names import next_instant
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.services.clustering import cluster, rollback_clustering
+from tagstream.table.services.clustering_plan import plan_clustering, schedule_clustering
+from tagstream.table.services.compaction import compact
+from tagstream.table.services.compaction_plan import plan_compaction, schedule_compaction
+from tagstream.table.services.options import ClusteringOptions, CompactionOptions, strategy_of
+from tagstream.table.services.planned import read_clustering, read_operations
+from tagstream.table.timeline.instant import COMPACTION
+
+_OPERATIONS = (
+    Column("partition_path", "partition"),
+    Column("file_id", "file group", "name"),
+    Column("log_files", "log files", "count"),
+    Column("base_file", "", json_only=True),
+)
+
+
+def show_compact(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> None:
+    """What would be planned, or what is in a plan."""
+    timeline = table.timeline()
+    pending = [i.time for i in timeline.pending if i.action == COMPACTION]
+    out.facts([Fact("pending", "plans to be carried out", pending)])
+    if arguments.execute is not None:
+        found = read_operations(table, _checked_compaction(table, arguments.execute, pending))
+        rows = [(o.partition_path, o.file_id, len(o.log_files), o.base_file) for o in found]
+    else:
+        plan = (
+            plan_compaction(table, timeline, table.view(timeline), _compaction_options(arguments), clock_ms(), "0")
+            or {}
+        )
+        rows = [
+            (o["partitionPath"], o["fileId"], len(o["deltaFilePaths"]), o["dataFilePath"])
+            for o in plan.get("operations", ())
+        ]
+    out.listing("operations", _OPERATIONS, rows)
+
+
+def run_compact(
+    table: HoodieTable,
+    arguments: argparse.Namespace,
+    out: Output,
+    clock_ms: Callable[[], int],
+    check: Callable[[], None],
+) -> bool:
+    """Carry out what is pending and what is planned now; ``--schedule``: only plan, ``--execute``: only that plan."""
+    options = _compaction_options(arguments)
+    pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
+    if arguments.schedule:
+        planned = schedule_compaction(table, options, clock_ms, check, force=True)
+        out.facts([Fact("planned", "planned", planned, "name")])
+        return planned is not None
+    todo = pending if arguments.execute is None else [_checked_compaction(table, arguments.execute, pending)]
+    done = [compact(table, instant, clock_ms, check, options=options) for instant in todo]
+    if arguments.execute is None:
+        planned = schedule_compaction(table, options, clock_ms, check, force=True)
+        done += [] if planned is None else [compact(table, planned, clock_ms, check, options=options)]
+    out.facts(
+        [
+            Fact("instants", "compactions", [result.instant for result in done]),
+            Fact("files", "base files written", sum(len(result.statuses) for result in done), "count"),
+            Fact("bytes", "bytes written", sum(s.stat.file_size for r in done for s in r.statuses), "bytes"),
+        ]
+    )
+    return bool(done)
+
+
+def _compaction_options(arguments: argparse.Namespace) -> CompactionOptions:
+    return CompactionOptions(
+        strategy=strategy_of(arguments.strategy),
+        target_io_mb=arguments.target_io,
+        partition_regex=arguments.partition_regex,
+    )
+
+
+def _checked_compaction(table: HoodieTable, instant: str, pending: list[str]) -> str:
+    if instant not in pending:
+        raise ConfigError(
+            f"table {table.config.name} at {table.base_path} has no pending compaction {instant}; "
+            f"pending: {', '.join(pending) or 'none'}"
+        )
+    return instant
+
+
+_GROUPS = (
+    Column("partition_path", "partition"),
+    Column("file_groups", "file groups", "count"),
+    Column("outputs", "become", "count"),
+    Column("file_ids", "", json_only=True),
+)
+
+
+def show_cluster(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> None:
+    """What would be planned, or what is in a plan."""
+    pending = _pending_clusterings(table)
+    out.facts([Fact("pending", "plans to be carried out", pending)])
+    named = arguments.execute or arguments.take_back
+    if named is not None:
+        found = read_clustering(table, _checked_clustering(table, named, pending)).groups
+        rows = [(g.partition_path, len(g.slices), g.outputs, list(g.file_ids)) for g in found]
+    else:
+        timeline, now_ms = table.timeline(), clock_ms()
+        instant = next_instant(now_ms, timeline.newest, table.config.timezone_utc)
+        plan = (
+            plan_clustering(table, timeline, table.view(timeline), _clustering_options(arguments), now_ms, instant)
+            or {}
+        )
+        groups = (plan.get("clusteringPlan") or {}).get("inputGroups") or ()
+        rows = [
+            (
+                g["slices"][0]["partitionPath"],
+                len(g["slices"]),
+                g["numOutputFileGroups"],
+                [s["fileId"] for s in g["slices"]],
+            )
+            for g in groups
+        ]
+    out.listing("groups", _GROUPS, rows)
+
+
+def run_cluster(
+    table: HoodieTable,
+    arguments: argparse.Namespace,
+    out: Output,
+    clock_ms: Callable[[], int],
+    check: Callable[[], None],
+) -> bool:
+    """Carry out what is pending and what is planned now. ``--schedule``: only plan, ``--execute``: only that plan,
+    ``--take-back``: remove that plan and what was written of it."""
+    table.check_writable(keeps_metadata=True)
+    options, pending = _clustering_options(arguments), _pending_clusterings(table)
+    if arguments.take_back is not None:
+        instant = _checked_clustering(table, arguments.take_back, pending)
+        time = fresh_times(table, MetadataWriter.open(table), clock_ms)()
+        taken = rollback_clustering(table, instant, time, check)
+        out.facts(
+            [Fact("taken_back", "taken back", instant, "name"), Fact("rollback", "rollback", taken.instant, "name")]
+        )
+        return True
+    if arguments.schedule:
+        planned = schedule_clustering(table, options, clock_ms, check, force=True, look_at_all=True)
+        out.facts([Fact("planned", "planned", planned, "name")])
+        return planned is not None
+    todo = pending if arguments.execute is None else [_checked_clustering(table, arguments.execute, pending)]
+    done = [cluster(table, instant, clock_ms, check, max_memory=options.max_memory) for instant in todo]
+    if arguments.execute is None:
+        planned = schedule_clustering(table, options, clock_ms, check, force=True, look_at_all=True)
+        done += [] if planned is None else [cluster(table, planned, clock_ms, check, max_memory=options.max_memory)]
+    out.facts(
+        [
+            Fact("instants", "clusterings", [result.instant for result in done]),
+            Fact(
+                "replaced", "file groups replaced", sum(len(ids) for r in done for ids in r.replaced.values()), "count"
+            ),
+            Fact("files", "base files written", sum(len(result.statuses) for result in done), "count"),
+            Fact("bytes", "bytes written", sum(s.stat.file_size for r in done for s in r.statuses), "bytes"),
+        ]
+    )
+    return bool(done)
+
+
+def _clustering_options(arguments: argparse.Namespace) -> ClusteringOptions:
+    return ClusteringOptions(
+        small_file_limit=arguments.small_file_limit,
+        target_file_bytes=arguments.target_file_bytes,
+        max_groups=arguments.max_groups,
+        sort_columns=tuple(name.strip() for name in (arguments.sort_columns or "").split(",") if name.strip()),
+        partition_regex=arguments.partition_regex,
+    )
+
+
+def _pending_clusterings(table: HoodieTable) -> list[str]:
+    return sorted(set(table.timeline().pending_clusterings.values()))
+
+
+def _checked_clustering(table: HoodieTable, instant: str, pending: list[str]) -> str:
+    if instant not in pending:
+        raise ConfigError(
+            f"table {table.config.name} at {table.base_path} has no pending clustering {instant}; "
+            f"pending: {', '.join(pending) or 'none'}"
+        )
+    return instant

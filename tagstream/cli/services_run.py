@@ -1,0 +1,262 @@
+"""``tagstream services run``: the table services in a process of their own.
+
+While a job holds the table's writer lease, this process carries out the tasks of the job's compactions and hands
+in the results; the job begins and completes the compactions. While nobody holds the lease, this process takes it
+for as long as a service runs, and does all services.
+
+The process repeats its rounds until a signal ends it, or with ``--once`` until a round finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import FrameType
+
+from tagstream.cli.output import Fact, Output
+from tagstream.streaming.lease_keeper import LeaseKeeper
+from tagstream.streaming.options.cli import entries_of
+from tagstream.streaming.options.service_options import CompactionMode, services_of
+from tagstream.streaming.process import ANY_BATCH, CrashPlan, steps_of
+from tagstream.table.errors import InstantConflictError, LeaseLostError, TagstreamError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.partitions import drop_unwritable
+from tagstream.table.services.archiving import archive_table
+from tagstream.table.services.cleaning import clean
+from tagstream.table.services.compaction import compact, compaction_tasks
+from tagstream.table.services.compaction_plan import may_take_up, schedule_compaction
+from tagstream.table.services.compaction_task import CompactionTask
+from tagstream.table.services.compaction_worker import complete_after_another, hand_in, look, offer, pending_plans
+from tagstream.table.services.failed_writes import sweep
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions
+from tagstream.table.timeline.commit_metadata import WriteStatus
+from tagstream.table.timeline.instant import COMPACTION
+
+SIGN_OF_LIFE_S = 15.0
+_RUNS = 2**31
+Say = Callable[[str], None]
+Reach = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """``worker``: this process by a name of its own; ``processes`` that carry out tasks side by side, 1: this one alone.
+
+    ``compacts`` False: compactions are left alone while no job runs.
+    """
+
+    worker: str
+    processes: int = 1
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
+    compacts: bool = True
+    clean: CleanOptions | None = field(default_factory=CleanOptions)
+    archive: ArchiveOptions | None = field(default_factory=ArchiveOptions)
+
+
+def one_round(
+    table: HoodieTable,
+    options: ProcessOptions,
+    clock_ms: Callable[[], int],
+    say: Say,
+    reach: Reach = lambda _: None,
+) -> int:
+    """Do what there is to do now; how many services have done something. Errors are those of the services.
+
+    ``reach`` is told of the services' steps, and beside a job of ``worker_offered``, ``worker_staged`` (the new files lie
+    there, nobody knows of them) and ``worker_handed_in``.
+    """
+    table = table.reload()
+    lease = LeaseKeeper(table.storage, clock_ms)
+    here = _Round(table, options, clock_ms, say, reach)
+    try:
+        lease.acquire(f"{table.base_path} (services)")
+    except LeaseLostError:
+        return here.beside_a_job()
+    try:
+        table, told = drop_unwritable(table, clock_ms())
+        for text in told:
+            say(f"table {table.config.name}: {text}")
+        return replace(here, table=table).alone(lease.check)
+    finally:
+        lease.release()
+
+
+@dataclass(frozen=True)
+class _Round:
+    table: HoodieTable
+    options: ProcessOptions
+    clock_ms: Callable[[], int]
+    say: Say
+    reach: Reach
+
+    def beside_a_job(self) -> int:
+        """Carry out the first plan that is free, once the job has begun it."""
+        table, options = self.table, self.options
+        for instant in pending_plans(table):
+            found = look(table, instant, self.clock_ms())
+            own = found.worker == options.worker
+            if found.statuses is not None or not (own or found.is_free):
+                continue
+            offer(table, instant, options.worker)
+            self.reach("worker_offered")
+            if not found.begun:
+                continue  # the job begins it between two batches
+            with _signs_of_life(table, instant, options.worker):
+                tasks = compaction_tasks(table, instant, self.clock_ms() // 1000 % _RUNS, options.compaction)
+                statuses = list(_carry_out(tasks, options.processes))
+            self.reach("worker_staged")
+            if hand_in(table, instant, options.worker, statuses):
+                self.reach("worker_handed_in")
+                self.say(f"compaction {instant}: {len(statuses):,} base files are written; the job completes it")
+                return 1
+            self.say(f"compaction {instant}: another process was first")
+        return 0
+
+    def alone(self, check: Callable[[], None]) -> int:
+        """All services that are due; ``check``: the lease's."""
+        table, options = self.table, self.options
+        if table.timeline().pending_writes:  # of a job that died: its next start takes them back
+            return 0
+        done = 0
+        if table.config.is_merge_on_read and options.compacts:
+            done += self._compact(check)
+        if options.clean is not None:
+            cleaned = clean(table, options.clean, self.clock_ms, check, steps_of("clean", self.reach))
+            if cleaned is not None and cleaned.instants:
+                self.say(f"clean {cleaned.instants[-1]}: {len(cleaned.deleted):,} files deleted")
+                done += 1
+        if options.archive is not None:
+            cleaning = options.clean or CleanOptions()
+            archived = archive_table(table, options.archive, cleaning, self.clock_ms, check, self.reach)
+            if archived is not None:
+                self.say(f"archived {len(archived.instants):,} actions")
+                done += 1
+        if done:
+            sweep(table)  # what a process like this one left that was killed
+        return done
+
+    def _compact(self, check: Callable[[], None]) -> int:
+        table, options, clock_ms = self.table, self.options, self.clock_ms
+        now_ms, reach = clock_ms(), steps_of("compaction", self.reach)
+        pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
+        todo = [time for time in pending if may_take_up(table, time, now_ms)]
+        if not pending:
+            planned = schedule_compaction(table, options.compaction, clock_ms, check, reach=reach)
+            todo = [] if planned is None else [planned]
+        for instant in todo:
+            found = look(table, instant, now_ms)
+            if found.begun and found.statuses is not None:  # handed in, and the job has ended since
+                try:
+                    complete_after_another(table, instant, found.statuses, clock_ms, check, reach)
+                except InstantConflictError:
+                    compact(table, instant, clock_ms, check, reach, options=options.compaction)
+            else:
+
+                def execute(tasks: Sequence[CompactionTask]) -> Iterator[WriteStatus]:
+                    return _carry_out(tasks, options.processes)
+
+                compact(table, instant, clock_ms, check, reach, execute=execute, options=options.compaction)
+            self.say(f"compaction {instant} is completed")
+        return len(todo)
+
+
+def _carry_out(tasks: Sequence[CompactionTask], processes: int) -> Iterator[WriteStatus]:
+    """The tasks side by side, the largest first."""
+    ordered = sorted(tasks, key=lambda task: -task.weight)
+    if processes == 1 or len(ordered) < 2:
+        yield from (task.run() for task in ordered)
+        return
+    # Spawned, not forked: a client of an object store does not outlive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(processes, len(ordered)), mp_context=context) as pool:
+        for future in as_completed([pool.submit(task.run) for task in ordered]):
+            yield future.result()
+
+
+@contextmanager
+def _signs_of_life(table: HoodieTable, instant: str, worker: str) -> Iterator[None]:
+    """Write the offer again every few seconds while the block runs."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(SIGN_OF_LIFE_S):
+            offer(table, instant, worker)
+
+    thread = threading.Thread(target=beat, name="signs-of-life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
+    """Rounds until a signal asks for the end, or until a round finds nothing to do with ``--once``; returns the exit code.
+
+    With ``--once`` the first error ends it; else an error is said, and the next round tries again.
+    """
+    table = HoodieTable.open(arguments.target_base_path)
+    table.check_writable(keeps_metadata=True)
+    options = _options(arguments, clock_ms())
+    crash = CrashPlan.from_env(os.environ, os.getpgrp())
+    ended = threading.Event()
+    before = {number: signal.signal(number, _ender(ended)) for number in (signal.SIGTERM, signal.SIGINT)}
+    rounds = services = 0
+    said = ""
+    try:
+        while not ended.is_set():
+            rounds += 1
+            try:
+                done = one_round(table, options, clock_ms, out.note, lambda point: crash.reach(point, ANY_BATCH))
+                said = ""
+            except (TagstreamError, OSError) as error:
+                if arguments.once:
+                    raise
+                done = 0
+                if not isinstance(error, LeaseLostError) and str(error) != said:  # a job that starts takes the lease
+                    said = str(error)
+                    out.note(f"{said}; it is tried again")
+            services += done
+            if not done:
+                if arguments.once:
+                    break
+                ended.wait(arguments.poll_seconds)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    out.facts(
+        [
+            Fact("table", "table", table.config.name),
+            Fact("rounds", "rounds", rounds, "count"),
+            Fact("services", "services that did something", services, "count"),
+        ]
+    )
+    return 0
+
+
+def _options(arguments: argparse.Namespace, now_ms: int) -> ProcessOptions:
+    told = services_of(entries_of(arguments.props, arguments.hoodie_conf))
+    return ProcessOptions(
+        worker=f"{socket.gethostname()} {os.getpid()} {now_ms}",
+        processes=arguments.processes or os.cpu_count() or 1,
+        compaction=told.compaction,
+        compacts=told.mode is not CompactionMode.OFF,
+        clean=told.clean,
+        archive=told.archive,
+    )
+
+
+def _ender(ended: threading.Event) -> Callable[[int, FrameType | None], None]:
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    return end

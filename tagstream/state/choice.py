@@ -1,0 +1,211 @@
+"""The winning record of each key, with the values it lacks; records whose values nothing holds are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tagstream.state import decide as fill
+from tagstream.state.codec import TOMBSTONE
+from tagstream.state.decide import BOOLS, Keys, Known, Winners, choose_winners, distinct_keys
+from tagstream.state.store_entries import Place
+from tagstream.state.tag_batch import (
+    FLAG_DELETE,
+    FLAG_NO_ORDERING,
+    FLAG_NO_PARTITION,
+    INT64,
+    OBJECTS,
+    Completion,
+    TagBatch,
+    TagResult,
+)
+
+Codes = npt.NDArray[np.uint32]
+PlacesOf = Callable[[Codes], Sequence[Place]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`batch`: the records that were not refused, `origin`: their numbers in the whole batch; `refused`: of the others.
+
+    `own`: how the winners that lack values are completed, of the keys `own_keys`; `images`: the rows that were asked for,
+    `image_known`: what the store has of them.
+    """
+
+    batch: TagBatch
+    names: OBJECTS
+    winners: Winners
+    known: Known
+    origin: INT64
+    refused: INT64
+    own: fill.Walk | None = None
+    own_keys: INT64 | None = None
+    images: fill.Walk | None = None
+    image_known: Known | None = None
+    image_open: BOOLS = field(default_factory=lambda: np.zeros(0, np.bool_))
+    image_deleted: BOOLS = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def complete(self, result: TagResult, old: INT64, places: Sequence[Place], places_of: PlacesOf) -> TagResult:
+        """The result with the rows of the whole batch, and where the values are that winners lack.
+
+        `old`: by key, where its row is, into `places`.
+        """
+        take = np.where(result.take >= 0, self.origin[result.take], -1) if len(self.origin) else result.take
+        result = replace(result, take=take, refused=self.refused)
+        if self.own is None or self.own_keys is None or self.images is None or self.image_known is None:
+            return result
+        own_places = [
+            places[old[key]] if held == fill.OWN else None
+            for key, held in zip(self.own_keys.tolist(), self.own.held.tolist(), strict=True)
+        ]
+        codes, inverse = np.unique(self.image_known.records.loc[self.image_known.live], return_inverse=True)
+        found, at = places_of(codes), np.full(len(self.batch.images), -1, np.int64)
+        at[self.image_known.live] = inverse
+        return replace(
+            result,
+            completion=Completion(
+                rows=self._whole(self.own.rows),
+                donor=self._whole(self.own.donor),
+                held=self._whole(self.own.held),
+                places=own_places,
+                asked=self.batch.images,
+                image_rows=self._whole(self.images.rows),
+                image_donor=self._whole(self.images.donor),
+                image_held=self._whole(self.images.held),
+                image_places=[found[i] if i >= 0 else None for i in at.tolist()],
+                image_open=self.image_open,
+                image_deleted=self.image_deleted,
+                image_orders=_orders(self.batch, self.images.rows, self.image_known),
+            ),
+        )
+
+    def partitions(self, old: INT64, places: Sequence[Place]) -> OBJECTS:
+        """The partition of each winner: its own, or where it was not sent that of the row before.
+
+        `old`: by key, where its row is, into `places`.
+        """
+        found: OBJECTS = self.batch.partitions[self.winners.row]
+        partial = self.batch.partial
+        if partial is None or partial.place < 0 or self.own is None or self.own_keys is None:
+            return found
+        unsent = (self.batch.flags[self.own.rows] & FLAG_NO_PARTITION) != 0
+        donor = self.own.donor[unsent, partial.place]
+        for key, row in zip(self.own_keys[unsent].tolist(), donor.tolist(), strict=True):  # of partial updates alone
+            found[key] = self.batch.partitions[row] if row >= 0 else places[old[key]][0]
+        return found
+
+    def _whole(self, rows: INT64) -> INT64:
+        """Row numbers of the whole batch; what is below zero stays."""
+        if not len(self.origin):
+            return rows
+        numbers: INT64 = np.where(rows >= 0, self.origin[np.maximum(rows, 0)], rows)
+        return numbers
+
+
+def choose(batch: TagBatch, look_up: Callable[[list[bytes]], Known]) -> Choice:
+    """Winners by what `look_up` knows of keys; records that lack values which no row holds are left out."""
+    origin, refused = np.arange(len(batch), dtype=np.int64), [np.zeros(0, np.int64)]
+    while True:
+        keys = distinct_keys(batch)
+        names: OBJECTS = batch.skeys[keys.rows[keys.starts]]
+        known = look_up(names.tolist())
+        winners = choose_winners(batch, keys, known)
+        short = fill.lacking(batch, winners)
+        if not short.any() and not batch.images:
+            return Choice(batch, names, winners, known, origin, np.concatenate(refused))
+        in_batch = {name: i for i, name in enumerate(names.tolist())} if batch.images else {}
+        asked = [in_batch.get(image.skey, -1) for image in batch.images]
+        chains = fill.chains(batch, keys, known, _with(short, asked))
+        own = fill.of_new_rows(batch, fill.walk(batch, winners.row[short], chains.before))
+        lost = own.rows[own.held == fill.LOST]
+        if not len(lost):
+            image_known = look_up([image.skey for image in batch.images])
+            images = _images(batch, chains, asked, image_known)
+            short_keys = np.flatnonzero(short)
+            gone = [_deletes(batch, keys, key) for key in asked]
+            return Choice(
+                batch, names, winners, known, origin, np.concatenate(refused), own, short_keys, images, image_known,
+                _open(batch, asked, gone, image_known), _deleted(gone, image_known),
+            )  # fmt: skip
+        keep = np.ones(len(batch), np.bool_)
+        keep[lost] = False
+        refused.append(origin[lost])
+        batch, origin = batch.only(keep), origin[keep]
+
+
+def _with(mask: npt.NDArray[np.bool_], more: Sequence[int]) -> npt.NDArray[np.bool_]:
+    out = mask.copy()
+    out[[i for i in more if i >= 0]] = True
+    return out
+
+
+def _images(batch: TagBatch, chains: fill.Chains, asked: Sequence[int], known: Known) -> fill.Walk:
+    """The rows that were asked for. A loop: a key that changes is rare."""
+    assert batch.absent is not None
+    none = np.zeros(0, np.int64)
+    columns = batch.absent.shape[1]
+    start = [
+        fill.image_row(batch, chains.rows_of.get(key, none), image)
+        for key, image in zip(asked, batch.images, strict=True)
+    ]
+    rows = np.array(start, np.int64)
+    donor = np.full((len(rows), columns), -1, np.int64)
+    held = np.where(rows == fill.OWN, np.where(_holds(batch, known), fill.OWN, fill.LOST), rows)
+    there = np.flatnonzero(rows >= 0)
+    walked = fill.walk(batch, rows[there], chains.before)
+    donor[there], held[there] = walked.donor, walked.held
+    return fill.Walk(rows, donor, held)
+
+
+def _orders(batch: TagBatch, rows: INT64, known: Known) -> list[int | bytes | None]:
+    """The ordering value of each row that was asked for, of the batch or (OWN) of the table; None where there is none."""
+    found: list[int | bytes | None] = [None] * len(rows)
+    for i, row in enumerate(rows.tolist()):
+        if batch.ordering is None:
+            continue
+        if row >= 0 and not batch.flags[row] & FLAG_NO_ORDERING:
+            found[i] = batch.ordering[row]
+        elif row == fill.OWN and known.has_ordering[i]:
+            found[i] = known.records.ordering[i]
+    return found
+
+
+def _open(batch: TagBatch, asked: Sequence[int], gone: Sequence[Sequence[int]], known: Known) -> BOOLS:
+    """Whether neither the batch nor the state surely has the event that took the row away: others from before it may come
+    yet. A delete that says no order may be an earlier one. ``gone``: the rows of the batch that delete each key."""
+    out = np.zeros(len(asked), np.bool_)
+    for i, (key, deletes, image) in enumerate(zip(asked, gone, batch.images, strict=True)):
+        if batch.ordering is None or image.before is None:
+            out[i] = not deletes and (bool(known.live[i]) or key >= 0)
+            continue
+        ordered = [row for row in deletes if not batch.flags[row] & FLAG_NO_ORDERING]
+        newer = any(batch.ordering[row] >= image.before for row in ordered)
+        out[i] = not newer and not (known.has_ordering[i] and known.records.ordering[i] >= image.before)
+    return out
+
+
+def _deleted(gone: Sequence[Sequence[int]], known: Known) -> BOOLS:
+    """Whether the state or the batch (``gone``) has a delete of each key that was asked for."""
+    here = np.array([bool(deletes) for deletes in gone], np.bool_)
+    out: BOOLS = here | (known.found & ((known.records.flags & TOMBSTONE) != 0))
+    return out
+
+
+def _deletes(batch: TagBatch, keys: Keys, key: int) -> list[int]:
+    """The rows of the batch that delete a key, which is given by its number; -1: the batch does not have it."""
+    if key < 0:
+        return []
+    end = int(keys.starts[key + 1]) if key < len(keys) - 1 else len(keys.rows)
+    return [row for row in keys.rows[int(keys.starts[key]) : end].tolist() if batch.flags[row] & FLAG_DELETE]
+
+
+def _holds(batch: TagBatch, known: Known) -> npt.NDArray[np.bool_]:
+    """Whether the table's row of each key that was asked for is the one that was before the event."""
+    out = known.live.copy()
+    for i, image in enumerate(batch.images):
+        if out[i] and image.before is not None and known.has_ordering[i]:
+            out[i] = bool(known.records.ordering[i] < image.before)
+    return out

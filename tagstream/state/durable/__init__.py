@@ -1,1 +1,0 @@
-"""The index in the checkpoint: deltas, snapshots, generations, epochs, and what is no longer needed."""

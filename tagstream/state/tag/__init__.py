@@ -1,1 +1,0 @@
-"""The decision: insert, update, move, delete or late."""

@@ -1,0 +1,182 @@
+"""Reports of a run's work: what one batch did, the sum over a run, and how far the loading of the index is.
+
+The loading is a bar on a terminal, and a log line for each tenth elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tagstream.bootstrap.report import BootstrapProgress
+
+# What becomes of a record that was read: each is one of these, so their sum is `records`.
+KINDS = (
+    "inserts", "updates", "deletes", "moves", "late", "superseded", "unknown_deletes", "quarantined",
+    "skipped",
+)  # fmt: skip
+FIRST = "batch %d begins, the first of this run"  # a line of a log, which is silent until the batch is done
+COUNTS = ("records", *KINDS, "files", "bytes")
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """One batch. ``seconds`` is wall time, ``phases`` its parts; ``lag`` counts records not taken yet (None: unknown).
+
+    ``superseded``: records that lost to a newer one of their key in the batch; ``unknown_deletes``: deletes of keys that
+    have no row; ``skipped``: records that say nothing of a row, such as a tombstone behind its delete.
+    ``groups``: live keys, tombstones and bytes by label of the key groups that the query has seen.
+    ``instant`` None: nothing was committed. ``replayed``: the table had the batch already and nothing was written.
+    """
+
+    batch_id: int
+    instant: str | None
+    replayed: bool
+    records: int
+    inserts: int
+    updates: int
+    deletes: int
+    moves: int
+    late: int
+    superseded: int
+    unknown_deletes: int
+    quarantined: int
+    files: int
+    bytes: int
+    seconds: float
+    phases: Mapping[str, float]
+    index_keys: int
+    index_tombstones: int
+    index_bytes: int
+    lag: int | None
+    groups: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    skipped: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass
+class RunTotals:
+    """Sums over the batches of a run; replayed batches are counted apart, since they wrote nothing."""
+
+    batches: int = 0
+    replayed: int = 0
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
+    last: BatchReport | None = None
+
+    def add(self, report: BatchReport) -> None:
+        """Count one batch."""
+        self.last = report
+        if report.replayed:
+            self.replayed += 1
+            return
+        self.batches += 1
+        self.seconds += report.seconds
+        for name in COUNTS:
+            self.counts[name] += getattr(report, name)
+
+
+def line(report: BatchReport) -> str:
+    """One log line of a batch."""
+    skipped = f", {report.skipped:,} skipped" if report.skipped else ""
+    what = (
+        f"{report.records:,} records in {report.seconds:.1f} s ({report.rate:,.0f}/s): {report.inserts:,} inserts, "
+        f"{report.updates:,} updates, {report.deletes:,} deletes, {report.moves:,} moves, {report.late:,} late, "
+        f"{report.superseded:,} superseded, {report.unknown_deletes:,} unknown deletes, "
+        f"{report.quarantined:,} quarantined{skipped}; {report.files} files, {size(report.bytes)}"
+    )
+    if report.replayed:
+        what = f"replayed in {report.seconds:.1f} s, the table had it already"
+    elif report.instant is None:
+        what += "; nothing committed"
+    lag = "" if report.lag is None else f"; lag {report.lag:,}"
+    phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.phases.items())
+    index = f"; index {report.index_keys:,} keys, {size(report.index_bytes)}" if report.index_bytes else ""
+    return f"batch {report.batch_id} ({report.instant or '-'}) {what}{index}{lag}{f' [{phases}]' if phases else ''}"
+
+
+def summary(totals: RunTotals) -> list[tuple[str, str]]:
+    """The rows of the end summary: (what, how many)."""
+    replayed = f" (and {totals.replayed:,} replayed)" if totals.replayed else ""
+    rows = [("batches", f"{totals.batches:,}{replayed}")]
+    for name in COUNTS:
+        value = totals.counts[name]
+        rows.append((name.replace("_", " "), size(value) if name == "bytes" else f"{value:,}"))
+    rate = totals.counts["records"] / totals.seconds if totals.seconds > 0 else 0.0
+    rows.append(("time in batches", f"{totals.seconds:.1f} s, {rate:,.0f} records/s"))
+    if totals.last is not None:
+        last = totals.last
+        if last.index_bytes:  # a pull-type index has no state
+            rows.append(("index", f"{last.index_keys:,} keys, {last.index_tombstones:,} tombstones, "
+                                  f"{size(last.index_bytes)}"))  # fmt: skip
+        rows.append(("last commit", last.instant or "-"))
+    return rows
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+LOG = logging.getLogger("tagstream")
+_STAGES = {"scan": "step 1 of 2, reading files", "load": "step 2 of 2, loading key groups"}
+
+
+class LoadLog:
+    """One log line for each tenth of a stage."""
+
+    def __init__(self) -> None:
+        self._said = ("", -1)
+
+    def __call__(self, at: BootstrapProgress) -> None:
+        step = (at.stage, int(at.share * 10))
+        if step == self._said:
+            return
+        self._said = step
+        LOG.info("loading the index, %s", " · ".join([f"{_STAGES[at.stage]} {at.share:.0%}", *_facts(at)]))
+
+
+def bar(title: str, at: BootstrapProgress) -> RenderableType:
+    """The bar of the stage, and under it what is done."""
+    head = Table.grid(padding=(0, 1), expand=True)
+    head.add_column(no_wrap=True)
+    head.add_column(ratio=1)
+    head.add_column(no_wrap=True, justify="right")
+    name = f"{title}: loading the index, {_STAGES[at.stage]}"
+    head.add_row(name, ProgressBar(total=1.0, completed=at.share), f"{at.share:4.0%}")
+    return Group(head, Text("  " + " · ".join(_facts(at)), no_wrap=True, overflow="ellipsis"))
+
+
+def _facts(at: BootstrapProgress) -> list[str]:
+    groups = [f"{at.done:,}/{at.total:,} groups"] if at.stage == "load" else []
+    left = at.seconds_left
+    return [
+        *groups,
+        f"{at.files:,}/{at.total_files:,} files",
+        f"{at.keys:,} keys",
+        f"{at.rate:,.0f} keys/s",
+        "time left ?" if left is None else f"{_duration(left)} left{', step 2 included' if at.stage == 'scan' else ''}",
+    ]
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,252 @@
+"""The function given to ``applyInPandasWithState``: one call per key group and batch.
+
+Everything a row still needs travels in the output: located rows for the writer, bad rows for the quarantine, and one
+status per key group that carries its delta's name and its counts to the driver. Records come and go packed
+(``streaming.source.packed``): what pandas and Spark see of them is a few values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.streaming.state import GroupState
+
+from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
+from tagstream.state.tag_batch import FLAG_DELETE, OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
+from tagstream.state.tag_group import tag_key_group
+from tagstream.streaming.batch.completed import completed, images_of, lacking, refused
+from tagstream.streaming.batch.located import (
+    OP_DELETE_NATURAL,
+    Lanes,
+    bad_records,
+    located_schema,
+    located_table,
+    packed_columns,
+)
+from tagstream.streaming.copy_print import this_copy
+from tagstream.streaming.errors import CheckpointError
+from tagstream.streaming.process import CrashPlan
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED
+from tagstream.streaming.source.packed import unpack
+from tagstream.table import chunks
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.storage.storage import Storage
+from tagstream.table.write.markers import check_seen, is_inflight
+from tagstream.table.write.write_context import WriteProfile
+
+STATE_SCHEMA = "pointer binary"
+_FRAME_ROWS = 64
+_newest: dict[tuple[str, str], WriteProfile] = {}
+
+
+@dataclass(frozen=True)
+class TagSpec:
+    """What every task needs to know; pickled into the plan once, when the query starts.
+
+    ``run_owner`` tells this run from the one of the same number of a checkpoint that was here before; ``lanes``: number of
+    write tasks. ``storage``: the table's; ``timeline_folder`` and ``action``: of its instants. ``partial``: records may lack
+    fields of their rows.
+    """
+
+    layout: StateLayout
+    profiles: Storage
+    run: int
+    run_owner: str
+    crash: CrashPlan
+    lanes: int
+    storage: Storage
+    timeline_folder: str
+    action: str
+    partial: PartialRows | None = None
+
+    def check_pending(self, profile: WriteProfile) -> None:
+        """InstantConflictError when the batch's instant is not pending any more: this driver stood still, another one has
+        taken the instant back, and Spark's state files may be that one's by now.
+        """
+        if profile.mode == "process" and not is_inflight(
+            self.storage, self.timeline_folder, profile.instant, self.action
+        ):
+            check_seen(self.storage)
+            raise InstantConflictError(
+                f"instant {profile.instant} of {self.storage.root} was rolled back by another process while batch "
+                f"{profile.batch_id} was tagged: its state was not handed on; only one writer may work on the table"
+            )
+
+
+def profile_name(batch_id: int, run: int) -> str:
+    """File of the write profile that one run pinned for one batch."""
+    return f"{batch_id:020d}.{run}.json"
+
+
+class ProfilePlace(Protocol):
+    """Where a run pins its profiles, and which run it is."""
+
+    @property
+    def profiles(self) -> Storage: ...
+    @property
+    def run(self) -> int: ...
+    @property
+    def run_owner(self) -> str: ...
+
+
+def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
+    """The pinned profile; read once a process, which serves several key groups of a batch: a profile never changes.
+
+    CheckpointError where it is not to be seen.
+    """
+    where = spec.profiles.where(profile_name(batch_id, spec.run))
+    key = (where, spec.run_owner)
+    profile = _newest.get(key)
+    if profile is None:
+        try:
+            text = spec.profiles.read(profile_name(batch_id, spec.run)).decode()
+            profile = WriteProfile.from_json(text, where, spec.profiles)
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"a task sees no write profile {where}: the checkpoint must lie where all of Spark's hosts see it, under "
+                "the same path or on a store (S3, HDFS, ...)"
+            ) from None
+        _newest.clear()
+        _newest[key] = profile
+    return profile
+
+
+def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    """The stateful function of this query."""
+    driver = this_copy()
+
+    def tag(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        driver.check_here()
+        context = TaskContext.get()
+        assert context is not None
+        batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        profile = read_profile(spec, batch_id)
+        label = int(key[0])
+        pointer = bytes(state.get[0]) if state.exists else None
+        records = unpack(value for frame in frames for value in frame["rows"])
+        rows, result = tag_records(label, pointer, records, profile, spec.layout, spec.partial)
+        if result.delta is not None:
+            spec.crash.reach("delta_durable", batch_id)
+        if result.pointer is not None and result.pointer != pointer:
+            spec.check_pending(profile)
+            state.update((result.pointer,))
+        yield from packed_result(label, rows, result, Lanes(spec.lanes, profile.write_lanes))
+
+    return tag
+
+
+def tag_records(
+    label: int,
+    pointer: bytes | None,
+    records: pa.Table,
+    profile: WriteProfile,
+    layout: StateLayout,
+    partial: PartialRows | None = None,
+) -> tuple[pa.Table, TagResult]:
+    """(located records, the bad ones among them, and the result) of the keyed records of one key group."""
+    good, bad, skipped = sorted_out(records)
+    batch = tag_batch(good, layout.ordering, images_of(records, layout.ordering), partial)
+    batch = replace(batch, emptied=emptied_of(records, layout.ordering))
+    result = tag_key_group(label, pointer, batch, profile, layout)
+    result.stats["skipped"] = skipped
+    rows = completed(located(result, good, layout.ordering), good, result)
+    bad = pa.concat_tables([bad, refused(good, result, partial)])
+    return (pa.concat_tables([rows, bad_records(label, bad, rows.schema)]) if bad.num_rows else rows), result
+
+
+def sorted_out(rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
+    """Keyed records (``KeyDecoder.keys``): those to be tagged, the bad ones, and how many say nothing of a row."""
+    flags = rows.column("flags").to_numpy()
+    aside = (flags & (FLAG_BAD | FLAG_SKIPPED | FLAG_IMAGE | FLAG_EMPTIED)) != 0
+    if not aside.any():
+        return rows, rows.slice(0, 0), 0
+    bad = (flags & FLAG_BAD) != 0
+    return rows.filter(pa.array(~aside)), rows.filter(pa.array(bad)), int(((flags & FLAG_SKIPPED) != 0).sum())
+
+
+def emptied_of(rows: pa.Table, ordering: OrderingKind) -> tuple[Any, Any, int, int] | None:
+    """The newest of the events that emptied the table (``TagBatch.emptied``); None where there is none."""
+    found = rows.filter(pa.array((rows.column("flags").to_numpy() & FLAG_EMPTIED) != 0))
+    if ordering == "none" or not found.num_rows:
+        return None
+    events = found.select(["ord", "src", "pos_hi", "pos_lo"]).to_pylist()  # a handful
+    newest = max(events, key=lambda event: event["ord"])
+    return newest["ord"], newest["src"], newest["pos_hi"], newest["pos_lo"]
+
+
+def tag_batch(
+    rows: pa.Table,
+    ordering: OrderingKind,
+    images: Sequence[ImageWanted] = (),
+    partial: PartialRows | None = None,
+) -> TagBatch:
+    """Keyed records as the tag step takes them; ``images``: rows asked for; ``partial``: records may lack fields."""
+
+    def column(name: str) -> Any:
+        return rows.column(name).to_numpy()
+
+    return TagBatch(
+        skeys=column("skey"),
+        partitions=column("part"),
+        ordering=None if ordering == "none" else column("ord"),
+        flags=column("flags").astype(np.uint8),
+        source=column("src"),
+        pos_hi=column("pos_hi"),
+        pos_lo=column("pos_lo"),
+        absent=lacking(rows) if images or _some(rows, "absent") else None,
+        elsewhere=_elsewhere(rows) if _some(rows, "old") else None,
+        images=images,
+        partial=partial,
+    )
+
+
+def _elsewhere(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """The records whose values are in another row; deletes have their own there (``source.pack_by_group``)."""
+    deleted = (rows.column("flags").to_numpy() & FLAG_DELETE) != 0
+    found: npt.NDArray[np.bool_] = rows.column("old").is_valid().to_numpy() & ~deleted
+    return found
+
+
+def _some(rows: pa.Table, name: str) -> bool:
+    """Whether a column is there and has a value."""
+    return name in rows.column_names and rows.column(name).null_count < rows.num_rows
+
+
+def located(result: TagResult, good: pa.Table, ordering: OrderingKind) -> pa.Table:
+    """The located records of a key group; ``good`` are the keyed records that ``result`` was made of."""
+    schema = located_schema(ordering, good.schema.field("row").type, may_lack="absent" in good.column_names)
+    op = np.where((result.op == OP_DELETE) & ~result.has_ordering, OP_DELETE_NATURAL, result.op).astype(np.int8)
+    if has_bytes(ordering):
+        known = pa.array(result.ordering, pa.binary())
+        orderings = pc.if_else(pa.array(result.has_ordering), known, pa.scalar(None, pa.binary()))
+    else:
+        orderings = pa.array(np.where(result.has_ordering, result.ordering, 0), pa.int64())
+    take = pa.array(result.take, mask=result.take < 0)
+    columns = {
+        "dest_part": pa.array(result.partition, pa.string()),
+        "dest_file": pa.array(result.file_id, pa.string()),
+        "op": pa.array(op),
+        "skey": pa.array(result.skey, pa.binary()),
+        "ord": orderings,
+        "row": chunks.take(good.select(["row"]), take).column("row"),
+    }
+    return located_table(schema, len(result), columns)
+
+
+def packed_result(label: int, rows: pa.Table, result: TagResult, lanes: Lanes) -> Iterator[pd.DataFrame]:
+    """What the step gives Spark: located rows by lane, and the key group's status.
+
+    In frames of few rows: PySpark makes an Arrow batch of all frames until they have ``ROWS_PER_BATCH`` rows.
+    """
+    columns = packed_columns(label, rows, result.delta, result.stats, lanes)
+    for start in range(0, len(columns[0]), _FRAME_ROWS):
+        to, values, status = (column[start : start + _FRAME_ROWS] for column in columns)
+        yield pd.DataFrame({"lane": np.array(to, np.int32), "rows": values, "status": status})

@@ -1,1 +1,0 @@
-"""One micro-batch into one commit, exactly once."""

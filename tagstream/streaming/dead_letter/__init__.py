@@ -1,1 +1,0 @@
-"""Dead letters: bad records put into a Hudi table or a Kafka topic of their own, once the quarantine has them."""

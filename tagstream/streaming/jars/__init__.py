@@ -1,1 +1,0 @@
-"""The jars that Spark is given: which they are, and where they come from without Maven."""

@@ -1,0 +1,141 @@
+"""What Spark needs from its environment: Java, a master that answers, and jars for the checkpoint's store.
+
+Java is searched for as Spark's own launcher does, and asked for its version. A standalone master is asked for a
+connection, since Spark itself tries for a minute and then reports something else.
+
+A checkpoint on another file system needs jars, settings, and the workers' environment. Only the checkpoint is
+Spark's: the table and the files of a source are read and written in Python.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from tagstream.spark_release import oldest_java
+from tagstream.streaming.errors import EnvironmentProblemError, UnfitMachineError
+from tagstream.streaming.source.connector import JAR_SETTINGS, check_jars, spark_jars
+from tagstream.streaming.source.jars import s3a_pom, s3a_versions
+from tagstream.table.errors import ConfigError
+from tagstream.table.storage.settings import S3, SCHEMES
+from tagstream.table.storage.settings import object_options as options_of
+from tagstream.table.storage.settings import parse_object_url as parse
+
+OLDEST = oldest_java()
+_SECONDS = 60
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_ADVICE = "install Java 17 (openjdk-17-jre-headless), and put it on the PATH or name its folder with JAVA_HOME"
+
+
+def check_java(env: Mapping[str, str]) -> None:
+    """UnfitMachineError unless JAVA_HOME, or where that is not set the PATH, has a Java that Spark can use."""
+    home = env.get("JAVA_HOME")
+    if home:
+        program = shutil.which("java", path=str(Path(home, "bin")))
+        if program is None:
+            raise UnfitMachineError(f"Spark needs Java {OLDEST}, and JAVA_HOME={home} holds no bin/java; {_ADVICE}")
+    else:
+        program = shutil.which("java", path=env.get("PATH"))
+        if program is None:
+            raise UnfitMachineError(
+                f"Spark needs Java {OLDEST}: JAVA_HOME is not set and there is no java on the PATH; {_ADVICE}"
+            )
+    version, said = _ask(program, env)
+    if version is None or version < OLDEST:
+        raise UnfitMachineError(f"Spark needs Java {OLDEST} or newer, and {program} is {said}; {_ADVICE}")
+
+
+def _ask(program: str, env: Mapping[str, str]) -> tuple[int | None, str]:
+    """The number of the release, and what the program said of itself."""
+    try:
+        done = subprocess.run(
+            [program, "-version"], env=dict(env), capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return None, f"no program that runs ({e})"
+    said = (done.stderr + done.stdout).strip()
+    found = _VERSION.search(said)
+    if done.returncode or found is None:
+        return None, f"no Java that runs (exit code {done.returncode}: {said.splitlines()[0] if said else 'no word'})"
+    return int(found.group(1)), f"Java {found.group(1)}"
+
+
+CONNECT_S = 5.0
+_SCHEME = "spark://"
+_FORM = re.compile(r"local$|local\[|local-cluster\[|spark://.|yarn$|k8s://.")
+
+
+def check_master(master: str | None) -> None:
+    """EnvironmentProblemError when none of the hosts of a ``spark://`` master takes a connection; others are not asked.
+
+    ConfigError for what is no master at all.
+    """
+    if master is None:
+        return
+    if not _FORM.match(master):
+        raise ConfigError(
+            f"--spark-master {master} is no Spark master; it is local[N,retries], spark://HOST:PORT, yarn or k8s://URL"
+        )
+    if not master.startswith(_SCHEME):
+        return
+    failures = []
+    for place in master.removeprefix(_SCHEME).split(","):
+        host, _, port = place.strip().rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), CONNECT_S):
+                return
+        except (OSError, ValueError) as e:
+            failures.append(f"{place} ({e})")
+    raise EnvironmentProblemError(
+        f"the Spark master {master} does not answer: {', '.join(failures)}; check that it runs, its address and port "
+        "(--spark-master, or spark-submit's --master), and the network"
+    )
+
+
+_JARS = "hadoop-aws"
+_POM = files("tagstream") / "conf" / "poms" / f"{s3a_pom()}.xml"
+# Requests that S3A makes to find out whether a file stands where a folder is wanted, or a folder where a file is: none does.
+_QUICK = {"fs.s3a.performance.flags": "create,mkdir,delete"}
+
+
+def needs_s3a(checkpoint: str, settings: Mapping[str, str]) -> bool:
+    """Whether Spark has to be given the jars of S3A. Its own settings (``--packages``, ``--jars``) may name them already."""
+    places = (*JAR_SETTINGS, "spark.driver.extraClassPath")
+    return _scheme(checkpoint) == S3 and not any(_JARS in settings.get(key, "") for key in places)
+
+
+def s3a_jars(*, env: Mapping[str, str] = os.environ) -> list[Path]:
+    """The jars, fetched the first time (13 MB; 7 MB for Spark 3.5). Raises SourceError when they can't be had."""
+    return spark_jars(_POM, s3a_versions(), env=env)
+
+
+def check_s3a(*, env: Mapping[str, str] = os.environ) -> None:
+    """SourceError when the jars are neither there nor could be fetched; nothing is fetched."""
+    check_jars(_POM, env, s3a_versions())
+
+
+def store_conf(checkpoint: str, settings: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings that follow from the environment, where Hadoop's own ``settings`` say nothing of it.
+
+    Keys are not among them: Hadoop reads the same variables of the environment by itself.
+    """
+    if _scheme(checkpoint) != S3:
+        return {}
+    made = dict(options_of(parse(checkpoint)[0], settings, env))
+    wanted = {**_QUICK, "fs.s3a.endpoint.region": made["region"]}
+    if "endpoint" in made:
+        plain = made["endpoint"].startswith("http://")
+        wanted["fs.s3a.endpoint"] = made["endpoint"]
+        wanted["fs.s3a.connection.ssl.enabled"] = str(not plain).lower()
+        wanted["fs.s3a.path.style.access"] = str(made["virtual_hosted_style_request"] == "false").lower()
+    return {f"spark.hadoop.{name}": value for name, value in wanted.items() if name not in settings}
+
+
+def _scheme(url: str) -> str:
+    return SCHEMES.get(url.partition("://")[0], "") if "://" in url else ""

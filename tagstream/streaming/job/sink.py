@@ -1,0 +1,358 @@
+"""The sink: one micro-batch into one commit, exactly once.
+
+The steps of a batch; each is also a crash point of ``streaming.process``:
+
+1. ``profile_pinned``    the write profile is in the checkpoint; no attempt of this run decides with another one
+2. ``requested``         the instant's requested file exists
+3. ``inflight``          the instant's inflight file exists: from now on leftovers can be rolled back by markers
+4. ``delta_durable``     (tag stage) a key group's change of state is in the checkpoint
+5. ``state_committed``   Spark has committed the pointers of the batch's state version; no table file is written
+6. ``files_written``     every data file is staged, none is in its partition
+7. ``files_published``   the data files that the tasks' answers name have their names, which markers tell
+8. ``manifest_durable``  the batch manifest names the winning delta of every key group
+9. ``metadata_begun``, ``metadata_files``, ``metadata_completed``, where the table has a metadata table: its delta
+   commit of the same instant is pending, has its log files, is completed. It counts after the next step
+10. ``completed``        the completed instant was created exclusively: the batch is committed
+11. ``commit_log``       Spark's own commit log has the batch
+
+On a store far away, steps that do not need one another are done at the same time (``streaming.job.commit``): 7 and
+8 come in any order.
+
+A crash before 10 leaves a pending instant: the next run rolls it back and does the batch again with a new profile.
+A crash after 10 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through*
+the stateful operator (Spark needs that state version) with the deltas the commit was made with, and writes
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+from pyspark.sql import DataFrame
+
+from tagstream.spark_release import repartition_by_id
+from tagstream.state.layout import standing_labels
+from tagstream.streaming.batch.changed_keys import forget_left
+from tagstream.streaming.batch.commit_record import CommitRecord
+from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.located import work_of
+from tagstream.streaming.batch.metadata_keeper import deleted_rows, without_moves
+from tagstream.streaming.batch.quarantine import batch_folder, first_reason, forget_batch, forget_old
+from tagstream.streaming.batch.report import BatchReport
+from tagstream.streaming.batch.spark_checkpoint import Epoch, forget_old_plans, newest_batch, read_epoch
+from tagstream.streaming.batch.write import RESULT_SCHEMA, make_write_function, unpack_rows
+from tagstream.streaming.errors import BadRecordsError, StopRequested
+from tagstream.streaming.job.commit import Outcome, begin, publish, settle_depth
+from tagstream.streaming.job.pull_index import located_rows
+from tagstream.streaming.job.timeline_guard import TimelineGuard
+from tagstream.streaming.services.spark_tasks import on_executors
+from tagstream.streaming.services.table_services import TableServices
+from tagstream.streaming.source.dataframe import Frame
+from tagstream.table.errors import TagstreamError
+from tagstream.table.services.failed_writes import sweep_copies
+from tagstream.table.write import commit as protocol
+
+LOG = logging.getLogger("tagstream")
+DAY_MS = 86_400_000
+LEFT_DAYS = 7  # how far apart a topic's partitions may be read
+
+
+class BatchSink:
+    """Called by Spark with every micro-batch, in the driver, one at a time."""
+
+    def __init__(
+        self,
+        job: JobContext,
+        on_report: Callable[[BatchReport], None],
+        on_begin: Callable[[int], None] = lambda _: None,
+        services: TableServices | None = None,
+        deliver: Callable[[int], None] = lambda _: None,
+        frame: Frame | None = None,
+    ) -> None:
+        """``frame``: the source is a DataFrame."""
+        self._job = job
+        self._keeps_state = frame is not None and frame.keeps_state
+        self._deliver = deliver
+        self._services = services
+        self._of_rows = job.options.source_class == "frame"
+        self._one_at_a_time = threading.Lock()
+        self._on_begin = on_begin
+        self._guard = TimelineGuard(job)
+        self._on_report = on_report
+        self._bad_records = 0
+        self._groups: dict[int, dict[str, int]] = {}
+        self._running = threading.Event()
+        self._last_batch: int | None = None
+        self._epoch: Epoch | None = None
+        self.begun = 0
+        self.committed = 0
+        self.failure: Exception | None = None
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Commit the batch, or replay it when the table has it already.
+
+        Every error fails the query; ``failure`` keeps it, since what Spark raises for it has lost its text.
+        """
+        self._running.set()
+        self.begun += 1
+        self._job.stop.batch = batch_id
+        self._on_begin(batch_id)
+        try:
+            with self._one_at_a_time:
+                self._batch(rows, batch_id)
+        except Exception as e:
+            self.failure = e
+            if isinstance(e, TagstreamError):
+                self._job.own_failure()
+            raise
+        finally:
+            self._last_batch = batch_id
+            self._job.stop.batch = None
+            self._running.clear()
+
+    def idle(self) -> None:
+        """Between two batches, from another thread: a batch that begins waits until it has ended."""
+        if self._services is None or not self._one_at_a_time.acquire(blocking=False):
+            return
+        try:
+            self._services.finish(self._last_batch, self._guard.committed)
+        finally:
+            self._one_at_a_time.release()
+
+    def end(self) -> None:
+        """The stream has taken all there is."""
+        if self._services is not None:
+            self._services.finish(self._last_batch, self._guard.committed, wait=True)
+
+    @property
+    def running(self) -> bool:
+        """Whether a batch is under way."""
+        return self._running.is_set()
+
+    def pause_between_batches(self) -> bool:
+        """True when no batch runs and Spark has logged the last one: the query can be stopped without a replay."""
+        if self._running.is_set():
+            return False
+        done = newest_batch(self._job.root.files, "commits")
+        return self._last_batch is None or (done is not None and done >= self._last_batch)
+
+    def tell_quarantined(self) -> None:
+        """Say at the end where the bad records are that the run went on without."""
+        if self._bad_records and not isinstance(self.failure, BadRecordsError):
+            LOG.warning(
+                "%s bad records were left out; they are in %s: `tagstream quarantine list --checkpoint-dir %s` shows them",
+                f"{self._bad_records:,}",
+                self._job.quarantine.root,
+                self._job.checkpoint.root,
+            )
+
+    def _batch(self, rows: DataFrame, batch_id: int) -> None:
+        job = self._job
+        job.crash.reach("commit_log", batch_id - 1)  # Spark logs a batch before it begins the next
+        if job.stop.requested:
+            raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
+        started = time.monotonic()
+        job.step("checking the timeline", batch_id)
+        epoch, found = self._guard.before_batch(
+            lambda: read_epoch(job.root.files, batch_id, files=job.decode.files, rows=self._of_rows, before=self._epoch)
+        )
+        self._epoch = epoch
+        if found is not None:
+            outcome, report = self._replay(rows, epoch, found)
+        else:
+            outcome, report = self._process(rows, epoch, started)
+        self._groups |= outcome.groups
+        self._deliver(batch_id)
+        if job.late_copies:  # before anything is archived
+            sweep_copies(job.table)
+            job.late_copies = False
+        if self._services is not None:
+            begun = time.monotonic()
+            self._services.after_batch(batch_id, self._guard.committed, self._guard.after_commit)
+            report = replace(report, phases={**report.phases, "services": time.monotonic() - begun})
+        if outcome.counts["twice"]:
+            LOG.warning(
+                "%s keys that another writer wrote are live in another place of the table too; the newer one counts, and "
+                "the next record of such a key replaces or deletes all of its rows. All are listed in %s/*.twice.jsonl; "
+                "`tagstream table dedup` keeps the newest row of each",
+                f"{outcome.counts['twice']:,}",
+                job.layout.durable.where(job.layout.epoch_dir(job.generation, job.index_epoch)),
+            )
+        total = Counter[str]()
+        for counts in self._groups.values():
+            total.update(counts)
+        report = replace(
+            report,
+            seconds=time.monotonic() - started,
+            index_keys=total["live_keys"],
+            index_tombstones=total["tombstones"],
+            index_bytes=total["bytes"],
+            groups=dict(self._groups),
+        )
+        job.last_records, job.last_file_groups = report.records, report.files
+        job.last_work = work_of(outcome.statuses)
+        self._on_report(report)
+        job.collect_garbage(batch_id)
+        if job.decode.files:
+            forget_old_plans(job.root.files, batch_id, job.retain_batches)
+        if batch_id % max(1, job.retain_batches // 10):
+            return
+        if job.decode.reads_headers:
+            forget_left(job.left, job.clock_ms() - LEFT_DAYS * DAY_MS)
+        if job.options.quarantine_days:
+            forget_old(job.quarantine, job.clock_ms() - int(job.options.quarantine_days * DAY_MS))
+
+    def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:
+        job, crash, batch = self._job, self._job.crash, epoch.batch_id
+        clock = [started, time.monotonic()]
+        job.look_at_schema()
+        if job.metadata is not None:
+            job.lease.check()
+            execute = on_executors(rows.sparkSession)
+            job.metadata.maintain(job.clock_ms, job.options.metadata.max_delta_commits, execute)
+        job.step("beginning the instant", batch)
+        job.instant = instant = self._guard.next_instant()
+        begin(job, epoch, instant)
+        job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
+        if self.committed == 0:  # what an earlier attempt found bad need not be so any more
+            forget_batch(job.quarantine, batch)
+        clock.append(time.monotonic())
+        job.step("reading, tagging and writing", batch)
+        outcome = self._run(rows, epoch, instant, replay=False)
+        clock.append(time.monotonic())
+        job.step("committing", batch)
+        crash.reach("files_written", batch)
+        job.check_topic()
+        self._check_bad_records(outcome, epoch, instant)
+        settle_depth(job, outcome.statuses, self._guard.roll_back)
+        written = unpack_rows(outcome.written)
+        if job.index is not None and not job.index.update_in_tasks:
+            job.index.update_location(without_moves(written), instant)
+        if self._services is not None:
+            self._services.give_way(batch, outcome.statuses)
+        protocol.announce_files(job.table, instant, outcome.statuses, check=job.lease.check)
+        # Runs that died have left manifests of the batch that they died in, which is the first one of this run.
+        metadata = publish(job, epoch, instant, outcome, follows=self._guard.follows, after_others=self.committed == 0)
+        adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
+        kept_at = None
+        if job.metadata is not None:
+            # Another writer that is at work may be telling the metadata table, too: only one may at a time.
+            self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys)
+            kept_at = job.metadata.commit(
+                instant,
+                outcome.statuses,
+                written,
+                job.clock_ms,
+                lambda step: crash.reach(step, batch),
+                job.lease.check,
+            )
+        completed = protocol.complete(
+            job.table,
+            instant,
+            job.action,
+            metadata,
+            guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
+            clock_ms=job.clock_ms,
+            after=kept_at,
+            is_staged=True,
+            and_then=lambda: job.lease.beat(None),
+        )
+        crash.reach("completed", batch)
+        self._guard.completed(completed)
+        job.committed(outcome.deltas)
+        self.committed += 1
+        if job.index is not None:
+            job.index.complete_commit(instant, deleted_rows(written).column("record_key").combine_chunks())
+            job.index.committed(outcome.statuses)
+        job.small_files.apply(outcome.statuses)
+        clock.append(time.monotonic())
+        phases = dict(zip(("check", "prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
+        return outcome, self._report(epoch, outcome, instant, phases)
+
+    def _replay(self, rows: DataFrame, epoch: Epoch, found: tuple[str, CommitRecord]) -> tuple[Outcome, BatchReport]:
+        """The table has this batch: give Spark its state version, adopt the commit's deltas, write nothing.
+
+        Without a stateful operator there is nothing to give: the batch is passed over. With a pull-type index only a
+        DataFrame can have one, which is the user's.
+        """
+        instant, record = found
+        self._job.step("replaying: the table has it already", epoch.batch_id)
+        if self._job.index is not None:
+            if self._keeps_state:
+                self._job.pin_replay(epoch, instant, record.manifest)  # tasks ask it how deep partitions are
+                rows.write.format("noop").mode("overwrite").save()
+            return Outcome(), replace(self._report(epoch, Outcome(), instant, {}), replayed=True)
+        self._job.pin_replay(epoch, instant, record.manifest)
+        outcome = self._run(rows, epoch, instant, replay=True)
+        return outcome, replace(self._report(epoch, outcome, instant, {}), replayed=True)
+
+    def _run(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
+        """The one Spark action of the batch; it consumes every partition of the stateful plan.
+
+        With a pull-type index the records are kept while it runs: it may need their keys before anything else, and Spark's
+        state of the source's own plan must be read and written once.
+        """
+        job, index = self._job, self._job.index
+        if index is None:
+            return self._act(rows, epoch, instant, replay=replay)
+        if index.knows_absence or self._keeps_state:
+            rows = rows.persist()
+        try:
+            return self._act(located_rows(job, rows, instant), epoch, instant, replay=replay)
+        finally:
+            index.end_batch()
+            rows.unpersist()
+
+    def _act(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
+        job = self._job
+        write = make_write_function(job.write_spec(epoch.batch_id, instant, replay=replay))
+        lanes = repartition_by_id(rows, standing_labels(job.meta.shuffle_partitions), "lane")
+        result = lanes.mapInArrow(write, RESULT_SCHEMA).collect()
+        return Outcome.of(result, replay=replay)
+
+    def _check_bad_records(self, outcome: Outcome, epoch: Epoch, instant: str) -> None:
+        job = self._job
+        self._bad_records += outcome.counts["quarantined"]
+        if job.options.commit_on_errors or self._bad_records <= job.options.max_bad_records:
+            return
+        self._guard.roll_back(instant)
+        raise BadRecordsError(
+            f"{outcome.counts['quarantined']} bad records in batch {epoch.batch_id} "
+            f"({self._bad_records} in this run, {job.options.max_bad_records} allowed); nothing of the batch was "
+            f"committed. {first_reason(job.quarantine, epoch.batch_id)}`tagstream quarantine list --checkpoint-dir "
+            f"{job.checkpoint.root}` shows them (they are in {job.quarantine.where(batch_folder(epoch.batch_id))}, with the "
+            "reason of each). "
+            "Correct the source, or pass --commit-on-errors or a greater --max-bad-records to go on without them"
+        )
+
+    def _report(self, epoch: Epoch, outcome: Outcome, instant: str, phases: dict[str, float]) -> BatchReport:
+        n = outcome.counts
+        return BatchReport(
+            batch_id=epoch.batch_id,
+            instant=instant,
+            replayed=False,
+            records=n["records"] + n["quarantined"] + n["skipped"],
+            inserts=n["inserts"],
+            updates=n["updates"],
+            deletes=n["deletes"],
+            moves=n["moves"],
+            late=n["late"],
+            superseded=n["superseded"],
+            unknown_deletes=n["unknown_deletes"],
+            quarantined=n["quarantined"],
+            skipped=n["skipped"],
+            files=len(outcome.statuses),
+            bytes=sum(s.stat.total_write_bytes for s in outcome.statuses),
+            seconds=0.0,
+            phases=phases,
+            index_keys=0,
+            index_tombstones=0,
+            index_bytes=0,
+            lag=None,
+        )

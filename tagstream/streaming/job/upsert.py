@@ -1,0 +1,337 @@
+"""``tagstream.upsert``: a streaming DataFrame into a Hudi table, exactly once.
+
+The arguments are checked before anything is made: a session, a trigger, entries of options, and the plan of the
+DataFrame. Spark itself checks the plan when a query starts, which is when the table and the checkpoint are there.
+So Spark is asked here, with the plan of the DataFrame and the state index after it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from tagstream.index.registry import FACTS, STATE
+from tagstream.spark_release import arrow_schema
+from tagstream.streaming.job.job import open_table, stream
+from tagstream.streaming.job.preflight import SparkNeeds, check_stream, look
+from tagstream.streaming.job.upsert_query import LogLines, Run, show_lines
+from tagstream.streaming.job.workers import PROJECT, check_workers, on_one_host, prefer_this_copy
+from tagstream.streaming.monitor.watch import Watch
+from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.options import Options, build_options
+from tagstream.streaming.process import CrashPlan, clock_from_env
+from tagstream.streaming.source.dataframe import Frame, puts_together
+from tagstream.streaming.source.decode.plain_json import DELETED
+from tagstream.streaming.source.decode.typed_rows import rows_avro
+from tagstream.streaming.source.packed import ROWS_PER_BATCH
+from tagstream.table.config import FROM_CONF, FROM_FLAG, Entry
+from tagstream.table.errors import ConfigError
+from tagstream.table.storage.settings import VARIABLE as STORE_SETTINGS
+from tagstream.table.storage.settings import keep_settings, store_settings
+
+Columns = str | Sequence[str]
+Trigger = str | Mapping[str, Any]
+
+_COLUMNS = {
+    "key": "hoodie.datasource.write.recordkey.field",
+    "partition_by": "hoodie.datasource.write.partitionpath.field",
+    "order_by": "hoodie.table.ordering.fields",
+}
+_PLACES = {"hoodie.base.path": "path", "--checkpoint-dir": "checkpoint"}
+_SET_BY_ARGUMENT = {**_PLACES, "--continuous": "trigger", "--min-sync-interval-seconds": "trigger"}
+_FLAGS = {flag: key.name for key in REGISTRY.keys for flag in key.flags}
+# What people call the columns, and the argument that takes them.
+_MEANT = {
+    **dict.fromkeys(("key", "keys", "recordkey", "record-key"), "key"),
+    **dict.fromkeys(("partition", "partitionby", "partition-by"), "partition_by"),
+    **dict.fromkeys(("precombine", "order", "order-by", "ordering"), "order_by"),
+}
+_AVAILABLE_NOW = "availableNow"
+_PROCESSING_TIME = "processingTime"
+_AS_FAST = {_PROCESSING_TIME: "0 seconds"}
+
+
+def classic_session(df: object) -> SparkSession:
+    """The DataFrame's session; ConfigError for what is not a streaming DataFrame of a session in this process."""
+    module = type(df).__module__
+    if module.startswith("pyspark.sql.connect"):
+        raise ConfigError(
+            "the DataFrame is one of Spark Connect: the batches are committed by this process, beside Spark's driver, which "
+            "a client of Spark Connect does not reach. Make it with a session of this process (SparkSession.builder with "
+            "master, or spark-submit)"
+        )
+    if not isinstance(df, DataFrame):
+        kind = f"{module.partition('.')[0]}.{type(df).__name__}" if "." in module else type(df).__name__
+        hint = "; spark.createDataFrame makes one of rows, which is not a stream: write them to files first, and read these"
+        raise ConfigError(
+            f"df is a {kind}; give a streaming DataFrame of PySpark (spark.readStream)"
+            f"{hint if module.startswith(('pandas', 'polars', 'pyarrow')) else ''}"
+        )
+    if not df.isStreaming:
+        raise ConfigError(
+            "the DataFrame is not a streaming one, and this program writes streams: read its source with spark.readStream, "
+            'and give trigger="availableNow" to take what there is and end. A function for foreachBatch gets such a '
+            "DataFrame: give the stream itself to upsert, which does what writeStream.foreachBatch(...).start() did"
+        )
+    return df.sparkSession
+
+
+def trigger_of(given: Trigger | None) -> dict[str, Any]:
+    """Spark's arguments for ``DataStreamWriter.trigger``; ConfigError for a trigger that runs no micro-batches."""
+    if given is None:
+        return dict(_AS_FAST)
+    told = {given: True} if given == _AVAILABLE_NOW else {_PROCESSING_TIME: given} if isinstance(given, str) else given
+    if not isinstance(told, Mapping) or len(told) != 1 or next(iter(told)) not in (_PROCESSING_TIME, _AVAILABLE_NOW):
+        raise ConfigError(
+            f'trigger {given!r}: give "10 seconds" or "{_AVAILABLE_NOW}", or as Spark\'s arguments '
+            f'{{"{_PROCESSING_TIME}": "10 seconds"}} or {{"{_AVAILABLE_NOW}": True}}; the others run no batches that can be '
+            "committed"
+        )
+    ((name, value),) = told.items()
+    if name == _AVAILABLE_NOW and value is not True:
+        raise ConfigError(f"trigger {given!r}: {_AVAILABLE_NOW} is True or left out")
+    if name == _PROCESSING_TIME and not _is_interval(value):
+        raise ConfigError(f'trigger {given!r}: {value!r} is not an interval of Spark; give for example "10 seconds"')
+    return {name: value}
+
+
+def entries_of(
+    path: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
+    columns: Mapping[str, Columns | None],
+    options: Mapping[str, Any] | None,
+) -> list[Entry]:
+    """The options as the job takes them. ``columns``: what ``key``, ``partition_by`` and ``order_by`` say, or None."""
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(
+            f"options is a {type(options).__name__}; give a dict of keys and values (docs/configuration.md)"
+        )
+    entries = [_entry(name, value) for name, value in (options or {}).items()]
+    for argument, names in columns.items():
+        if names is not None:
+            twice = next((entry for entry in entries if _known(entry.key) == _COLUMNS[argument]), None)
+            if twice is not None:
+                raise ConfigError(
+                    f"the columns {argument} are given twice, as the argument and in options ({twice.key}); remove one"
+                )
+            entries.append(Entry(_COLUMNS[argument], _names(argument, names), f"argument {argument}", FROM_FLAG))
+    for (key, argument), place in zip(_PLACES.items(), (path, checkpoint), strict=True):
+        if not isinstance(place, str | os.PathLike) or not os.fspath(place):
+            raise ConfigError(f"{argument} is {place!r}; give a folder as text or a Path")
+        # A key that is a flag alone must say that it comes from one.
+        origin = key if key.startswith("--") else f"argument {argument}"
+        entries.append(Entry(key, os.fspath(place), origin, FROM_FLAG))
+    return entries
+
+
+def default_name(path: str | os.PathLike[str]) -> str:
+    """The name of a new table where none is given: that of its folder."""
+    return os.fspath(path).rstrip("/").rpartition("/")[2]
+
+
+def _entry(name: object, value: object) -> Entry:
+    """One option; a flag of the command line is the key that it stands for."""
+    if not isinstance(name, str):
+        raise ConfigError(f"options: {name!r} is a {type(name).__name__}; keys are text")
+    if name in _SET_BY_ARGUMENT:
+        raise ConfigError(f"options: {name} is the argument {_SET_BY_ARGUMENT[name]} of upsert; give it there")
+    if value is None:
+        raise ConfigError(f"options: {name} is None; leave the key out, or give it a value")
+    if isinstance(value, list | tuple):
+        text = ",".join(map(str, value))
+    else:
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+    if name.startswith("--"):
+        return Entry(_FLAGS.get(name, name), text, name, FROM_FLAG)
+    if "." not in name:  # a key of Hudi or Spark has one: this is a flag or an argument, or nothing
+        raise ConfigError(f"options: {name} is not a key{_hint(name)}")
+    return Entry(name, text, "options", FROM_CONF)
+
+
+def _hint(name: str) -> str:
+    plain = name.replace("_", "-").lower()
+    if f"--{plain}" in _FLAGS:
+        return f"; did you mean --{plain} ({_FLAGS[f'--{plain}']})?"
+    if plain in _MEANT:
+        return f"; did you mean the argument {_MEANT[plain]} of upsert?"
+    near = difflib.get_close_matches(f"--{plain}", sorted(_FLAGS), n=1, cutoff=0.7)
+    return f"; did you mean {near[0]} ({_FLAGS[near[0]]})?" if near else "; docs/configuration.md lists them"
+
+
+def _known(name: str) -> str:
+    key = REGISTRY.find(name)
+    return key.name if key is not None else name
+
+
+def _names(argument: str, given: object) -> str:
+    """Column names as the key takes them: joined by commas."""
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            f'{argument} is {given!r}; give a column\'s name as text, or a list of names: {argument}=["a", "b"]'
+        )
+    if argument == "key" and not any(name.strip() for name in names):
+        raise ConfigError("key is empty; name the columns that tell one row from another")
+    return ",".join(names)
+
+
+def _is_interval(value: object) -> bool:
+    """Whether this is a number and a unit, as Spark takes an interval for a trigger."""
+    words = value.split() if isinstance(value, str) else []
+    units = ("millisecond", "second", "minute", "hour", "day", "week", "microsecond")
+    pairs = list(zip(words[::2], words[1::2], strict=False))
+    return (
+        bool(words)
+        and len(words) % 2 == 0
+        and all(_is_number(n) and unit.lower().removesuffix("s") in units for n, unit in pairs)
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) >= 0
+    except ValueError:
+        return False
+
+
+_OFF = "spark.sql.streaming.unsupportedOperationCheck"
+
+
+def check_plan(rows: DataFrame, index: str) -> None:
+    """ConfigError with Spark's reason for a streaming DataFrame that no query with an index of this type can write."""
+    if rows.sparkSession.conf.get(_OFF, "true") == "false":  # nor does Spark look then
+        return
+    why = _refusal(rows)
+    if why is not None:
+        raise ConfigError(
+            f"the DataFrame can't go into a table: {why}. Its rows must be appended, and an aggregation needs a watermark "
+            "(withWatermark) for that"
+        )
+    why = _refusal(_with_state(rows)) if index == STATE else None
+    if why is not None:
+        raise ConfigError(
+            f"the DataFrame can't go into a table with the index that is the state of the stream "
+            f"(hoodie.index.type={STATE}), which keeps state behind it: {why}. Give an index that asks the table: "
+            f"hoodie.index.type={', '.join(sorted(FACTS))} (docs/indexes.md)"
+        )
+
+
+def _refusal(rows: DataFrame) -> str | None:
+    """What Spark has against the plan, as its own check of a query says it; None for nothing."""
+    jvm: Any = rows.sparkSession._jvm  # noqa: SLF001 (PySpark looks at a plan when its query starts only)
+    check = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming
+    try:
+        check(
+            rows._jdf.queryExecution().analyzed(),  # noqa: SLF001
+            jvm.org.apache.spark.sql.streaming.OutputMode.Append(),
+        )
+    except (AnalysisException, Py4JJavaError) as e:
+        return str(e).splitlines()[0].rstrip(";. ")
+    return None
+
+
+def _with_state(rows: DataFrame) -> DataFrame:
+    """The DataFrame with operators behind it as the job's own plan has them."""
+    grouped = rows.mapInArrow(_no_keys, "kg int").groupBy("kg")
+    return grouped.applyInPandasWithState(_no_rows, "kg int", "pointer binary", "append", GroupStateTimeout.NoTimeout)
+
+
+def _no_keys(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from ()
+
+
+def _no_rows(_key: Any, _rows: Iterable[pd.DataFrame], _state: GroupState) -> Iterator[pd.DataFrame]:
+    yield from ()
+
+
+LOG = logging.getLogger("tagstream")
+_DELETE_FIELD = "tagstream.delete.field"
+
+
+def upsert(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
+    *,
+    key: Columns | None = None,
+    partition_by: Columns | None = None,
+    order_by: Columns | None = None,
+    options: Mapping[str, Any] | None = None,
+    trigger: Trigger | None = None,
+) -> StreamingQuery:
+    """Start a query that upserts the rows of a streaming DataFrame into the Hudi table at ``path``.
+
+    ``checkpoint``: the query's own folder. ``key``: the columns that tell one row from another; ``partition_by``: those of
+    the partition path, none for a table without partitions; ``order_by``: those that say which of two rows of a key is
+    newer. Each is a name or a list of names; an existing table has them already. ``options``: the job's keys
+    (docs/configuration.md), those of the source left out. ``trigger``: ``"10 seconds"`` or ``"availableNow"``, or as the
+    arguments of Spark's ``DataStreamWriter.trigger``; by default a batch begins when the one before it has ended.
+
+    The DataFrame's columns are the table's, but for the one that marks deletes (``tagstream.delete.field``). A table that is
+    made is called as its folder, unless ``hoodie.table.name`` says otherwise. Raises ConfigError for what is wrong with the
+    arguments, and what else keeps a run from its first batch; nothing runs then.
+
+    >>> query = upsert(  # doctest: +SKIP
+    ...     readings, "out/readings", "out/checkpoint", key="device", partition_by="room", order_by="seen"
+    ... )
+    >>> query.awaitTermination()  # doctest: +SKIP
+    """
+    show_lines()
+    spark = classic_session(df)
+    given = trigger_of(trigger)
+    _take_stores(spark)
+    columns = {"key": key, "partition_by": partition_by, "order_by": order_by}
+    entries = entries_of(path, checkpoint, columns, options)
+    mark = next((entry.value for entry in reversed(entries) if entry.key == _DELETE_FIELD), DELETED)
+    told = build_options(entries, frame_schema=rows_avro(arrow_schema(df.schema), mark, "the DataFrame"))
+    told = replace(told, target_table=told.target_table or default_name(path))
+    check_plan(df, told.index.type)
+    clock_ms = clock_from_env(os.environ)
+    needs = SparkNeeds(java=False, connector=False, master=None)
+    LOG.info("upsert into %s: looking at the table, and at Spark's workers", path)
+    check_stream(look(told, os.environ, clock_ms(), needs).table, told.index.type)
+    check_workers(spark)
+    run = Run(lambda run: _stream(run, spark, df, told, given), f"upsert into {os.fspath(path)}")
+    return run.start()
+
+
+def _stream(run: Run, spark: SparkSession, df: DataFrame, options: Options, trigger: Mapping[str, Any]) -> None:
+    clock_ms = clock_from_env(os.environ)
+    crash = CrashPlan.from_env(os.environ, os.getpgrp())
+    own = spark.newSession()  # the settings that the state needs are not for the user's other work
+    own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH))
+    lines = LogLines()
+    with Watch(options, clock_ms, lines.step) as watch:
+        watch.step("opening the table")
+        table = open_table(options, clock_ms())
+        watch.table_opened(table)
+        frame = Frame(df, trigger, run.started, puts_together(df) is not None)
+        stream(own, options, table, lines, run.stop, crash, clock_ms, watch, frame)
+    LOG.info("upsert into %s has ended: %s batches in this run", options.target_base_path, f"{lines.batches:,}")
+
+
+def _take_stores(spark: SparkSession) -> None:
+    """What the session says of file systems is so for the table, too; workers find this package and those settings."""
+    context = spark.sparkContext
+    keep_settings(store_settings(dict(context.getConf().getAll())), os.environ)
+    if STORE_SETTINGS in os.environ:
+        context.environment[STORE_SETTINGS] = os.environ[STORE_SETTINGS]
+    paths = [p for p in context.environment.get("PYTHONPATH", "").split(os.pathsep) if p]
+    if str(PROJECT) not in paths:
+        context.environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *paths])
+    prefer_this_copy(context.environment, context.master)
+    if on_one_host(context.master) and not os.environ.get("PYSPARK_PYTHON"):
+        context.pythonExec = sys.executable  # Spark takes python3 of the PATH, which is another one in a venv

@@ -1,0 +1,258 @@
+"""How a run shows itself: a live line on a terminal, a log line a batch elsewhere, and a summary at the end.
+
+Batch reports also go to the metrics, with the source's lag.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, Protocol, Self, TextIO
+
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console, RenderableType
+from rich.highlighter import NullHighlighter
+from rich.live import Live
+from rich.logging import RichHandler
+from rich.table import Table
+from rich.text import Text
+
+from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.streaming.batch.report import FIRST, BatchReport, LoadLog, RunTotals, bar, line, size, summary
+from tagstream.streaming.options.options import Options
+
+LOG = logging.getLogger("tagstream")
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class Progress:
+    """A context manager for the length of a run; it also gives the ``tagstream`` logger its handler.
+
+    ``clock`` gives seconds and is only used for ages on the live line.
+    """
+
+    def __init__(self, stream: TextIO, title: str, clock: Callable[[], float], live: bool | None = None) -> None:
+        self.totals = RunTotals()
+        self._title = title
+        self._clock = clock
+        self._started = clock()
+        self._committed: float | None = None
+        self._batch: tuple[int, float] | None = None
+        self._begun = self._any_batch = False
+        self._lag: int | None = None
+        self._load: BootstrapProgress | None = None
+        self._load_log = LoadLog()
+        self._ends_with_summary = True
+        self._level = LOG.level
+        terminal = stream.isatty() if live is None else live
+        self._console = Console(file=stream, force_terminal=terminal) if terminal else None
+        self._live: Live | None = None
+        self._handler: logging.Handler
+        if self._console is None:
+            self._handler = logging.StreamHandler(stream)
+            self._handler.setFormatter(logging.Formatter(_FORMAT))
+        else:
+            self._handler = RichHandler(console=self._console, show_path=False, highlighter=NullHighlighter())
+
+    @classmethod
+    def open(cls, options: Options) -> Self:
+        """Progress of a job on standard error."""
+        return cls(sys.stderr, options.target_table or PurePath(options.target_base_path).name, time.monotonic)
+
+    def __enter__(self) -> Self:
+        LOG.addHandler(self._handler)
+        if LOG.getEffectiveLevel() > logging.INFO:
+            LOG.setLevel(logging.INFO)
+        if self._console is not None:
+            self._live = Live(get_renderable=self._shown, console=self._console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        if self._ends_with_summary and (self.totals.batches or self.totals.replayed or kind is None):
+            self._summarise()
+        LOG.removeHandler(self._handler)
+        LOG.setLevel(self._level)
+        self._handler.close()
+
+    def step(self, text: str) -> None:
+        """What the run is at before its first batch: a line of a log, which would be silent for a minute and more."""
+        if self._console is None:
+            LOG.info("%s", text)
+
+    def begin(self, batch_id: int) -> None:
+        """A batch has begun."""
+        if self._console is None and not self._any_batch:
+            LOG.info(FIRST, batch_id)
+        self._begun = self._any_batch = True
+        self._batch = batch_id, self._clock()
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch is done."""
+        self._begun, self._batch = True, None
+        self.totals.add(report)
+        if report.lag is not None:
+            self._lag = report.lag
+        if not report.replayed and report.instant is not None:
+            self._committed = self._clock()
+        if self._console is None or report.quarantined or report.replayed:
+            LOG.info("%s", line(report))
+
+    def lag(self, records: int | None) -> None:
+        """Records the source holds that no batch has taken; None: unknown."""
+        self._begun, self._lag = True, records
+
+    def loading(self, at: BootstrapProgress) -> None:
+        """How far the loading of the index is, before the first batch or between two."""
+        if self._console is None:
+            self._load_log(at)
+        self._load = None if at.stage == "load" and at.done == at.total else at
+
+    def without_batches(self) -> None:
+        """No batch will come: nothing is to be summed up at the end."""
+        self._ends_with_summary = False
+
+    def _shown(self) -> RenderableType:
+        if self._load is not None:
+            return bar(self._title, self._load)
+        # Nothing before the query runs: the JVM writes to the terminal while it starts.
+        return self._line() if self._begun or not self._ends_with_summary else Text()
+
+    def _line(self) -> Text:
+        """What the job is at, in one line of the terminal: what does not fit is left out, and nothing is cut."""
+        last, now = self.totals.last, self._clock()
+        if self._batch is not None:
+            parts = [f"batch {self._batch[0]}, {now - self._batch[1]:.0f} s"]
+        elif not self._ends_with_summary:
+            parts = [f"{now - self._started:.0f} s"]
+        else:
+            parts = ["waiting for records"]
+        if self._committed is not None:
+            parts.append(f"last commit {now - self._committed:.0f} s ago")
+        if self._lag is not None:  # files do not tell theirs
+            parts.append(f"lag {self._lag:,}")
+        if last is not None:
+            parts.append(f"{last.rate:,.0f} records/s")
+            parts += [f"index {last.index_keys:,} keys {size(last.index_bytes)}"] if last.index_bytes else []
+        assert self._console is not None
+        return Text(fitting(self._title, parts, self._console.width), no_wrap=True, overflow="ellipsis")
+
+    def _summarise(self) -> None:
+        rows = summary(self.totals)
+        if self._console is None:
+            LOG.info("end of run: %s", ", ".join(f"{name} {value}" for name, value in rows))
+            return
+        table = Table(title=self._title, show_header=False)
+        table.add_column()
+        table.add_column(justify="right")
+        for name, value in rows:
+            table.add_row(name, value)
+        self._console.print(table)
+
+
+def fitting(title: str, parts: list[str], width: int) -> str:
+    """``title: part · part``, without the last parts where the line would be longer than ``width``."""
+    room = max(8, width - len(parts[0]) - 2)
+    line = f"{title if len(title) <= room else title[: room - 1] + '…'}: {parts[0]}"
+    for part in parts[1:]:
+        if len(line) + len(part) + 3 > width:
+            break
+        line += f" · {part}"
+    return line
+
+
+class Watcher(Protocol):
+    """Who else learns of it (``streaming.watch``)."""
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch is done."""
+
+    def lag(self, records: int | None) -> None:
+        """Records the source holds that no batch has taken; None: unknown."""
+
+    def loading(self, at: BootstrapProgress) -> None:
+        """How far the loading of the index is."""
+
+
+class RunWatcher(Watcher, Protocol):
+    """A watcher that looks at Spark, too."""
+
+    def query(self, run_id: str) -> None:
+        """Spark's query has begun: jobs of its batches have ``run_id`` as their group."""
+
+
+class Display(Watcher, Protocol):
+    """What shows a run to people (``streaming.monitor.progress``, or the lines of a log)."""
+
+    def begin(self, batch_id: int) -> None:
+        """A batch has begun."""
+
+
+class Monitor:
+    """``progress`` is the terminal or the log, ``watcher`` the status page and the metrics."""
+
+    def __init__(self, progress: Display, watcher: RunWatcher) -> None:
+        self._progress = progress
+        self._watcher = watcher
+        self._lag: int | None = None
+        self._seen: Any = None
+        self._query: StreamingQuery | None = None
+
+    def on_report(self, report: BatchReport) -> None:
+        """A batch is done (called in the sink's thread)."""
+        shown = replace(report, lag=self._lag)
+        self._progress.batch(shown)
+        self._watcher.batch(shown)
+
+    def loading(self, at: BootstrapProgress) -> None:
+        """How far the loading of the index is."""
+        self._progress.loading(at)
+        self._watcher.loading(at)
+
+    def tick(self, query: StreamingQuery) -> None:
+        """Look at Spark's newest progress for the lag (records the source has and no batch has taken)."""
+        if query is not self._query:
+            self._query = query
+            self._watcher.query(str(query.runId))
+        progress = query.lastProgress
+        if progress is None or progress["timestamp"] == self._seen:
+            return
+        self._seen = progress["timestamp"]
+        self._lag = source_lag(progress["sources"][0])
+        self._progress.lag(self._lag)
+        self._watcher.lag(self._lag)
+
+
+def source_lag(source: Any) -> int | None:
+    """Records between the batch's end and the source's newest offsets; None for files, which do not tell.
+
+    ``source``: one of the sources of PySpark's progress. Its offsets are dicts up to PySpark 4.0, and JSON text later.
+    """
+    end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
+    if end is None or latest is None:
+        return None
+    return sum(max(0, offset - end.get(key, offset)) for key, offset in latest.items())
+
+
+def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
+        return None
+    try:
+        return {(topic, part): int(offset) for topic, parts in value.items() for part, offset in parts.items()}
+    except (TypeError, ValueError):  # of another source than Kafka
+        return None

@@ -1,1 +1,0 @@
-"""Keys of the table services that run beside the stream."""

@@ -1,1 +1,0 @@
-"""What the job tells while it runs: live line, log lines, metrics."""

@@ -1,0 +1,148 @@
+"""A DataFrame of the user's own as the source: its rows go to Python as Arrow, with their types, and get their keys.
+
+Such a DataFrame, and a transformation of records, must work on each record for itself: Spark's own plan shows
+whether it does. A batch that is repeated, and records that are read again from older offsets, must give the same
+rows as before, whatever other records are read with them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tagstream.streaming.source.decode.key_decoder import HEADERS
+from tagstream.streaming.source.decode.typed_rows import with_row
+from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
+from tagstream.streaming.source.packed import ROWS_PER_BATCH
+from tagstream.streaming.source.source import PartitionDepth, in_blocks, pack_by_group
+from tagstream.table.errors import ConfigError
+
+_SETTINGS = (
+    "spark.sql.shuffle.partitions",
+    "spark.sql.adaptive.enabled",
+    "spark.sql.streaming.checkpointFileManagerClass",
+)
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_ONE_START = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Frame:
+    """``rows``: the streaming DataFrame. ``trigger``: Spark's, as the arguments of ``DataStreamWriter.trigger``.
+
+    ``started`` is called with every query that begins; the job begins another one when other writers were at work.
+    ``keeps_state``: Spark keeps state of the DataFrame's own plan from batch to batch.
+    """
+
+    rows: DataFrame
+    trigger: Mapping[str, str | bool]
+    started: Callable[[StreamingQuery], None]
+    keeps_state: bool
+
+
+def keyed_rows(
+    rows: DataFrame,
+    spec: DecodeSpec,
+    labels: tuple[int, ...],
+    partition_depth: PartitionDepth,
+    *,
+    headers: bool = False,
+) -> DataFrame:
+    """The rows packed by key group, as ``streaming.source.source.keyed_records`` gives records.
+
+    ``headers``: with the column of headers, all null, as records of Kafka have it that come beside them.
+    """
+    return rows.mapInArrow(make_row_function(spec, labels, partition_depth, headers=headers), "kg int, rows binary")
+
+
+def make_row_function(
+    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth, *, headers: bool = False
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The ``mapInArrow`` function that makes keys of typed rows."""
+
+    def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = cached_decoder(spec)
+        depth = partition_depth() if callable(partition_depth) else partition_depth
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        first = 0
+        for block in in_blocks(batches):
+            for batch in block.combine_chunks().to_batches():
+                raw = with_row(batch, first, task, spec.format.delete_field)
+                first += batch.num_rows
+                keyed = pa.Table.from_batches([decoder.keys(raw, depth)])
+                if headers:
+                    keyed = keyed.append_column(HEADERS, pa.nulls(keyed.num_rows, pa.string()))
+                yield pack_by_group(keyed, labels)
+
+    return keys
+
+
+@contextmanager
+def settings_of(own: SparkSession, user: SparkSession) -> Iterator[None]:
+    """Give the user's session the settings that the state needs while a query is started, which takes a copy of them.
+
+    One at a time: each start, and each restart by itself, is a thread of its own, and the session is one.
+    """
+    wanted = {name: own.conf.get(name, None) for name in _SETTINGS} | {_ARROW_ROWS: str(ROWS_PER_BATCH)}
+    with _ONE_START:
+        before = {name: user.conf.get(name, None) for name in wanted}
+        try:
+            _set(user, wanted)
+            yield
+        finally:
+            _set(user, before)
+
+
+def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    for name, value in settings.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
+
+
+# Names of Spark's logical operators that see one record at a time. A join is one where the other side is no stream.
+_PER_RECORD = frozenset(
+    """Project Filter SubqueryAlias View Generate Join Union ResolvedHint UnresolvedHint TypedFilter MapElements
+    DeserializeToObject SerializeFromObject MapInPandas MapInArrow PythonMapInArrow LateralJoin
+    StreamingRelation StreamingRelationV2 StreamingDataSourceV2Relation StreamingDataSourceV2ScanRelation LogicalRDD
+    WithCTE CTERelationRef CTERelationDef Repartition RepartitionByExpression RebalancePartitions""".split()
+)
+
+
+def puts_together(rows: DataFrame) -> str | None:
+    """Spark's name of what puts records together in a streaming DataFrame: an aggregation, a sort, a window, a limit. None
+    where each record is worked on for itself, so that Spark keeps nothing from batch to batch."""
+    return _offender(rows._jdf.queryExecution().analyzed())  # noqa: SLF001 (PySpark shows a plan as text only)
+
+
+def check_stateless(rows: DataFrame, where: str) -> None:
+    """ConfigError for a streaming DataFrame that puts records together."""
+    found = puts_together(rows)
+    if found is not None:
+        raise ConfigError(
+            f"{where}: {found} puts records together, and a transformation works on each record for itself: records that "
+            "are read again would come out differently. Do that in a stream of your own, and give its DataFrame to "
+            "tagstream.upsert"
+        )
+
+
+def _offender(plan: Any) -> str | None:
+    if not plan.isStreaming():
+        return None
+    name = str(plan.nodeName())
+    children = [plan.children().apply(i) for i in range(plan.children().size())]
+    if name not in _PER_RECORD:
+        return name
+    if name in ("Join", "LateralJoin") and sum(child.isStreaming() for child in children) > 1:
+        return "Join of the records with themselves"
+    return next((found for child in children if (found := _offender(child)) is not None), None)

@@ -1,0 +1,348 @@
+"""Avro in Confluent's wire form: a zero, the schema's id in four bytes, a datum. Each record has its writer's schema.
+
+Single datums have no reader for whole columns, container files have: so the datums of one schema are joined to one
+block of a container file, each followed by its number as eight bytes. Numbers that do not come back as they were
+show a datum that was longer or shorter than its schema says. What the fast reader refuses, or is not sure of, is
+decided one by one by fastavro.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.streaming.source.decode.columns import mask_of, text_where
+from tagstream.streaming.source.decode.connect_json import Body, finished, together
+from tagstream.streaming.source.decode.encodings import Encoding
+from tagstream.streaming.source.decode.record_decoder import Path
+from tagstream.streaming.source.decode.record_format import Facts, Watch
+from tagstream.streaming.source.decode.row_messages import NO_ROW, SourceTables, TableGate, is_of_signals, is_rowless
+from tagstream.streaming.source.decode.schema_names import avro_encoding, row_record, writer_fields
+from tagstream.streaming.source.decode.schema_registry import SchemaRegistry, UnknownSchemaError
+from tagstream.table.chunks import flat
+from tagstream.table.errors import ConfigError
+from tagstream.table.file_group.log_format import zigzag
+
+_SYNC = b"tagstream-datums"
+_MARK = 8
+_FEW = 16
+_MOST_TYPES = 2_000
+Rows = npt.NDArray[np.int64]
+
+
+class Datums:
+    """Decodes datums of one writer's schema. Logical types are left out: what a column means is decided by its name."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        plain = _plain(schema)
+        self._schema = fastavro.parse_schema(json.loads(json.dumps(plain)))
+        mark = {"type": "fixed", "name": "tagstream_mark", "size": _MARK}
+        fields = [{"name": "v", "type": plain}, {"name": "at", "type": mark}]
+        self._header = _header({"type": "record", "name": "tagstream_datum", "fields": fields})
+        self._read = _reader()
+        self._kind = _small_type(self._read(io.BytesIO(self._header)).schema.field("v").type)
+
+    def decode(self, datums: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """(struct array of the records, why one is none), both as long as ``datums`` (binary, without nulls)."""
+        found: list[tuple[Rows, pa.Array]] = []
+        odd: list[int] = []
+        self._take(datums, np.arange(len(datums)), found, odd)
+        reasons: list[str | None] = [None] * len(datums)
+        self._one_by_one(datums, odd, found, reasons)
+        if not found:
+            return pa.nulls(len(datums), self._kind), pa.array(reasons, pa.string())
+        place = np.full(len(datums), -1, np.int64)
+        at = np.concatenate([rows for rows, _ in found])
+        place[at] = np.arange(len(at))
+        values = pa.concat_arrays([array for _, array in found])
+        return values.take(pa.array(place, mask=place < 0)), pa.array(reasons, pa.string())
+
+    def _take(self, datums: pa.Array, rows: Rows, found: list[tuple[Rows, pa.Array]], odd: list[int]) -> None:
+        """Decode ``rows`` as one block; where that fails in halves, and few one by one."""
+        if not len(rows):
+            return
+        array = self._block(datums if len(rows) == len(datums) else datums.take(pa.array(rows)))
+        if array is not None:
+            found.append((rows, array))
+        elif len(rows) <= _FEW:
+            odd += rows.tolist()
+        else:
+            for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+                self._take(datums, half, found, odd)
+
+    def _block(self, datums: pa.Array) -> pa.Array | None:
+        n = len(datums)
+        numbers = np.arange(n, dtype=">u8").tobytes()
+        marks = pa.Array.from_buffers(pa.binary(_MARK), n, [None, pa.py_buffer(numbers)])
+        joined = pc.binary_join_element_wise(datums.cast(pa.binary()), marks.cast(pa.binary()), b"")
+        data = joined.buffers()[2].to_pybytes()
+        content = self._header + zigzag(n) + zigzag(len(data)) + data + _SYNC
+        try:
+            table = self._read(io.BytesIO(content))
+        except Exception:
+            return None
+        if table.num_rows != n:
+            return None
+        same = pc.equal(table.column("at").combine_chunks().cast(pa.binary(_MARK)), marks)
+        if not pc.all(same, min_count=0).as_py():
+            return None
+        return _small(table.column("v"))
+
+    def _one_by_one(
+        self, datums: pa.Array, odd: list[int], found: list[tuple[Rows, pa.Array]], reasons: list[str | None]
+    ) -> None:
+        """The datums that no block took. A loop: they are few, or the stream is broken."""
+        for i in odd:
+            raw = datums[i].as_py()
+            stream = io.BytesIO(raw)
+            try:
+                record = fastavro.schemaless_reader(stream, self._schema, None)
+            except Exception as e:
+                reasons[i] = f"no Avro datum of its schema: {type(e).__name__} {str(e)[:80]}"
+                continue
+            if stream.tell() != len(raw):
+                reasons[i] = f"{len(raw) - stream.tell()} bytes are left behind the Avro datum"
+                continue
+            try:
+                found.append((np.array([i]), pa.array([record], self._kind)))
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
+                reasons[i] = f"an Avro datum that has no form in columns: {str(e)[:80]}"
+
+
+def check_reader() -> None:
+    """ConfigError where what reads Avro is not installed."""
+    _reader()
+
+
+def _reader() -> Callable[[io.BytesIO], pa.Table]:
+    try:
+        from polars_avro import read_avro
+    except ImportError:
+        raise ConfigError("reading Avro needs polars-avro: pip install 'tagstream[avro]'") from None
+
+    def read(content: io.BytesIO) -> pa.Table:
+        table: pa.Table = read_avro(content).to_arrow()
+        return table
+
+    return read
+
+
+def _header(schema: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.writer(out, fastavro.parse_schema(schema), [], sync_marker=_SYNC)
+    return out.getvalue()
+
+
+def _plain(avro: Any, space: str = "", names: dict[str, Any] | None = None, count: list[int] | None = None) -> Any:
+    """A schema without logical types, namespaces and what is beside the types; a type that is named again is there again.
+
+    (Readers do not agree on the namespace that a name without one is in.) ``names``: the types that were named before.
+    """
+    names = {} if names is None else names
+    count = [0] if count is None else count
+    if isinstance(avro, list):
+        return [_plain(branch, space, names, count) for branch in avro]
+    if isinstance(avro, str):
+        known = names.get(avro) or names.get(f"{space}.{avro}")
+        return avro if known is None else _plain(known[0], known[1], names, count)
+    kind = avro["type"]
+    if isinstance(kind, dict | list):
+        return _plain(kind, space, names, count)
+    if kind in ("array", "map"):
+        part = "items" if kind == "array" else "values"
+        return {"type": kind, part: _plain(avro[part], space, names, count)}
+    if kind not in ("record", "error", "enum", "fixed"):
+        return kind
+    name = str(avro["name"])
+    inner = name.rpartition(".")[0] or avro.get("namespace", space)
+    names[f"{inner}.{name.rpartition('.')[2]}" if inner else name] = (avro, space)
+    count[0] += 1
+    if count[0] > _MOST_TYPES:
+        raise ConfigError(f"the Avro schema's type {name} holds itself, which is no row of a table")
+    out = {"type": "record" if kind == "error" else kind, "name": f"t{count[0]}"}
+    if kind in ("enum", "fixed"):
+        return out | {part: avro[part] for part in ("symbols", "size") if part in avro}
+    return out | {
+        "fields": [{"name": f["name"], "type": _plain(f["type"], inner, names, count)} for f in avro["fields"]]
+    }
+
+
+def _small(column: pa.ChunkedArray) -> pa.Array:
+    """Without the large types that polars gives."""
+    flat = column.combine_chunks()
+    flat = flat.chunk(0) if isinstance(flat, pa.ChunkedArray) else flat
+    return flat.cast(_small_type(flat.type))
+
+
+def _small_type(kind: pa.DataType) -> pa.DataType:
+    t = pa.types
+    if t.is_large_string(kind) or t.is_string_view(kind) or t.is_dictionary(kind):
+        return pa.string()
+    if t.is_large_binary(kind) or t.is_binary_view(kind):
+        return pa.binary()
+    if t.is_struct(kind):
+        return pa.struct([pa.field(f.name, _small_type(f.type)) for f in kind])
+    if t.is_large_list(kind) or t.is_list(kind):
+        return pa.list_(_small_type(kind.value_type))
+    return kind
+
+
+_PREFIX = 5
+Ids = npt.NDArray[np.int64]
+
+
+class ConfluentAvro:
+    """``schema``: the columns wanted, ``paths``: where each is; ``facts`` of the row's columns have their defaults.
+
+    ``watch``: notes the schemas of the stream's own records, by ``gate``. ``envelopes``: records are Debezium's, and
+    some may be of no row. ``truncate``: as of ``encodings.finish``.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        paths: Mapping[str, Path],
+        facts: Mapping[str, Facts],
+        registry: SchemaRegistry,
+        watch: Watch | None = None,
+        gate: TableGate | None = None,
+        *,
+        envelopes: bool = False,
+        truncate: bool = False,
+    ) -> None:
+        self._truncate = truncate
+        self._gate = gate or TableGate(SourceTables())
+        self._envelopes = envelopes
+        self._own: set[int] = set()
+        self._schema = pa.schema([f.with_nullable(True) for f in schema])
+        self._paths = paths
+        self._facts = facts
+        self._registry = registry
+        self._watch = watch
+        self._known: dict[int, _Writer] = {}
+
+    def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
+        """Rows and reasons, of records of any mixture of schemas."""
+        values = values.cast(pa.binary())
+        ids = schema_ids(values)
+        parts = []
+        for number in np.unique(ids).tolist():  # a step a schema
+            at = np.flatnonzero(ids == number)
+            mine = values if len(at) == len(values) else values.take(pa.array(at))
+            parts.append((at, *self._of_schema(number, mine)))
+        return together(parts, len(values)) if parts else (self._schema.empty_table(), pa.array([], pa.string()))
+
+    def _of_schema(self, number: int, values: pa.Array) -> tuple[pa.Table, pa.Array]:
+        if number < 0:
+            return self._none(
+                len(values), "not in Confluent's wire form: it does not begin with a zero and a schema id"
+            )
+        try:
+            writer = self._writer(number)
+        except UnknownSchemaError as e:
+            return self._none(len(values), str(e))
+        if writer.rowless and self._envelopes:
+            return self._none(len(values), NO_ROW)
+        longest = int(pc.max(pc.binary_length(values)).as_py() or 0)
+        found, reason = writer.datums.decode(pc.binary_slice(values, _PREFIX, max(longest, _PREFIX)))
+        columns = {f.name: _at(found, writer.paths.get(f.name, self._paths[f.name])) for f in self._schema}
+        wire = pa.table({name: column for name, column in columns.items() if column is not None})
+        if not wire.num_columns:
+            wire = pa.table({"": pa.nulls(len(values))})
+        used = {f.name: writer.encodings.get(f.name, Encoding()) for f in self._schema}
+        rows, reason = finished(wire, reason, self._schema, used, "raw", self._facts, truncate=self._truncate)
+        if writer.signals and self._envelopes and (self._gate.is_open or self._gate.foreign(rows).all()):
+            return self._none(len(values), NO_ROW)
+        if self._watch is not None and (number in self._own or self._gate.has_own(rows)):
+            self._own.add(number)
+            self._watch.saw_avro(number, writer.schema)
+        return rows, reason
+
+    def _none(self, count: int, why: str) -> tuple[pa.Table, pa.Array]:
+        nothing = pa.Table.from_arrays([pa.nulls(count, f.type) for f in self._schema], schema=self._schema)
+        return nothing, text_where(np.ones(count, np.bool_), why)
+
+    def _writer(self, number: int) -> _Writer:
+        if number not in self._known:
+            schema = self._registry.by_id(number)
+            encodings = {f["name"]: avro_encoding(f["type"]) for f in _fields(schema)}
+            names = writer_fields(schema, self._schema.names, self._facts)
+            paths = {column: (*self._paths[column][:-1], name) for column, name in names.items()}
+            encodings |= {column: encodings[name] for column, name in names.items()}
+            self._known[number] = _Writer(
+                schema, Datums(schema), encodings, paths, is_rowless(schema), is_of_signals(row_record(schema))
+            )
+        return self._known[number]
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """A writer's schema: what decodes it, the columns' encodings, and the places of those that an alias names.
+
+    ``rowless``: its records are Debezium's messages of no row. ``signals``: they may be rows of its signaling table.
+    """
+
+    schema: Mapping[str, Any]
+    datums: Datums
+    encodings: Mapping[str, Encoding]
+    paths: Mapping[str, Path]
+    rowless: bool
+    signals: bool
+
+
+class ByWireForm:
+    """Avro where a record begins as one, else JSON: converters of keys and values differ, and headers are always JSON."""
+
+    def __init__(self, avro: Body, text: Body) -> None:
+        self._avro = avro
+        self._text = text
+
+    def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
+        """Rows and reasons."""
+        values = flat(values).cast(pa.binary())
+        is_avro = mask_of(pc.starts_with(values, b"\0"))
+        if is_avro.all() or not is_avro.any():
+            return (self._avro if len(values) and is_avro.all() else self._text).decode(values)
+        parts = [
+            (np.flatnonzero(mask), *body.decode(values.filter(pa.array(mask))))
+            for mask, body in ((is_avro, self._avro), (~is_avro, self._text))
+        ]
+        return together(parts, len(values))
+
+
+def schema_ids(values: pa.Array) -> Ids:
+    """The schema id of each record; -1 where it has none."""
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(
+        np.int64
+    )
+    content = values.buffers()[2]
+    data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    ids = np.full(len(values), -1, np.int64)
+    at = np.flatnonzero(np.diff(offsets) >= _PREFIX)
+    at = at[data[offsets[at]] == 0]
+    begin = offsets[at]
+    ids[at] = sum(data[begin + 1 + i].astype(np.int64) << (24 - 8 * i) for i in range(4))
+    return ids
+
+
+def _fields(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    fields = row_record(schema).get("fields", [])
+    return [f for f in fields if isinstance(f, dict)]
+
+
+def _at(records: pa.Array, path: Path) -> pa.Array | None:
+    """The values at a path; None where the records' schema has no such field."""
+    for step in path:
+        if not pa.types.is_struct(records.type) or records.type.get_field_index(step) < 0:
+            return None
+        records = pc.struct_field(records, step)
+    return records

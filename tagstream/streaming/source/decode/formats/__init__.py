@@ -1,1 +1,0 @@
-"""The formats of change streams, each one decoder behind one interface (``streaming.source.decode.events``)."""

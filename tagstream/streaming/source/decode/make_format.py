@@ -1,0 +1,157 @@
+"""The format of a source by its name: what `tagstream.source.format` can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import pyarrow as pa
+
+from tagstream.state.layout import OrderingKind
+from tagstream.streaming.source.decode.confluent_avro import ByWireForm, ConfluentAvro
+from tagstream.streaming.source.decode.connect_json import Body, EnvelopedJson, JsonBody
+from tagstream.streaming.source.decode.debezium import DebeziumEvents, DebeziumRules
+from tagstream.streaming.source.decode.debezium_envelope import STREAMER_COLUMNS, FlatBody, envelope_fields, flat_fields
+from tagstream.streaming.source.decode.encodings import BytesAs, Encoding
+from tagstream.streaming.source.decode.maxwell_canal import CanalJson, MaxwellJson
+from tagstream.streaming.source.decode.plain_json import DELETED
+from tagstream.streaming.source.decode.record_decoder import Path
+from tagstream.streaming.source.decode.record_format import DecodeRules, Facts, RecordFormat, Watch
+from tagstream.streaming.source.decode.row_messages import SourceTables, TableGate
+from tagstream.streaming.source.decode.schema_names import column_encodings
+from tagstream.streaming.source.decode.schema_registry import RegistryPlace, SchemaRegistry
+from tagstream.streaming.source.decode.typed_rows import TypedRows
+from tagstream.table.fields import path_of, type_of
+from tagstream.table.keys.keys import KeyGenerator
+
+FormatName = Literal[
+    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json", "rows"
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FormatRules:
+    """Which format, and how it is read; a small value that goes to every task. ``bytes_as``: bytes in a text.
+
+    ``delete_field``: the column of typed rows (``rows``) that marks deletes. ``tables``: whose events are read.
+    """
+
+    name: FormatName = "json"
+    debezium: DebeziumRules = field(default_factory=DebeziumRules)
+    bytes_as: BytesAs = "base64"
+    null_if_lost: bool = False
+    registry: RegistryPlace | None = None
+    delete_field: str = DELETED
+    tables: SourceTables = field(default_factory=SourceTables)
+
+    @property
+    def ordering_kind(self) -> OrderingKind:
+        """How the order of events is kept that no column of the table has."""
+        if not self.name.startswith(("debezium", "avro")):
+            return "none"
+        return {"lsn": "int64", "binlog": "bytes", "arrival": "none"}[self.debezium.order]  # type: ignore[return-value]
+
+
+PLAIN = FormatRules()
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a format has to know of the table. ``avro_json``: the schema file's text, which may name encodings.
+    ``ordered``: the table has an ordering field.
+
+    ``watch``: notes the schemas that records bring.
+    """
+
+    schema: pa.Schema
+    avro_json: str
+    facts: Mapping[str, Facts]
+    generator: KeyGenerator
+    ordered: bool
+    global_index: bool
+    files: bool
+    rules: DecodeRules
+    watch: Watch | None = None
+
+
+def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
+    """The decoder of a format; None for plain JSON, which needs no other."""
+    if rules.name == "json":
+        return None
+    if rules.name == "rows":
+        return TypedRows(table.schema, rules.delete_field)
+    if rules.name == "maxwell-json":
+        return MaxwellJson(table.schema, table.facts, table.rules, table.generator, TableGate(rules.tables))
+    if rules.name == "canal-json":
+        truncates = rules.debezium.truncate
+        return CanalJson(table.schema, table.rules, table.generator, TableGate(rules.tables), truncates)
+    return _debezium(rules, table)
+
+
+def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
+    keys, order = table.generator.record_key_fields, rules.debezium.order
+    named, gate = column_encodings(table.avro_json), TableGate(rules.tables)
+    cut = table.rules.truncate_times
+    body: Body
+    of_keys: Body = json_keys(named, rules, table)
+    if rules.registry is not None:
+        registry = SchemaRegistry(rules.registry)
+        if rules.name == "avro":
+            schema, paths = flat_fields(table.schema, order)
+            body = FlatBody(ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, truncate=cut), order)
+        else:
+            schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
+            body = ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, envelopes=True, truncate=cut)
+        key_schema, places = _of_keys(table)
+        of_keys = ByWireForm(ConfluentAvro(key_schema, places, {}, registry), of_keys)
+    elif rules.name == "debezium-flat-json":
+        schema, paths = flat_fields(table.schema, order)
+        body = FlatBody(_enveloped(schema, paths, named, None, rules, table, table.watch, gate), order)
+    else:
+        schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
+        body = _enveloped(schema, paths, named, "after", rules, table, table.watch, gate)
+    return DebeziumEvents(
+        table.schema,
+        table.generator,
+        body,
+        of_keys,
+        rules.debezium,
+        ordered=table.ordered,
+        global_index=table.global_index,
+        needs_message_key=rules.name != "avro",
+        gate=gate,
+        json=None if rules.registry is not None else "rows" if rules.name == "debezium-flat-json" else "envelopes",
+    )
+
+
+def json_keys(named: Mapping[str, Encoding], rules: FormatRules, table: TableFacts) -> EnvelopedJson:
+    """The decoder of message keys in JSON, with the schema or without."""
+    schema, paths = _of_keys(table)
+    return _enveloped(schema, paths, named, None, rules, table)
+
+
+def _of_keys(table: TableFacts) -> tuple[pa.Schema, dict[str, Path]]:
+    """The record key fields as columns of their own, by the names that the table has them by, and where a key has each."""
+    names = table.generator.record_key_fields
+    schema = pa.schema([pa.field(name, type_of(table.schema, name)) for name in names])
+    return schema, {name: path_of(name, table.schema.names) for name in names}
+
+
+def _enveloped(
+    schema: pa.Schema,
+    paths: Mapping[str, Path],
+    named: Mapping[str, Encoding],
+    row: str | None,
+    rules: FormatRules,
+    table: TableFacts,
+    watch: Watch | None = None,
+    gate: TableGate | None = None,
+) -> EnvelopedJson:
+    strict = replace(table.rules, drop_utc=True)
+
+    def of_fields(fields: Mapping[str, Encoding]) -> JsonBody:
+        lacks = frozenset(table.schema.names) - frozenset(fields) - frozenset(STREAMER_COLUMNS)
+        return JsonBody(schema, paths, fields, table.facts, strict, rules.bytes_as, lacks & frozenset(schema.names))
+
+    return EnvelopedJson(JsonBody(schema, paths, named, {}, strict, rules.bytes_as), of_fields, row, watch, gate)

@@ -1,1 +1,0 @@
-"""Rows that come with their types: no text is parsed."""

@@ -1,0 +1,304 @@
+"""One file of the source folder: its compression, how far it was read, which of its whole lines are new.
+
+Passed over, as Hadoop's and Spark's sources do: names that begin with ``_`` (unless they hold a ``=``) or ``.``,
+and those that end in ``._COPYING_``; of folders, too, with all that is below.
+
+A position says how far a file was read, and has checksums that show afterwards whether it is still the same file
+with more at its end. A line is whole when its end of line is there. A last line without one is whole when it is a
+JSON object: no object is the beginning of another, so nothing that is written later can belong to it. What is not
+whole yet waits.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+from tagstream.streaming.errors import SourceError
+from tagstream.table.storage.storage import Storage
+
+PRINT_BYTES = 1024  # at the beginning and before the end of what was read
+
+
+@dataclass(frozen=True)
+class FilePosition:
+    """``end``: bytes that were read, all of them whole lines. ``size`` and ``mtime_ms``: the file's, at that look.
+
+    ``head`` and ``tail``: checksums of the first and the last ``PRINT_BYTES`` of what was read. A file that has other
+    bytes there was written over, whatever its size is now.
+    """
+
+    end: int
+    size: int
+    mtime_ms: int
+    head: int
+    tail: int
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file as a listing has it; ``path`` is relative to the source folder."""
+
+    path: str
+    size: int
+    mtime_ms: int
+
+
+def prints(storage: Storage, path: str, end: int) -> tuple[int, int]:
+    """The two checksums of a file's first ``end`` bytes."""
+    head = storage.read_range(path, 0, min(PRINT_BYTES, end))
+    if end <= PRINT_BYTES:
+        return zlib.crc32(head), zlib.crc32(head)
+    return zlib.crc32(head), zlib.crc32(storage.read_range(path, end - PRINT_BYTES, PRINT_BYTES))
+
+
+def position_of(storage: Storage, file: SourceFile, end: int) -> FilePosition:
+    """The position of a file that is read up to ``end``."""
+    head, tail = prints(storage, file.path, end)
+    return FilePosition(end, file.size, file.mtime_ms, head, tail)
+
+
+# Ending -> how it is decompressed; None: not at all here.
+CODECS: dict[str, str | None] = {
+    ".gz": "gzip",
+    ".bz2": "bz2",
+    ".zst": "zstd",
+    ".deflate": "zlib",
+    ".snappy": None,
+    ".lz4": None,
+    ".lzo": None,
+    ".xz": None,
+    ".br": None,
+    ".zip": None,
+    ".Z": None,
+}
+# First bytes -> (what such a file is, the codec of it).
+MAGIC: tuple[tuple[bytes, str, str], ...] = (
+    (b"\x1f\x8b", "gzip", "gzip"),
+    (b"BZh", "bzip2", "bz2"),
+    (b"\x28\xb5\x2f\xfd", "Zstandard", "zstd"),
+    (b"\xfd7zXZ\x00", "xz", ""),
+    (b"PK\x03\x04", "a ZIP archive", ""),
+    (b"PAR1", "Parquet", ""),
+    (b"Obj\x01", "an Avro data file", ""),
+    (b"ORC", "ORC", ""),
+)
+MAGIC_BYTES = max(len(magic) for magic, _, _ in MAGIC)
+
+
+def is_read(name: str) -> bool:
+    """Whether a file or a folder of this name is part of the source."""
+    hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return not hidden and not name.endswith("._COPYING_")
+
+
+def codec_of(path: str) -> str | None:
+    """How the file is decompressed by its name: None for plain text. SourceError for a form that is not read."""
+    for ending, codec in CODECS.items():
+        if path.endswith(ending):
+            if codec is None:
+                raise SourceError(
+                    f"source file {path}: files that end in {ending} are not read; decompress it (or write .gz, .bz2 or "
+                    ".zst), or take it out of the source folder"
+                )
+            return codec
+    return None
+
+
+def check_form(path: str, codec: str | None, first: bytes) -> None:
+    """SourceError when the first bytes of a file are of another form than its name says."""
+    for magic, what, is_codec in MAGIC:
+        if first.startswith(magic):
+            if is_codec == codec and codec is not None:
+                return
+            ending = next((end for end, name in CODECS.items() if name and name == is_codec), None)
+            cure = f"give it a name that ends in {ending}" if ending else "write it as JSON lines"
+            raise SourceError(
+                f"source file {path} is {what} by its first bytes, which its name does not say: {cure}, or take it out of "
+                "the source folder"
+            )
+    if codec in ("gzip", "bz2", "zstd") and first:
+        raise SourceError(
+            f"source file {path} is not {codec} by its first bytes, though its name says so: give it the name of what it is"
+        )
+
+
+_CONTENT_BLOCK = 1 << 20
+# What the libraries raise for a stream that is cut or damaged.
+DAMAGED = (EOFError, OSError, zlib.error, pa.ArrowException)
+
+
+class _Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+class _FirstBytes(io.RawIOBase):
+    """The first ``size`` bytes of a file, whatever it has become since."""
+
+    def __init__(self, source: pa.NativeFile, size: int) -> None:
+        self._source = source
+        self._left = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        data = self._source.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
+class _Zlib:
+    """Reads a zlib stream; EOFError when it is cut."""
+
+    def __init__(self, source: _Readable) -> None:
+        self._source = source
+        self._stream = zlib.decompressobj()
+
+    def read(self, size: int = -1, /) -> bytes:
+        while not self._stream.eof:
+            if self._stream.unconsumed_tail:
+                data = self._stream.unconsumed_tail
+            else:
+                data = self._source.read(_CONTENT_BLOCK)
+                if not data:
+                    raise EOFError("the stream is cut")
+            out = self._stream.decompress(data, size)
+            if out:
+                return out
+        return b""
+
+
+def content(storage: Storage, path: str, codec: str, size: int) -> Iterator[bytes]:
+    """Blocks of what the first ``size`` bytes of a file hold; one of ``DAMAGED`` when the stream is not whole."""
+    with io.BufferedReader(_FirstBytes(storage.open_input(path), size), _CONTENT_BLOCK) as raw:
+        stream: _Readable
+        if codec == "gzip":
+            stream = gzip.GzipFile(fileobj=raw)
+        elif codec == "bz2":
+            stream = bz2.BZ2File(raw)
+        elif codec == "zlib":
+            stream = _Zlib(raw)
+        else:
+            stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
+        while block := stream.read(_CONTENT_BLOCK):
+            yield block
+
+
+def is_whole(storage: Storage, path: str, codec: str, size: int) -> bool:
+    """Whether the compressed stream has its end. It is decompressed for that: 0.2 to 0.5 s per 100 MB."""
+    try:
+        for _ in content(storage, path, codec, size):
+            pass
+    except DAMAGED:
+        return False
+    return True
+
+
+_LINE_BLOCK = 1 << 16
+_YOUNG_MS = 60_000  # a compressed file that was written within this time may still be
+_BLANK = b" \t\r\n"
+
+Kind = Literal["same", "new", "waiting", "touched", "changed"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What became of a file. ``start``..``position.end``: its new whole lines (``new``). ``waiting``: bytes after them.
+
+    ``changed``: it is not the file that was read any more, for the reason ``why``.
+    """
+
+    kind: Kind
+    start: int = 0
+    position: FilePosition | None = None
+    codec: str | None = None
+    waiting: int = 0
+    why: str = ""
+
+
+def look_at(storage: Storage, file: SourceFile, known: FilePosition | None, now_ms: int) -> Look:
+    """Compare a file with what was read of it. SourceError when it is of a form that is not read."""
+    if known is not None and (file.size, file.mtime_ms) == (known.size, known.mtime_ms) and known.end == known.size:
+        return Look("same")
+    codec = codec_of(file.path)
+    if known is not None:
+        why = _what_changed(storage, file, known, codec)
+        if why:
+            return Look("changed", codec=codec, why=why)
+        if file.size == known.end:
+            return Look("touched", position=FilePosition(known.end, file.size, file.mtime_ms, known.head, known.tail))
+    elif file.size:
+        check_form(storage.where(file.path), codec, storage.read_range(file.path, 0, MAGIC_BYTES))
+    start = 0 if known is None else known.end
+    if codec is not None:
+        return _compressed(storage, file, codec, now_ms)
+    end, waiting = end_of_whole_lines(storage, file.path, start, file.size)
+    if end == start or _is_blank(storage, file.path, start, end):
+        return Look("waiting" if waiting else "same", start, waiting=waiting)
+    return Look("new", start, position_of(storage, file, end), waiting=waiting)
+
+
+def end_of_whole_lines(storage: Storage, path: str, start: int, size: int) -> tuple[int, int]:
+    """Where the whole lines between ``start`` and ``size`` end (``start``: there is none), and how many bytes wait."""
+    blocks: list[bytes] = []
+    at = size
+    while at > start:
+        at, before = max(start, at - _LINE_BLOCK), at
+        block = storage.read_range(path, at, before - at)
+        cut = block.rfind(b"\n")
+        blocks.append(block[cut + 1 :])
+        if cut >= 0:
+            at += cut + 1
+            break
+    tail = b"".join(reversed(blocks))
+    if is_object(tail):
+        return size, 0
+    return at, len(tail) if tail.strip(_BLANK) else 0
+
+
+def is_object(line: bytes) -> bool:
+    """Whether a line without its end of line is a whole JSON object."""
+    if not line.rstrip(_BLANK).endswith(b"}"):
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _what_changed(storage: Storage, file: SourceFile, known: FilePosition, codec: str | None) -> str:
+    if file.size < known.end:
+        return f"it has {file.size:,} bytes now, and {known.end:,} were read"
+    if prints(storage, file.path, known.end) != (known.head, known.tail):
+        return f"the {known.end:,} bytes that were read are others now"
+    if codec is not None and file.size > known.end:
+        return f"a compressed file has grown from {known.end:,} to {file.size:,} bytes"
+    return ""
+
+
+def _compressed(storage: Storage, file: SourceFile, codec: str, now_ms: int) -> Look:
+    """A compressed file is taken as a whole; one that may still be written is decompressed once to see its end."""
+    if not file.size:
+        return Look("same", codec=codec)
+    if now_ms - file.mtime_ms < _YOUNG_MS and not is_whole(storage, file.path, codec, file.size):
+        return Look("waiting", codec=codec, waiting=file.size)
+    return Look("new", 0, position_of(storage, file, file.size), codec)
+
+
+def _is_blank(storage: Storage, path: str, start: int, end: int) -> bool:
+    """Whether the new lines hold nothing; only short ones are looked at, of long ones the tasks drop the blanks."""
+    return end - start <= _LINE_BLOCK and not storage.read_range(path, start, end - start).strip(_BLANK)

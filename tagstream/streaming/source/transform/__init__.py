@@ -1,1 +1,0 @@
-"""Transformations of records by Spark, between decoding and the keys."""

@@ -1,0 +1,282 @@
+"""Records on their way through a transformation: decoded to typed rows before it, given their keys after it.
+
+A transformation is a chain of transformers on a DataFrame of records: SQL, flattening, a Python function. Each
+record has one column more, :data:`RECORD`: its place in the source, and whether it is a delete. A query that names
+its columns would leave it out; where the column can be added to the query's text without changing anything else,
+it is.
+
+What no transformation can take goes around it, from the same records: bad ones, Kafka tombstones (a key and
+nothing else). So the source is read twice in a batch; its offsets are those of one source, for both readings are
+of one relation.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from tagstream.spark_release import arrow_schema
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.options.transformer_options import TransformerOption
+from tagstream.streaming.source.dataframe import check_stateless, keyed_rows
+from tagstream.streaming.source.decode.key_decoder import KeyDecoder
+from tagstream.streaming.source.decode.plain_json import PlainJson, with_delete_mark
+from tagstream.streaming.source.decode.record_format import Events, Mask, RecordFormat, avro_facts
+from tagstream.streaming.source.decode.typed_rows import (
+    RECORD,
+    RECORD_TYPE,
+    as_spark_has_it,
+    may_lack_all,
+    rows_avro,
+    spark_schema,
+)
+from tagstream.streaming.source.decode_spec import DecodeSpec, decoder_of, source_spec
+from tagstream.streaming.source.file_reader import FilesSpec
+from tagstream.streaming.source.source import PartitionDepth, pack_by_group, raw_batches
+from tagstream.table.errors import ConfigError, UnsupportedTableError
+from tagstream.table.fields import type_of
+from tagstream.table.schema.schema import avro_to_arrow
+
+_SRC = "<SRC>"
+_SELECT = re.compile(r"\s*SELECT\s+(?!DISTINCT\b|ALL\b)", re.IGNORECASE)
+
+
+def apply_chain(rows: DataFrame, chain: Sequence[TransformerOption], delete_field: str) -> DataFrame:
+    """What the transformers make of ``rows``. ConfigError says which one fails, and why.
+
+    The result must still say which records are deletes: by :data:`RECORD`, or by the column ``delete_field``.
+    """
+    for number, step in enumerate(chain):
+        try:
+            rows = _apply(rows, step, number)
+        except PySparkException as e:
+            first = next((line for line in str(e).splitlines() if line.strip()), type(e).__name__)
+            raise ConfigError(f"{step.where}: {first.strip()}; correct the transformation") from e
+        if RECORD not in rows.columns and delete_field not in rows.columns:
+            raise ConfigError(
+                f"{step.where}: it leaves out which records are deletes, and they would become rows; let its result have "
+                f"the column {RECORD} as well, or {delete_field}"
+            )
+    return rows
+
+
+def _apply(rows: DataFrame, step: TransformerOption, number: int) -> DataFrame:
+    if step.kind == "identity":
+        return rows
+    if step.kind == "flatten":
+        return rows.select(*_flat(rows.schema))
+    if step.kind == "python":
+        return _called(rows, step)
+    view = f"TAGSTREAM_SRC_{'STREAM' if rows.isStreaming else 'SCHEMA'}_{number}"
+    rows.createOrReplaceTempView(view)
+    result: DataFrame | None = None
+    statements = [text.strip() for text in step.text.split(";") if text.strip()]
+    for text in statements:
+        result = _queried(rows, text.replace(_SRC, view))
+    if result is None:
+        raise ConfigError(f"{step.where}: there is no statement in it")
+    return result
+
+
+def _queried(rows: DataFrame, text: str) -> DataFrame:
+    """The rows of a query, with :data:`RECORD` where it can have it."""
+    spark = rows.sparkSession
+    plain = spark.sql(text)
+    begin = _SELECT.match(text)
+    if begin is None or RECORD in plain.columns:
+        return plain
+    try:
+        more = spark.sql(f"{text[: begin.end()]}{RECORD}, {text[begin.end() :]}")
+    except PySparkException:
+        return plain
+    return more if more.columns == [RECORD, *plain.columns] else plain
+
+
+def _flat(schema: StructType, path: tuple[str, ...] = ()) -> list[Column]:
+    """Columns of all fields that are no structs, named by their path: ``a.b`` becomes ``a_b``. Arrays and maps stay."""
+    out: list[Column] = []
+    for field in schema.fields:
+        inside = (*path, field.name)
+        if isinstance(field.dataType, StructType) and inside != (RECORD,):
+            out += _flat(field.dataType, inside)
+        else:
+            out.append(F.col(".".join(f"`{name}`" for name in inside)).alias("_".join(inside)))
+    return out
+
+
+def _called(rows: DataFrame, step: TransformerOption) -> DataFrame:
+    module, _, name = step.text.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as e:
+        raise ConfigError(
+            f"{step.where}={step.text}: {e}; the module must be found by the job's Python (PYTHONPATH, or --py-files)"
+        ) from e
+    result = function(rows)
+    if not isinstance(result, DataFrame):
+        raise ConfigError(f"{step.where}={step.text}: it gave {type(result).__name__}, and must give a DataFrame")
+    return result
+
+
+@dataclass(frozen=True)
+class Transformation:
+    """``chain``: its steps. ``source``: how records are read before it (``decode_spec.source_spec``)."""
+
+    chain: tuple[TransformerOption, ...]
+    source: DecodeSpec
+
+
+def transformation(options: Options, spec: DecodeSpec) -> Transformation:
+    """The transformation of options ``with_transformed_schema``; ``spec``: of the table."""
+    assert options.transformed_from is not None, "nobody has asked what comes out"
+    return Transformation(options.transformers, source_spec(spec, options.transformed_from, options))
+
+
+def source_schema(options: Options) -> str:
+    """The Avro schema of the records before the transformation; ConfigError when it can't be used."""
+    name = options.schema_file or ""
+    try:
+        text = Path(name.removeprefix("file://")).read_text(encoding="utf-8")
+        with_delete_mark(avro_to_arrow(text))
+    except (OSError, ValueError, UnsupportedTableError) as e:
+        raise ConfigError(f"schema file {name}: {e}; correct hoodie.streamer.schemaprovider.source.schema.file") from e
+    return text
+
+
+def with_transformed_schema(spark: SparkSession, options: Options) -> Options:
+    """The options with the schema of what comes out of the transformation, by a look at it without records."""
+    mark = options.records.delete_field
+    source = source_schema(options)
+    columns = records_schema(source)
+    rows = apply_chain(spark.createDataFrame([], columns), options.transformers, mark)
+    given = arrow_schema(rows.schema)
+    told = pa.schema([field for field in given if field.name != RECORD])
+    return replace(options, frame_schema=rows_avro(told, mark, "the transformed records"), transformed_from=source)
+
+
+def records_schema(avro_json: str) -> StructType:
+    """Columns of the records that a transformation is given, as Spark has them."""
+    columns = spark_schema(avro_to_arrow(avro_json)).append(pa.field(RECORD, RECORD_TYPE))
+    schema: StructType = from_arrow_schema(columns)
+    return schema
+
+
+def transformed_records(
+    raw: DataFrame,
+    made: Transformation,
+    spec: DecodeSpec,
+    labels: tuple[int, ...],
+    partition_depth: PartitionDepth,
+    files: FilesSpec | None,
+) -> DataFrame:
+    """The records transformed and packed by key group, as ``streaming.source.source.keyed_records`` gives them.
+
+    ``spec``: of the table. ConfigError for a transformation that cannot be.
+    """
+    decoded = raw.mapInArrow(make_row_stage(made.source, spec, files), records_schema(made.source.avro_json))
+    rows = apply_chain(decoded, made.chain, spec.format.delete_field)
+    check_stateless(rows, ", ".join(step.where for step in made.chain))
+    around = raw.mapInArrow(make_around(made.source, spec, labels, partition_depth, files), "kg int, rows binary")
+    return keyed_rows(rows, spec, labels, partition_depth, headers=not made.source.files).unionAll(around)
+
+
+def make_row_stage(
+    source: DecodeSpec, spec: DecodeSpec, files: FilesSpec | None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The ``mapInArrow`` function that decodes records to typed rows, without those that go around the transformation."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = _source_format(source, spec)
+        names = source.schema.names
+        for raw in raw_batches(batches, source, files):
+            events = decoder.read(raw)
+            good = pa.array(~_around(events))
+            place = [events.batch.column(name) for name in ("src", "pos_hi", "pos_lo")]
+            record = pa.StructArray.from_arrays([*place, pa.array(events.deleted)], fields=list(RECORD_TYPE))
+            columns = [as_spark_has_it(events.rows.column(name)) for name in names]
+            made = pa.Table.from_arrays([*columns, record], names=[*names, RECORD]).filter(good)
+            yield from made.combine_chunks().to_batches(max_chunksize=1024)
+
+    return rows
+
+
+def make_around(
+    source: DecodeSpec,
+    spec: DecodeSpec,
+    labels: tuple[int, ...],
+    partition_depth: PartitionDepth,
+    files: FilesSpec | None,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The ``mapInArrow`` function that gives the other records, with no values but their keys."""
+
+    def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = _around_decoder(source, spec)
+        depth = partition_depth() if callable(partition_depth) else partition_depth
+        for raw in raw_batches(batches, source, files):
+            keyed = decoder.keys(raw, depth)
+            if keyed.num_rows:
+                yield pack_by_group(pa.Table.from_batches([keyed]), labels)
+
+    return keys
+
+
+def _around(events: Events) -> Mask:
+    bad: Mask = ~events.reason.is_null().to_numpy(zero_copy_only=False)
+    return bad | events.by_key | events.skipped
+
+
+class _Around:
+    """A format whose events are those of another one that no transformation takes, with the table's columns, all null."""
+
+    may_lack = False
+
+    def __init__(self, source: RecordFormat, table: pa.Schema) -> None:
+        self._source = source
+        self._columns = pa.schema([pa.field(field.name, may_lack_all(field.type)) for field in table])
+
+    def read(self, batch: pa.RecordBatch) -> Events:
+        events = self._source.read(batch)
+        mask = _around(events)
+        kept = pa.array(mask)
+        rows = [pa.nulls(int(np.count_nonzero(mask)), field.type) for field in self._columns]
+        return Events(
+            events.batch.filter(kept),
+            pa.Table.from_arrays(rows, schema=self._columns),
+            events.reason.filter(kept),
+            events.deleted[mask],
+            events.by_key[mask],
+            events.skipped[mask],
+            None if events.keys is None else events.keys.filter(kept),
+        )
+
+
+@lru_cache(maxsize=2)
+def _source_format(source: DecodeSpec, spec: DecodeSpec) -> RecordFormat:
+    """The decoder of plain JSON in the records' own schema; a tombstone names the key of the table's row."""
+    generator = spec.key_generator_rules
+    return PlainJson(
+        with_delete_mark(source.schema),
+        avro_facts(source.avro_json),
+        source.rules,
+        key_fields=generator.record_key_fields,
+        key_types=[type_of(spec.schema, name) for name in generator.record_key_fields],
+        names_partition=not spec.global_index and bool(generator.partition_fields),
+        refuse_collisions=spec.refuse_collisions,
+    )
+
+
+@lru_cache(maxsize=2)
+def _around_decoder(source: DecodeSpec, spec: DecodeSpec) -> KeyDecoder:
+    return decoder_of(spec, _Around(_source_format(source, spec), spec.schema))

@@ -1,1 +1,0 @@
-"""What is looked at before a run changes anything: Java, source, table, checkpoint, schema."""

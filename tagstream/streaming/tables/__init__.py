@@ -1,1 +1,0 @@
-"""Several tables in one job, as HoodieMultiTableStreamer has them."""

@@ -1,1 +1,0 @@
-"""The stateful step: records to located records."""

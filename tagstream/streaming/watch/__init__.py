@@ -1,1 +1,0 @@
-"""What looks at a run while it goes: its status, the server, and looks at table, index and topic while the job works."""

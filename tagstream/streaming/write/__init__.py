@@ -1,1 +1,0 @@
-"""The write tasks: located records to data files and write statuses."""

@@ -1,1 +1,0 @@
-"""Hudi log files: blocks, delete records, reading and writing."""

@@ -1,0 +1,186 @@
+"""The archive in either layout: completed actions are moved there, and archived writes are read from the newest on.
+
+Actions are moved in these steps:
+
+1. The archive is written; actions that an earlier call has written are left out.
+2. The actions' requested and inflight files are removed, all of them.
+3. Their completed files are removed one by one, oldest first.
+4. Small files of the archive are merged (``archive_merge``; in layout 2 by step 1, ``lsm_write``).
+
+In this order no action looks pending again, and the active timeline never has a gap. If the process dies anywhere,
+the same call (or one with other actions) finishes the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.file_group.names import instant_from_ms
+from tagstream.table.history.action_files import PLANNED, ActionFile, ArchivedAction
+from tagstream.table.history.archive_log import (
+    action_of,
+    archive_files,
+    entries_of_files,
+    key_of,
+    listed_again,
+    read_entries,
+    write_archive,
+)
+from tagstream.table.history.archive_merge import MergeOptions, merge_archive
+from tagstream.table.history.lsm import History
+from tagstream.table.history.lsm_write import merge_levels, remove_old, write_batch
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.instant import COMPLETED_ACTION, ORDER, WRITE_ACTIONS, Instant, State, parse_instant
+
+ActionKey = tuple[str, str]
+_MERGE = MergeOptions()
+
+
+@dataclass(frozen=True)
+class TimelinePlace:
+    """Where a table's timeline lies. ``layout``: 1 up to table version 7, 2 from 8 on; ``archived``: the archive's folder.
+
+    ``utc``: the zone of instants, as hoodie.table.timeline.timezone says.
+    """
+
+    storage: Storage
+    layout: int
+    active: str
+    archived: str
+    utc: bool
+
+    def names(self) -> dict[ActionKey, list[tuple[Instant, str]]]:
+        """The files of every action, in the order of their states, by (time, name once completed)."""
+        found: dict[ActionKey, list[tuple[Instant, str]]] = {}
+        for name in self.storage.names(self.active):
+            instant = parse_instant(name)
+            if instant is not None:
+                key = instant.time, COMPLETED_ACTION.get(instant.action, instant.action)
+                found.setdefault(key, []).append((instant, name))
+        return {key: sorted(files, key=lambda f: ORDER[f[0].state]) for key, files in sorted(found.items())}
+
+    def load(self, files: Collection[tuple[Instant, str]]) -> list[ActionFile]:
+        """The content of an action's files."""
+        rels = [(instant, f"{self.active}/{name}") for instant, name in files]
+        return [ActionFile(i, self.storage.read(rel), self.storage.where(rel)) for i, rel in rels]
+
+    def changed(self) -> dict[str, str]:
+        """When each file of the timeline was written by the store's clock, as an instant, by name."""
+        entries = self.storage.list(self.active)
+        return {e.name: instant_from_ms(e.mtime_ms, self.utc) for e in entries if parse_instant(e.name) is not None}
+
+
+def archive(
+    place: TimelinePlace,
+    instants: Collection[Instant],
+    merge: MergeOptions | None = _MERGE,
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
+) -> tuple[str, ...]:
+    """Archive completed actions; the names of the files that were removed.
+
+    ``merge``: how what has become many small files is merged, which is done last in layout 1; layout 2 has numbers of its
+    own. None: not at all. InstantConflictError when one is not completed.
+    ``check`` is called before files are removed, and stops that by what it raises; ``reach`` is told of the steps
+    ``archive_written``, ``archive_unfinished_removed`` and ``archive_removed``.
+    """
+    names = place.names()
+    keys = sorted({(i.time, COMPLETED_ACTION.get(i.action, i.action)) for i in instants})
+    chosen = {key: names[key] for key in keys if key in names}
+    for (time, action), files in chosen.items():
+        if not files[-1][0].is_completed:
+            raise InstantConflictError(
+                f"{action} {time} of {place.storage.where(place.active)} is not completed: it can't be archived"
+            )
+    if place.layout == 1:
+        changed = place.changed()
+        write_archive(
+            place.storage, place.archived, (entries_of_files(place.load(f), changed) for f in chosen.values())
+        )
+    else:
+        write_batch(place.storage, place.archived, [archived_of(place.load(f)) for f in chosen.values()])
+        if merge is not None:
+            remove_old(place.storage, place.archived, merge_levels(place.storage, place.archived))
+    reach("archive_written")
+    check()
+    removed = _remove(place, chosen, reach)
+    if place.layout == 1 and merge is not None:
+        merge_archive(place.storage, place.archived, merge, check)
+    return removed
+
+
+def archived_of(files: list[ActionFile]) -> ArchivedAction:
+    """The archived form of a completed action's files of layout 2."""
+    done = files[-1]
+    planned = next((f for f in files if f.instant.state is State.REQUESTED and f.instant.action in PLANNED), None)
+    plan = planned.data or None if planned is not None else None
+    action = COMPLETED_ACTION.get(done.instant.action, done.instant.action)
+    by = planned.instant.action if planned is not None else None
+    return ArchivedAction(done.instant.time, action, done.instant.completion_time, done.data, plan, by)
+
+
+def _remove(
+    place: TimelinePlace, chosen: dict[ActionKey, list[tuple[Instant, str]]], reach: Callable[[str], None]
+) -> tuple[str, ...]:
+    unfinished = [name for files in chosen.values() for i, name in files if not i.is_completed]
+    completed = [name for files in chosen.values() for i, name in files if i.is_completed]
+    place.storage.delete_many(f"{place.active}/{name}" for name in unfinished)
+    reach("archive_unfinished_removed")
+    for name in completed:
+        place.storage.delete(f"{place.active}/{name}")
+    reach("archive_removed")
+    return (*unfinished, *completed)
+
+
+_COLUMNS = ("instantTime", "completionTime", "action", "metadata")
+
+
+def newest_archived(place: TimelinePlace) -> Iterator[ArchivedAction]:
+    """The completed writes of the archive, newest first, without their plans; one may come twice.
+
+    Files are read one by one as the caller goes on, the last one first, so that the newest cost little.
+    """
+    found = listed_again(lambda: _of_layout_1(place)) if place.layout == 1 else _of_layout_2(place)
+    return (action for action in found if action.action in WRITE_ACTIONS)
+
+
+def archived_after(place: TimelinePlace, since: str) -> Iterator[ArchivedAction]:
+    """The archived writes that were completed after a time, in no order. Layout 1 has no times of completion: there it is
+    those with a later time, and all files are read, since a write with a savepoint went there after newer ones."""
+    if place.layout == 1:
+        yield from (action for action in newest_archived(place) if action.time > since)
+        return
+    history = History(place.storage, place.archived)
+    wanted = {time for time, completed in history.completion_times().items() if completed > since}
+    if wanted:
+        actions = _actions(history.read(_COLUMNS, first=min(wanted)))
+        yield from (action for action in actions if action.time in wanted and action.action in WRITE_ACTIONS)
+
+
+def _of_layout_1(place: TimelinePlace) -> Iterator[ArchivedAction]:
+    for name in reversed(archive_files(place.storage, place.archived)):
+        rel = f"{place.archived}/{name}"
+        entries: dict[tuple[str, str], list[dict[str, object]]] = {}
+        for entry in read_entries(place.storage, rel):
+            entries.setdefault(key_of(entry), []).append(entry)
+        for key in sorted(entries, reverse=True):
+            # An action's records may be cut in two by the end of a file: what completed it is all that is wanted.
+            action = action_of(entries[key], place.storage.where(rel))
+            if action is not None:
+                yield action
+
+
+def _of_layout_2(place: TimelinePlace) -> Iterator[ArchivedAction]:
+    history = History(place.storage, place.archived)
+    for file in sorted(history.manifest.files, key=lambda f: f.range[::-1], reverse=True):
+        yield from _actions(history.load(file, _COLUMNS).sort_by([("instantTime", "descending")]))
+
+
+def _actions(rows: pa.Table) -> Iterator[ArchivedAction]:
+    for batch in rows.to_batches(max_chunksize=64):
+        for row in batch.to_pylist():
+            yield ArchivedAction(row["instantTime"], row["action"], row["completionTime"], row["metadata"])

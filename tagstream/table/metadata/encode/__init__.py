@@ -1,1 +1,0 @@
-"""What a metadata table holds, as bytes: HFiles, and the records in them."""

@@ -1,1 +1,0 @@
-"""The metadata table written: made, told of each action of the data, rolled back, compacted and cleaned."""

@@ -1,1 +1,0 @@
-"""Cleaning: files of old slices are deleted, in Hudi's form."""

@@ -1,0 +1,348 @@
+"""A clustering's plan: when one is due, and which file slices it joins into how many new file groups.
+
+Until the plan is carried out or taken back nobody may write to the file groups that it names. Slices are chosen by
+Hudi's size-based strategy (PartitionAwareClusteringPlanStrategy, SparkSizeBasedClusteringPlanStrategy and
+ClusteringPlanPartitionFilter of Hudi 1.2.0).
+
+A plan says in its extra metadata up to when it has seen all writes, by which options, and which partitions had
+more to join than it could take. Other partitions are as that plan found them: joined, or not to be joined. So the
+next plan looks only at partitions that were written to since. Without such a plan, with other options, or where a
+later write has been archived, all partitions are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+from tagstream.table.errors import InstantConflictError, UnsupportedTableError
+from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
+from tagstream.table.file_group.names import instant_from_ms, join
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.read.slice_reader import check_mergeable
+from tagstream.table.read.stored_keys import check_bucketed
+from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.services.compaction import table_schema_json
+from tagstream.table.services.compaction_plan import PLANNED_BY, PLANNER, metrics_of
+from tagstream.table.services.options import ClusteringOptions, PartitionFilter
+from tagstream.table.services.planned import (
+    EXECUTION,
+    SORT_COLUMNS,
+    newest_told,
+    pending_action,
+    plan_path,
+    planned_otherwise,
+    taken_before,
+)
+from tagstream.table.timeline.avro_timeline import CLUSTER, parsed_schema, write_parsed
+from tagstream.table.timeline.instant import CLUSTERING, REPLACE_COMMIT, Instant
+from tagstream.table.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Slices of one partition that become ``outputs`` new file groups."""
+
+    slices: tuple[FileSlice, ...]
+    outputs: int
+
+    @property
+    def size(self) -> int:
+        """Bytes by which slices are put together: those of base files, and of the logs of a slice without one."""
+        return sum(map(size_of, self.slices))
+
+
+def size_of(file_slice: FileSlice) -> int:
+    """Bytes of a slice as the strategy counts them: log files count only where there is no base file."""
+    return file_slice.base_file.size if file_slice.base_file else file_slice.size
+
+
+def choose_partitions(partitions: Sequence[str], options: ClusteringOptions, hour: int) -> list[str]:
+    """The partitions that are looked at, the newest first where the filter goes by days. ``hour`` of the day, 0 to 23."""
+    found = list(partitions)
+    if options.partition_regex is not None:
+        wanted = re.compile(options.partition_regex)
+        found = [path for path in found if wanted.fullmatch(path)]
+    if options.partitions:
+        found = [path for path in found if path in options.partitions]
+    match options.filter:
+        case PartitionFilter.RECENT_DAYS:
+            newest = sorted(found, reverse=True)
+            return newest[options.skip_days : options.skip_days + options.lookback_days]
+        case PartitionFilter.SELECTED_PARTITIONS:
+            return sorted(
+                path for path in found if (options.first_partition or "") <= path <= (options.last_partition or "")
+            )
+        case PartitionFilter.DAY_ROLLING:
+            ordered = sorted(found)
+            return [path for number, path in enumerate(ordered) if number % 24 == hour]
+    return sorted(found)
+
+
+def join_slices(slices: Iterable[FileSlice], options: ClusteringOptions, settled: frozenset[str]) -> list[Joined]:
+    """The slices of one partition, the largest first, put together until a group is full.
+
+    ``settled``: file ids that a clustering of the same sort columns has written and nobody has touched since; joining them
+    may gain something, rewriting one of them alone does not.
+    """
+    small = [each for each in slices if (each.base_file.size if each.base_file else 0) < options.small_file_limit]
+    groups: list[list[FileSlice]] = []
+    size = 0
+    for each in sorted(small, key=lambda found: (-size_of(found), found.file_id)):
+        if not groups or (size >= options.max_group_bytes or size + size_of(each) > options.max_group_bytes):
+            groups.append([])
+            size = 0
+        groups[-1].append(each)
+        size += size_of(each)
+    found = []
+    for group in groups:
+        if len(group) == 1 and (not options.single_groups or group[0].file_id in settled):
+            continue
+        joined = Joined(tuple(group), 1)
+        found.append(Joined(joined.slices, max(1, -(-joined.size // options.target_file_bytes))))
+    return found
+
+
+_LOOKED = "tagstream.clustering.looked"
+# These choose other partitions as time goes by.
+_BY_TIME = (PartitionFilter.RECENT_DAYS, PartitionFilter.DAY_ROLLING)
+# Of the options: how much work a plan and a task take, and when. They change nothing in what is to be joined.
+_OF_NO_ACCOUNT = ("max_commits", "max_groups", "max_memory")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """``since``: all writes of an earlier time were seen. ``options``: digest. ``left``: partitions with more to join."""
+
+    since: str
+    options: str
+    left: frozenset[str] = frozenset()
+
+    @staticmethod
+    def at(timeline: Timeline, instant: str, options: ClusteringOptions, left: Iterable[str] = ()) -> Looked | None:
+        """A look at a timeline, for a plan of ``instant``; None with options that go by the time."""
+        if options.filter in _BY_TIME:
+            return None
+        return Looked(taken_before(timeline, instant), _digest(options), frozenset(left))
+
+    def to_extra(self) -> dict[str, str]:
+        """For a plan's extra metadata."""
+        return {_LOOKED: json.dumps({"since": self.since, "options": self.options, "left": sorted(self.left)})}
+
+
+def partitions_to_look_at(
+    table: HoodieTable, timeline: Timeline, options: ClusteringOptions, remembered: Looked | None = None
+) -> frozenset[str] | None:
+    """Partition paths; None: all. ``remembered``: a look that led to no plan, of which nothing on the timeline tells."""
+    if options.filter in _BY_TIME:
+        return None
+    told = [
+        look for look in (_told(table, timeline), remembered) if look is not None and look.options == _digest(options)
+    ]
+    if not told:
+        return None
+    newest = max(told, key=lambda look: look.since)  # of two the first one, whose plan has left something
+    if timeline.start is None or timeline.start > newest.since:
+        return None
+    found = set(newest.left)
+    for instant in timeline.completed_writes:
+        if instant.time >= newest.since:
+            metadata = timeline.metadata(table.storage, instant)
+            found |= {stat.partition_path for stat in metadata.all_stats()} | set(metadata.replaced or {})
+    return frozenset(found)
+
+
+def _told(table: HoodieTable, timeline: Timeline) -> Looked | None:
+    """What the newest plan says that says anything."""
+    plans = (i for i in timeline.instants if i.action in (CLUSTERING, REPLACE_COMMIT))
+    told = newest_told(table, plans, pending_action(table), _LOOKED)
+    if told is None:
+        return None
+    found = json.loads(told)
+    return Looked(found["since"], found["options"], frozenset(found["left"]))
+
+
+def _digest(options: ClusteringOptions) -> str:
+    told = {name: value for name, value in asdict(options).items() if name not in _OF_NO_ACCOUNT}
+    return blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+SORTED_BY = SORT_COLUMNS  # in the extra metadata of a clustering of this project
+
+
+def is_due(table: HoodieTable, timeline: Timeline, max_commits: int) -> bool:
+    """Whether so many writes were completed since the last clustering; never while one is pending."""
+    if timeline.pending_clusterings:
+        return False
+    last = last_clustering(table, timeline)
+    since = [i for i in timeline.completed_writes if last is None or i.time > last.time]
+    return len(since) >= max_commits
+
+
+def last_clustering(table: HoodieTable, timeline: Timeline) -> Instant | None:
+    """The newest completed clustering on the active timeline."""
+    for instant in reversed(timeline.completed_writes):
+        if instant.action == REPLACE_COMMIT and timeline.metadata(table.storage, instant).operation == CLUSTER:
+            return instant
+    return None
+
+
+def settled_groups(table: HoodieTable, timeline: Timeline, sort_columns: tuple[str, ...]) -> frozenset[str]:
+    """File ids that clusterings by these columns have written, and no later write on the active timeline has touched."""
+    touched: set[str] = set()
+    found: set[str] = set()
+    for instant in reversed(timeline.completed_writes):
+        metadata = timeline.metadata(table.storage, instant)
+        ids = {stat.file_id for stat in metadata.all_stats()}
+        if metadata.operation == CLUSTER and metadata.extra.get(SORTED_BY, "") == ",".join(sort_columns):
+            found |= ids - touched
+        touched |= ids
+    return frozenset(found)
+
+
+@dataclass
+class Memory:
+    """What a process knows of its last look at a table that found nothing to do."""
+
+    looked: Looked | None = None
+
+
+def schedule_clustering(
+    table: HoodieTable,
+    options: ClusteringOptions,
+    clock_ms: Callable[[], int],
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
+    force: bool = False,
+    look_at_all: bool = False,
+    memory: Memory | None = None,
+) -> str | None:
+    """Put a plan on the timeline if it is time for one; returns its instant, None where nothing is to be done.
+
+    ``check`` is called before the plan is written, and what it raises keeps it from being; ``force``: however few writes
+    there were since the last one. The caller holds the writer lease. No plan is made while a write is pending: it could be
+    of a file group that the plan takes. ``look_at_all``: whatever an earlier plan has seen;
+    ``memory``: what the caller keeps of looks that found nothing to do.
+    UnsupportedTableError for a table whose records cannot be merged here.
+    """
+    check_mergeable(table)
+    timeline = table.timeline()
+    if timeline.pending_writes or (not force and not is_due(table, timeline, options.max_commits)):
+        return None
+    now_ms = clock_ms()
+    memory = memory or Memory()
+    instant = fresh_times(table, MetadataWriter.open(table), lambda: now_ms)()
+    timeline = table.timeline()  # again: what others have completed before the instant must be in the plan
+    if timeline.pending_writes:
+        return None
+    only = None if look_at_all else partitions_to_look_at(table, timeline, options, memory.looked)
+    plan = plan_clustering(table, timeline, table.view(timeline), options, now_ms, instant, only)
+    if plan is None:
+        memory.looked = Looked.at(timeline, instant, options)
+        return None
+    check()
+    rel = plan_path(table, instant)
+    try:
+        table.storage.write_new(rel, write_parsed(parsed_schema("HoodieRequestedReplaceMetadata"), plan))
+    except FileExistsError:
+        raise InstantConflictError(
+            f"{table.storage.where(rel)} exists already: another writer works on the table, and only one may"
+        ) from None
+    reach("clustering_requested")
+    return instant
+
+
+def plan_clustering(
+    table: HoodieTable,
+    timeline: Timeline,
+    view: FileSystemView,
+    options: ClusteringOptions,
+    now_ms: int,
+    instant: str,
+    only: frozenset[str] | None = None,
+) -> dict[str, Any] | None:
+    """The plan of ``instant`` as its Avro record; None where nothing is to be joined. ``only``: partitions, None: all.
+
+    UnsupportedTableError for sort columns that the table has not, and for a bucketed table, whose file ids name buckets.
+    """
+    check_bucketed(table, wanted=False)
+    _check_columns(table, timeline, options)
+    taken = planned_otherwise(table, timeline)
+    settled = settled_groups(table, timeline, options.sort_columns)
+    hour = datetime.strptime(instant_from_ms(now_ms, table.config.timezone_utc)[:10], "%Y%m%d%H").hour
+    partitions = choose_partitions(view.partitions() if only is None else sorted(only), options, hour)
+    view.look_up(partitions)
+    joined: list[Joined] = []
+    for partition in partitions:
+        slices = [
+            each
+            for each in view.latest_merged_slices(partition)
+            if (partition, each.file_id) not in taken and _has_rows(each)
+        ]
+        joined += join_slices(slices, options, settled)
+    if not joined:
+        return None
+    left = {each.slices[0].partition_path for each in joined[options.max_groups :]}
+    looked = Looked.at(timeline, instant, options, left)
+    params = {SORT_COLUMNS: ",".join(options.sort_columns)} if options.sort_columns else {}
+    return {
+        "operationType": CLUSTER,
+        "clusteringPlan": {
+            "inputGroups": [_group(table, each, options) for each in joined[: options.max_groups]],
+            "strategy": {"strategyClassName": EXECUTION, "strategyParams": params, "version": 1},
+            "extraMetadata": {},
+            "version": 1,
+            "preserveHoodieMetadata": True,
+            "missingSchedulePartitions": [],
+        },
+        "extraMetadata": {PLANNED_BY: PLANNER, **(looked.to_extra() if looked is not None else {})},
+        "version": 1,
+    }
+
+
+def _has_rows(file_slice: FileSlice) -> bool:
+    return file_slice.base_file is not None or bool(file_slice.log_files)
+
+
+def _group(table: HoodieTable, joined: Joined, options: ClusteringOptions) -> dict[str, Any]:
+    metrics: dict[str, float] = {}
+    for each in joined.slices:
+        for name, value in metrics_of(each, options.target_file_bytes).items():
+            metrics[name] = metrics.get(name, 0.0) + value
+    return {
+        "slices": [_slice(table, each) for each in joined.slices],
+        "metrics": metrics,
+        "numOutputFileGroups": joined.outputs,
+        "extraMetadata": None,
+        "version": 1,
+    }
+
+
+def _slice(table: HoodieTable, found: FileSlice) -> dict[str, Any]:
+    where, partition = table.storage.where, found.partition_path
+    return {
+        "dataFilePath": where(join(partition, found.base_file.name)) if found.base_file else "",
+        "deltaFilePaths": [where(path) for path in reversed(found.log_paths)],
+        "fileId": found.file_id,
+        "partitionPath": partition,
+        "bootstrapFilePath": "",
+        "version": 1,
+    }
+
+
+def _check_columns(table: HoodieTable, timeline: Timeline, options: ClusteringOptions) -> None:
+    if not options.sort_columns:
+        return
+    names = avro_to_arrow(table_schema_json(table, timeline)).names
+    for name in options.sort_columns:
+        if name not in names:
+            raise UnsupportedTableError(
+                f"{SORT_COLUMNS} names {name}, which table {table.config.name} at {table.base_path} has not; it has "
+                f"{', '.join(names)}"
+            )

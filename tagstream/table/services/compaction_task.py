@@ -1,0 +1,180 @@
+"""The task of one operation of a compaction's plan: a slice's rows go into a new base file, which is staged.
+
+The input is the plan's files as they are when it is carried out: what was rolled back or replaced since is not
+compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.file_group.base_file import BaseFileResult, BaseFileWriter
+from tagstream.table.file_group.names import (
+    base_file_name,
+    join,
+    parse_base_file_name,
+    parse_log_file_name,
+    write_token,
+)
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.column_ranges import ranges_of_footer, ranges_to_json
+from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.services.merged_rows import Counts, merged_rows
+from tagstream.table.services.planned import Operation
+from tagstream.table.timeline.avro_timeline import read_record
+from tagstream.table.timeline.commit_metadata import FileKind, WriteStat, WriteStatus
+from tagstream.table.timeline.instant import ROLLBACK
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.write.markers import begin_data_file
+from tagstream.table.write.write_context import WriteContext
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """An operation, and those of its log files that are gone because their write was rolled back."""
+
+    operation: Operation
+    gone: frozenset[str] = frozenset()
+
+
+def inputs_of(table: HoodieTable, timeline: Timeline, instant: str, operations: Iterable[Operation]) -> list[Inputs]:
+    """The operations that are to be carried out.
+
+    One is passed over when its file group was replaced, or when nothing is left of it after a rollback of its base file or
+    of all its logs. CorruptFileError for a file that is missing for no such reason.
+    """
+    operations = list(operations)
+    by_partition: dict[str, list[Operation]] = {}
+    for operation in operations:
+        by_partition.setdefault(operation.partition_path, []).append(operation)
+    there = {partition: frozenset(table.storage.names(partition)) for partition in by_partition}
+    taken_back: frozenset[str] | None = None
+    found = []
+    for operation in operations:
+        if (operation.partition_path, operation.file_id) in timeline.replaced:
+            continue
+        present = there[operation.partition_path]
+        missing = {name for name in (operation.base_file, *operation.log_files) if name and name not in present}
+        if missing and taken_back is None:
+            taken_back = _rolled_back(table, timeline, instant)
+        for name in sorted(missing):
+            if not _was_rolled_back(table, timeline, name, taken_back or frozenset()):
+                rel = f"{operation.partition_path}/{name}".lstrip("/")
+                raise CorruptFileError(
+                    f"{table.storage.where(rel)} is missing, which the compaction {instant} is to read: restore the "
+                    "file, or remove the plan (unschedule_compaction)"
+                )
+        logs_left = [name for name in operation.log_files if name not in missing]
+        if operation.base_file in missing or (operation.base_file is None and not logs_left):
+            continue
+        found.append(Inputs(operation, frozenset(missing)))
+    return found
+
+
+def _was_rolled_back(table: HoodieTable, timeline: Timeline, name: str, taken_back: frozenset[str]) -> bool:
+    """A base file, and from version 8 on a log file, names the write that it is of; else only the rollback tells."""
+    base, log = parse_base_file_name(name), parse_log_file_name(name)
+    if base is not None:
+        return not timeline.is_valid(base.instant)
+    if log is not None and table.config.names_logs_by_commit:
+        return not timeline.is_valid(log.base_instant)
+    return name in taken_back
+
+
+def _rolled_back(table: HoodieTable, timeline: Timeline, since: str) -> frozenset[str]:
+    """Names of the files that rollbacks after ``since`` have deleted."""
+    found: set[str] = set()
+    for instant in timeline.instants:
+        if instant.action == ROLLBACK and instant.is_completed and instant.time > since:
+            rel = f"{table.config.timeline_folder}/{instant.file_name()}"
+            record = read_record(table.storage.read(rel), table.storage.where(rel))
+            for told in (record.get("partitionMetadata") or {}).values():
+                found.update(path.rsplit("/", 1)[-1] for path in told.get("successDeleteFiles") or ())
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class CompactionTask:
+    """The compaction of one file group: picklable, and done again with the same result.
+
+    ``context``: the write; its ``task_partition`` is the number of the operation in the plan, and its ``as_of`` the newest
+    instant whose log blocks count. ``run_id``: tells this execution of the plan from others in file names. ``max_memory``:
+    bytes of log rows held; what is more lies in a temporary file of the machine.
+    """
+
+    table: HoodieTable
+    context: WriteContext
+    inputs: Inputs
+    run_id: int
+    max_memory: int
+
+    @property
+    def weight(self) -> int:
+        """What the work is proportional to, compared with other tasks: MiB as the plan tells, else log files."""
+        return round(self.inputs.operation.io_mib) or len(self.inputs.operation.log_files)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files that are read, as far as the store tells: what the work is proportional to."""
+        files = self.inputs.operation.file_slice(self.inputs.gone)
+        return sum(self.table.storage.size(path) for path in (files.base_path, *files.log_paths) if path)
+
+    def run(self, attempt: int = 0) -> WriteStatus:
+        """Stage the new base file. ``attempt``: attempts that may run at once (Spark's) must have different ones.
+
+        InstantConflictError when the compaction is not inflight any more.
+        """
+        table, operation = self.table, self.inputs.operation
+        token = write_token(self.context.task_partition, self.run_id, attempt)
+        context = replace(self.context, write_token=token)
+        name = base_file_name(operation.file_id, token, context.instant)
+        staged = begin_data_file(table, context, operation.partition_path, name)
+        file_slice, counts, options = operation.file_slice(self.inputs.gone), Counts(), context.options
+        schema = context.file_schema
+        reader = SliceReader(table, context.timeline, context.as_of or context.instant, schema, tuple(schema.names))
+        with (
+            table.storage.open_output(staged) as out,
+            BaseFileWriter(
+                out,
+                table.storage.where(staged),
+                schema,
+                context.file_avro_json,
+                codec=options.codec,
+                bloom=options.bloom,
+                row_group_bytes=options.row_group_bytes,
+            ) as writer,
+        ):
+            for rows in merged_rows(reader, file_slice, name, counts, self.max_memory):
+                writer.append(rows)
+            result = writer.close()
+        log_bytes = sum(table.storage.size(path) for path in file_slice.log_paths)
+        return self._status(name, counts, result, log_bytes)
+
+    def _status(self, name: str, counts: Counts, result: BaseFileResult, log_bytes: int) -> WriteStatus:
+        operation, options = self.inputs.operation, self.context.options
+        stat = WriteStat(
+            file_id=operation.file_id,
+            path=join(operation.partition_path, name),
+            partition_path=operation.partition_path,
+            prev_commit=operation.base_instant,
+            num_writes=result.rows,
+            num_inserts=counts.inserted,
+            num_updates=counts.updated,
+            num_deletes=counts.deleted,
+            file_size=result.bytes,
+            total_write_bytes=result.bytes,
+            prev_base_file=operation.base_file,
+            other={
+                "totalLogRecords": counts.records,
+                "totalLogFilesCompacted": len(operation.log_files) - len(self.inputs.gone),
+                "totalLogSizeCompacted": log_bytes,
+                "totalUpdatedRecordsCompacted": counts.keys,
+                "totalLogBlocks": counts.blocks,
+            },
+        )
+        kind = FileKind.MERGE if operation.base_file is not None else FileKind.CREATE
+        columns = options.range_columns
+        ranges = ranges_to_json(ranges_of_footer(result.footer, columns)) if columns else None
+        return WriteStatus(stat, kind, False, ranges, result.bloom if options.tells_bloom else None)

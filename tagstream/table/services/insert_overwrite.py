@@ -1,0 +1,275 @@
+"""Insert overwrite: rows replace all that some partitions hold, by a replace commit in Hudi's form.
+
+``INSERT_OVERWRITE`` replaces the partitions that the rows are in, or those that the caller names (Hudi's dynamic
+and static way), ``INSERT_OVERWRITE_TABLE`` all. Readers see the old rows until it completes; a later clean deletes
+the old files. The rows are base files on merge-on-read tables, too. No index is asked.
+
+Of the records of a key the one with the greatest ordering value counts, of equal ones the later. Where that is a
+delete, the key is not written. Memory: keys, ordering values and a few numbers a record, and the rows up to a
+limit; rows beyond it are in temporary files that are mapped into memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table import chunks
+from tagstream.table.file_group.names import new_file_id, write_token
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.schema.conform import as_schema
+from tagstream.table.schema.schema import RECORD_KEY, avro_to_arrow
+from tagstream.table.services.merged_rows import RowKeeper
+from tagstream.table.services.metadata_changes import new_places, tell_metadata, told_to_metadata
+from tagstream.table.services.replaced_partitions import replaced_ids, rows_of
+from tagstream.table.services.rollback import rollback
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
+from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.write.commit import WRITER_KEY, complete, inflight, publish_files, request
+from tagstream.table.write.file_writer import write_new_group
+from tagstream.table.write.upsert import new_rows
+from tagstream.table.write.write_context import WriteContext, WriterOptions
+
+Rows = npt.NDArray[np.int64]
+_STEP_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Records:
+    """Some records in the order of the input. ``rows``: user columns; ``ordering``: int64 or binary in their order, None
+    where the table has no ordering field. ``unordered``: deletes without an ordering value, which come after all others.
+    """
+
+    rows: pa.Table
+    keys: pa.Array
+    partitions: pa.Array
+    ordering: pa.Array | None
+    deleted: npt.NDArray[np.bool_]
+    unordered: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows to be written, one a key, and :data:`RECORD_KEY` beside their columns. ``partitions``: numbers of the rows in the
+    order of their keys. To be used as long as the keeper is open. ``records``: how many there were, ``deletes``: keys whose
+    newest record is a delete.
+    """
+
+    rows: pa.Table
+    partitions: Mapping[str, Rows]
+    records: int
+    deletes: int
+
+    @property
+    def count(self) -> int:
+        """Rows of all partitions."""
+        return sum(map(len, self.partitions.values()))
+
+    @property
+    def keys(self) -> pa.Array:
+        """The keys (large strings) of all partitions."""
+        numbers = np.concatenate([*self.partitions.values(), np.zeros(0, np.int64)])
+        keys = self.rows.column(RECORD_KEY).cast(pa.large_string()).combine_chunks()
+        return keys.take(pa.array(numbers))
+
+    def part(self, partition: str, number: int, parts: int) -> Iterator[pa.Table]:
+        """The rows of one of ``parts`` files of a partition, some at a time."""
+        numbers = self.partitions[partition]
+        first, last = len(numbers) * number // parts, len(numbers) * (number + 1) // parts
+        step = max(1, self.rows.num_rows * _STEP_BYTES // max(self.rows.nbytes, 1))
+        for start in range(first, last, step):
+            yield chunks.gather(self.rows, numbers[start : min(last, start + step)])
+
+
+class RowsByKey:
+    """Takes records and finds the rows that count. To be used inside the keeper's block."""
+
+    def __init__(self, schema: pa.Schema, keeper: RowKeeper, *, global_keys: bool) -> None:
+        """``schema``: the user columns. ``global_keys``: a key is there once in the table, else once in a partition."""
+        columns = [field.with_nullable(True) for field in schema]  # of a delete all but the key may be null
+        self._schema = pa.schema([*columns, pa.field(RECORD_KEY, pa.string())])
+        self._keeper, self._global = keeper, global_keys
+        self._rows: list[pa.Table] = []
+        self._columns: list[pa.Table] = []
+        self._paths: dict[str, int] = {}
+
+    def add(self, records: Records) -> None:
+        """Take some records."""
+        count = records.rows.num_rows
+        rows = records.rows.append_column(RECORD_KEY, records.keys.cast(pa.string()))
+        self._rows.append(self._keeper.keep(as_schema(rows, self._schema)))
+        paths = records.partitions.dictionary_encode()
+        # A loop over the partitions of a block, not over records.
+        own = np.array([self._paths.setdefault(p, len(self._paths)) for p in paths.dictionary.to_pylist()], np.int64)
+        self._columns.append(
+            pa.table(
+                {
+                    "part": own[paths.indices.to_numpy()] if count else np.zeros(0, np.int64),
+                    "key": records.keys.cast(pa.large_binary()),
+                    "unordered": records.unordered,
+                    "ordering": records.ordering if records.ordering is not None else np.zeros(count, np.int64),
+                    "deleted": records.deleted,
+                }
+            )
+        )
+
+    def chosen(self) -> NewRows:
+        """The rows that count of all records so far."""
+        rows = pa.concat_tables([*self._rows, self._schema.empty_table()])
+        if not rows.num_rows:
+            return NewRows(rows, {}, 0, 0)
+        found = pa.concat_tables(self._columns).append_column("row", pa.array(np.arange(rows.num_rows)))
+        same = ["key"] if self._global else ["part", "key"]
+        by = [(name, "ascending") for name in (*same, "unordered", "ordering", "row")]
+        order = pc.sort_indices(found, sort_keys=by)
+        last = np.zeros(rows.num_rows, np.bool_)
+        last[-1] = True
+        for name in same:
+            column = found.column(name).combine_chunks().take(order)
+            last[:-1] |= pc.not_equal(column[:-1], column[1:]).to_numpy(zero_copy_only=False)
+        newest: Rows = order.to_numpy()[last].astype(np.int64)
+        stays = ~found.column("deleted").to_numpy()[newest]
+        written = newest[stays]
+        parts = found.column("part").to_numpy()[written]
+        by_part = np.argsort(parts, kind="stable")
+        written, parts = written[by_part], parts[by_part]
+        names = list(self._paths)
+        codes, starts = np.unique(parts, return_index=True)
+        ends = [*starts[1:], len(parts)] if len(codes) else []
+        partitions = {names[c]: written[s:e] for c, s, e in zip(codes.tolist(), starts, ends, strict=True)}
+        return NewRows(rows, dict(sorted(partitions.items())), rows.num_rows, int((~stays).sum()))
+
+
+INSERT_OVERWRITE, INSERT_OVERWRITE_TABLE = "INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE"
+MAX_FILE_BYTES = 120 * 1024 * 1024  # hoodie.parquet.max.file.size
+_RECORD_BYTES = 1024  # hoodie.copyonwrite.record.size.estimate
+_TRUSTED_BYTES = 1024 * 1024
+_BY = "insert-overwrite"
+
+Check = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class OverwriteResult:
+    """The commit, the file groups that are gone by partition path, and the new files."""
+
+    instant: str
+    replaced: Mapping[str, tuple[str, ...]]
+    statuses: tuple[WriteStatus, ...]
+
+
+def insert_overwrite(
+    table: HoodieTable,
+    rows: NewRows,
+    groups: Mapping[str, tuple[str, ...]],
+    schema_json: str,
+    clock_ms: Callable[[], int],
+    check: Check = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
+    *,
+    whole_table: bool = False,
+    max_file_bytes: int = MAX_FILE_BYTES,
+    files: WriterOptions | None = None,
+) -> OverwriteResult:
+    """Write the rows in place of the file groups of some partitions (as ``groups_of_partitions`` gives them).
+
+    ``schema_json``: of the rows, which is the table's. ``whole_table``: the partitions are all that there are. ValueError
+    without rows. Cut off before its end it is a failed write, which ``forget_cut_off`` or any rollback takes away. ``check``
+    (the lease's) is called before each step that cannot be taken back; ``reach`` is told of the steps ``replace_requested``,
+    ``replace_inflight``, ``replace_files``, ``replace_published``, ``metadata_begun``, ``metadata_files``,
+    ``metadata_completed`` and ``replace_completed``.
+    """
+    if not rows.count:
+        raise ValueError("an insert overwrite without rows")
+    operation = INSERT_OVERWRITE_TABLE if whole_table else INSERT_OVERWRITE
+    timeline, replaced = table.timeline(), replaced_ids(groups)
+    instant = fresh_times(table, MetadataWriter.open(table), clock_ms)()
+    check()
+    request(table, instant, REPLACE_COMMIT)
+    reach("replace_requested")
+    inflight(
+        table, instant, REPLACE_COMMIT, CommitMetadata(extra={WRITER_KEY: json.dumps({"by": _BY})}, operation=operation)
+    )
+    reach("replace_inflight")
+    schema = avro_to_arrow(schema_json)
+    options = told_to_metadata(table, files or WriterOptions(), schema)
+    wanted_rows = max(1, max_file_bytes // record_bytes(table, timeline))
+    statuses: list[WriteStatus] = []
+    for partition, numbers in rows.partitions.items():
+        parts = -(-len(numbers) // wanted_rows)
+        for number in range(parts):
+            task = len(statuses)
+            ctx = WriteContext(
+                instant, REPLACE_COMMIT, task, write_token(task, 0, 0), schema, schema_json, timeline.newest_completed,
+                timeline, options,
+            )  # fmt: skip
+            file_id = new_file_id(_BY, instant, partition, number)
+            statuses.append(_write(table, ctx, rows, partition, file_id, (number, parts)))
+    reach("replace_files")
+    check()
+    publish_files(table, instant, statuses)
+    reach("replace_published")
+    after = tell_metadata(
+        table, instant, statuses, clock_ms, check, reach,
+        places=lambda: new_places(table, instant, statuses),
+        deleted_keys=lambda: rows_of(table, timeline, [*replaced]),
+    )  # fmt: skip
+    metadata = CommitMetadata.build(statuses, {}, schema_json, operation, replaced)
+    complete(table, instant, REPLACE_COMMIT, metadata, check, clock_ms, after)
+    reach("replace_completed")
+    return OverwriteResult(instant, replaced, tuple(statuses))
+
+
+def forget_cut_off(table: HoodieTable, clock_ms: Callable[[], int], check: Check = lambda: None) -> tuple[str, ...]:
+    """Roll back what a run of :func:`insert_overwrite` has left that was killed; the instants.
+
+    The caller holds the writer lease, so that run is dead.
+    """
+    found = []
+    for pending in table.timeline().pending_writes:
+        if pending.action == REPLACE_COMMIT and _is_own(table, pending):
+            check()
+            rollback(table, pending.time, fresh_times(table, MetadataWriter.open(table), clock_ms)())
+            found.append(pending.time)
+    return tuple(found)
+
+
+def record_bytes(table: HoodieTable, timeline: Timeline) -> int:
+    """Bytes of a row in a base file: of the newest commit that wrote a MiB or more of them; else Hudi's estimate."""
+    for instant in reversed(timeline.completed_writes):
+        stats = timeline.metadata(table.storage, instant).all_stats()
+        base = [s for s in stats if s.log_version is None and s.num_writes]
+        size, count = sum(s.file_size for s in base), sum(s.num_writes for s in base)
+        if size >= _TRUSTED_BYTES:
+            return max(1, -(-size // count))
+    return _RECORD_BYTES
+
+
+def _write(
+    table: HoodieTable, ctx: WriteContext, rows: NewRows, partition: str, file_id: str, which: tuple[int, int]
+) -> WriteStatus:
+    def with_meta(name: str) -> Iterator[pa.Table]:
+        written = 0
+        for each in rows.part(partition, *which):
+            yield new_rows(ctx, each, partition, name, written)
+            written += each.num_rows
+
+    return write_new_group(table, ctx, partition, file_id, with_meta)
+
+
+def _is_own(table: HoodieTable, pending: Instant) -> bool:
+    rel = f"{table.config.timeline_folder}/{Instant(pending.time, pending.action, State.INFLIGHT).file_name()}"
+    try:
+        data = table.storage.read(rel)
+    except FileNotFoundError:
+        return False
+    told = CommitMetadata.from_bytes(data, table.storage.where(rel)).extra.get(WRITER_KEY)
+    return told is not None and json.loads(told).get("by") == _BY

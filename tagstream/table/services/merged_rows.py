@@ -1,0 +1,220 @@
+"""Rows of file slices as a compaction or clustering writes them: merged, sorted, within a limit of memory.
+
+``merged_rows``: base rows batch by batch, with what the logs say of each in its place. Memory: one batch of base
+rows, the keys and ordering values of all log records, and their rows up to a limit. ``GatheredRows``: all rows of
+a group's slices in the order of the new files, read once, kept, and taken out file by file; the columns that they
+are sorted by and a number a row stay in memory. Rows beyond the limit are in temporary files that are mapped into
+memory (``RowKeeper``).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table import chunks
+from tagstream.table.errors import CorruptFileError
+from tagstream.table.file_group.fs_view import FileSlice
+from tagstream.table.read.merge import LogBatch, MergedLog, match_base, merge_log, taken, with_late
+from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.write.upsert import copied_rows, old_batches
+
+
+class RowKeeper:
+    """Keeps tables as they come and gives each back, from memory or from a file of this machine that has no name.
+
+    What lies in the file is read page by page when rows are taken from it, and the system may forget the pages. The keys and
+    ordering values that a merge needs at all times are the caller's.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: bytes of rows that stay in memory."""
+        self._limit = limit
+        self._held = 0
+        self.spilled = 0
+        self._files: list[pa.MemoryMappedFile] = []
+
+    def keep(self, rows: pa.Table) -> pa.Table:
+        """The same rows, to be used until this keeper is closed."""
+        if self._held + rows.nbytes <= self._limit:
+            self._held += rows.nbytes
+            return rows
+        self.spilled += rows.nbytes
+        handle, path = tempfile.mkstemp(prefix="tagstream-rows-", suffix=".arrow")
+        try:
+            with os.fdopen(handle, "wb") as out, pa.ipc.new_file(out, rows.schema) as writer:
+                writer.write_table(rows)
+            source = pa.memory_map(path)
+        finally:
+            os.unlink(path)  # it is open: nothing is left behind, whatever kills the process
+        self._files.append(source)
+        return pa.ipc.open_file(source).read_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files:
+            file.close()
+
+
+_BATCH_BYTES = 64 * 1024 * 1024
+_Bools = npt.NDArray[np.bool_]
+_Rows = npt.NDArray[np.int64]
+
+
+@dataclass
+class Counts:
+    """Rows by what became of them. ``records``: of all log blocks, deletes among them; ``keys``: different ones of these."""
+
+    copied: int = 0
+    updated: int = 0
+    inserted: int = 0
+    deleted: int = 0
+    blocks: int = 0
+    records: int = 0
+    keys: int = 0
+    spilled_bytes: int = 0
+
+
+def merged_rows(
+    reader: SliceReader, file_slice: FileSlice, file_name: str, counts: Counts, max_memory: int
+) -> Iterator[pa.Table]:
+    """Rows of the base file, then those that only logs have; all with ``file_name`` as the file they are in.
+
+    ``reader`` has all columns of the new file. ``max_memory``: bytes of log rows held. CorruptFileError for a base row
+    without a record key.
+    """
+    with RowKeeper(max_memory) as keeper:
+        batches = [_kept(batch, keeper, counts) for batch in reader.scan_logs(file_slice)]
+        log = merge_log(batches, reader.event_time, reader.hole_rule.both_ways)
+        counts.keys, counts.spilled_bytes = len(log.keys), keeper.spilled
+        placed = np.zeros(len(log.keys), dtype=np.bool_)
+        if file_slice.base_path is not None:
+            storage = reader.table.storage
+            for batch in old_batches(storage, file_slice.base_path, reader.file_schema, _BATCH_BYTES, drops=True):
+                rows = _merged(batch, log, reader, placed, counts, storage.where(file_slice.base_path))
+                yield copied_rows(rows, file_name)
+        yield from (copied_rows(rows, file_name) for rows in _rest(log, placed, counts))
+
+
+def _kept(batch: LogBatch, keeper: RowKeeper, counts: Counts) -> LogBatch:
+    counts.blocks += 1
+    counts.records += len(batch.keys)
+    return batch if batch.rows is None else replace(batch, rows=keeper.keep(batch.rows))
+
+
+def _merged(
+    rows: pa.Table, log: MergedLog, reader: SliceReader, placed: _Bools, counts: Counts, where: str
+) -> pa.Table:
+    """Base rows with updates in their place and deleted ones left out; ``placed``: winners that had a base row."""
+    keys = pc.cast(rows.column(RECORD_KEY).combine_chunks(), pa.string())
+    if keys.null_count:
+        raise CorruptFileError(f"a row of {where} has no record key: the table needs repair")
+    winner, stays = match_base(keys, reader.ordering(rows), log)
+    hit = winner >= 0
+    # A key that is twice in the base file (a bulk insert may do so) gets its one new row at the first place.
+    at = np.flatnonzero(hit & ~stays)
+    at = at[np.sort(np.unique(winner[at], return_index=True)[1])]
+    at = at[(log.row[winner[at]] >= 0) & ~placed[winner[at]]]
+    placed[winner[hit]] = True
+    kept = ~hit | stays
+    counts.copied += int(kept.sum())
+    counts.updated += len(at)
+    kept[at] = True
+    counts.deleted += rows.num_rows - int(kept.sum())
+    rows = with_late(rows, winner, stays, log, reader.hole_rule)
+    if not len(at) or log.rows is None:
+        return rows if kept.all() else rows.filter(pa.array(kept))
+    numbers = log.row[winner[at]]
+    updates = taken(log, numbers, chunks.gather(log.rows, numbers), rows.take(pa.array(at)))
+    return _replaced(rows, at, updates, kept)
+
+
+def _replaced(rows: pa.Table, at: _Rows, updates: pa.Table, kept: _Bools) -> pa.Table:
+    """The kept rows with others at some places, taken at once: to replace them by columns costs Arrow 2.6 times that."""
+    order = np.arange(rows.num_rows, dtype=np.int64)
+    order[at] = rows.num_rows + np.arange(len(at))
+    return chunks.take(chunks.together([rows, updates]), order[kept])
+
+
+def _rest(log: MergedLog, placed: _Bools, counts: Counts) -> Iterator[pa.Table]:
+    """The winners that no base row had, some at a time."""
+    if log.rows is None or not log.rows.num_rows:
+        return
+    rest = log.row[~placed & (log.row >= 0)]
+    counts.inserted += len(rest)
+    step = max(1, log.rows.num_rows * _BATCH_BYTES // max(log.rows.nbytes, 1))
+    for start in range(0, len(rest), step):
+        yield chunks.gather(log.rows, rest[start : start + step])
+
+
+_STEP_BYTES = 64 * 1024 * 1024
+_LOG_SHARE = 4  # of the memory, for the log rows of one slice while it is merged
+
+
+class GatheredRows:
+    """All live rows of some slices. To be used inside the keeper's block."""
+
+    def __init__(
+        self,
+        reader: SliceReader,
+        slices: Sequence[FileSlice],
+        sort_columns: Sequence[str],
+        keeper: RowKeeper,
+        memory: int,
+    ) -> None:
+        self.counts = Counts()
+        kept, keys = [], []
+        for each in slices:
+            for rows in merged_rows(reader, each, "", self.counts, max(1, memory // _LOG_SHARE)):
+                if not rows.num_rows:
+                    continue
+                keys.append(_copied(rows.select(list(sort_columns))))
+                kept.append(keeper.keep(rows))
+        self._rows = pa.concat_tables([*kept, reader.file_schema.empty_table()])
+        self._order = _order(keys) if sort_columns and keys else None
+
+    @property
+    def num_rows(self) -> int:
+        """Live rows of all slices."""
+        return int(self._rows.num_rows)
+
+    def part(self, number: int, parts: int) -> Iterator[pa.Table]:
+        """The rows of one of ``parts`` files of equal length, some at a time."""
+        total = self.num_rows
+        first, last = total * number // parts, total * (number + 1) // parts
+        step = max(1, total * _STEP_BYTES // max(self._rows.nbytes, 1))
+        for start in range(first, last, step):
+            end = min(last, start + step)
+            if self._order is None:
+                yield self._rows.slice(start, end - start)
+            else:
+                yield chunks.gather(self._rows, self._order[start:end])
+
+
+def _order(keys: list[pa.Table]) -> npt.NDArray[np.int64]:
+    """Where the rows are in their new order: nulls first, equal ones as they came."""
+    table = pa.concat_tables(keys)
+    row = "row number of the slices"
+    table = table.append_column(row, pa.array(np.arange(table.num_rows)))
+    by = [(name, "ascending", "at_start") for name in table.column_names]
+    found: npt.NDArray[np.int64] = pc.sort_indices(table, sort_keys=by).to_numpy().astype(np.int64)
+    return found
+
+
+def _copied(columns: pa.Table) -> pa.Table:
+    """Columns that hold on to nothing but themselves: a slice of a batch would keep the whole batch."""
+    return pa.Table.from_arrays([pa.concat_arrays(each.chunks) for each in columns.columns], schema=columns.schema)

@@ -1,0 +1,157 @@
+"""Partitions whose rows are to go: their file groups, the keys in them, and the delete of whole partitions.
+
+A delete is a replace commit without files of its own, in Hudi's form. The rows are gone for readers once it
+completes. The files, and at last the folder, are deleted by a later clean. The commit has the extra metadata that
+the caller gives it, and the schema of the table.
+
+``keys_elsewhere`` finds keys to be written that the table has in a partition which stays: they would be there
+twice. Hudi does not look, as an insert overwrite asks no index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.metadata.changes import KEYS
+from tagstream.table.metadata.metadata_table import MetadataTable
+from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
+from tagstream.table.metadata.record_index import RecordIndex
+from tagstream.table.read.snapshot import key_reader
+from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.services.metadata_changes import tell_metadata
+from tagstream.table.timeline.avro_timeline import parsed_schema, write_parsed
+from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
+from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.write.commit import completed_instant
+from tagstream.table.write.markers import begin_markers, delete_markers
+
+
+def groups_of_partitions(
+    table: HoodieTable, partitions: Iterable[str], *, new_ones: bool = False
+) -> dict[str, tuple[str, ...]]:
+    """The file groups of some partitions, by partition path; a partition without rows has none.
+
+    InstantConflictError where one of the partitions is not there (``new_ones``: it has none then), or has groups in a
+    pending plan.
+    """
+    timeline = table.timeline()
+    view = table.view(timeline)
+    wanted, there = {*partitions}, {*view.partitions()}
+    unknown = sorted(wanted - there)
+    if unknown and not new_ones:
+        raise InstantConflictError(f"table {table.base_path} has no partition {unknown[0]!r}")
+    found = {p: tuple(s.file_id for s in view.latest_merged_slices(p)) if p in there else () for p in sorted(wanted)}
+    plans = {**timeline.pending_compactions, **timeline.pending_clusterings}
+    busy = next((plans[p, f] for p, ids in found.items() for f in ids if (p, f) in plans), None)
+    if busy is not None:
+        raise InstantConflictError(
+            f"table {table.base_path}: the plan {busy} is pending over file groups of these partitions: carry it out first"
+        )
+    return found
+
+
+def keys_of(table: HoodieTable, timeline: Timeline, partitions: Sequence[str]) -> Iterator[tuple[str, pa.Array]]:
+    """(partition path, record keys of live rows) of all file groups of some partitions, a part at a time."""
+    view = table.view(timeline)
+    if view.as_of is None:  # no commit, no rows
+        return
+    reader = key_reader(table, timeline, view.as_of, None)
+    for partition in partitions:
+        for at in view.latest_merged_slices(partition):
+            for rows in reader.read(at):
+                yield partition, rows.column(RECORD_KEY).combine_chunks().cast(pa.string())
+
+
+def rows_of(table: HoodieTable, timeline: Timeline, partitions: Sequence[str]) -> Iterator[pa.Table]:
+    """The same as tables of ``KEYS``."""
+    for partition, keys in keys_of(table, timeline, partitions):
+        yield pa.Table.from_arrays([keys, pa.repeat(pa.scalar(partition, pa.string()), len(keys))], schema=KEYS)
+
+
+def replaced_ids(groups: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Without the partitions that have no file group."""
+    return {partition: ids for partition, ids in groups.items() if ids}
+
+
+def keys_elsewhere(table: HoodieTable, keys: pa.Array, replaced: Collection[str]) -> Iterator[tuple[str, pa.Array]]:
+    """(partition path, those of the keys that have a live row there) of the partitions that are not ``replaced``.
+
+    The metadata table's record index is asked where there is one, else the keys of these partitions are read.
+    """
+    timeline = table.timeline()
+    index = RecordIndex.open(MetadataTable.open(table, timeline)) if table.config.metadata_partitions else None
+    if index is not None:
+        found = index.lookup(keys.cast(pa.string()))
+        paths, own = found.column("partition_path"), found.column("record_key")
+        for path in sorted({*pc.unique(paths).to_pylist()} - {*replaced}):
+            yield path, own.filter(pc.equal(paths, path)).combine_chunks()
+        return
+    others = [path for path in table.view(timeline).partitions() if path not in replaced]
+    wanted = keys.cast(pa.large_string())
+    for path, there in keys_of(table, timeline, others):
+        here = pc.is_in(there.cast(pa.large_string()), value_set=wanted)
+        if np.any(here.to_numpy(zero_copy_only=False)):
+            yield path, there.filter(here)
+
+
+OPERATION = "DELETE_PARTITION"
+
+
+def delete_partitions(
+    table: HoodieTable,
+    partitions: Sequence[str],
+    clock_ms: Callable[[], int],
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
+    extra: Mapping[str, str] | None = None,
+) -> str | None:
+    """Delete all rows of the partitions; the instant of the commit, None where they have none.
+
+    Errors of ``groups_of_partitions``. Cut off before its end it is a failed write without files, which a rollback takes
+    away. ``reach`` is told of the steps ``replace_requested``, ``replace_inflight``, ``metadata_begun``, ``metadata_files``,
+    ``metadata_completed`` and ``replace_completed``.
+    """
+    replaced = replaced_ids(groups_of_partitions(table, partitions))
+    if not replaced:
+        return None
+    timeline, storage = table.timeline(), table.storage
+    instant = fresh_times(table, MetadataWriter.open(table), clock_ms)()
+    requested: dict[str, object] = {
+        "operationType": OPERATION,
+        "clusteringPlan": None,
+        "extraMetadata": {},
+        "version": 1,
+    }
+    planned = Instant(instant, REPLACE_COMMIT, State.REQUESTED)
+    check()
+    storage.write_new(_rel(table, planned), write_parsed(parsed_schema("HoodieRequestedReplaceMetadata"), requested))
+    reach("replace_requested")
+    begin_markers(storage, instant)
+    inflight = Instant(instant, REPLACE_COMMIT, State.INFLIGHT)
+    storage.write_new(_rel(table, inflight), CommitMetadata(operation=OPERATION).to_bytes(table.config.version))
+    reach("replace_inflight")
+    after = tell_metadata(
+        table, instant, (), clock_ms, check, reach,
+        deleted_keys=lambda: rows_of(table, timeline, [*replaced]),
+    )  # fmt: skip
+    schema = table.schema_json(timeline)
+    metadata = CommitMetadata(
+        {}, {**({SCHEMA_KEY: schema} if schema else {}), **(extra or {})}, OPERATION, replaced=replaced
+    )
+    check()
+    completed = completed_instant(table, inflight, clock_ms(), after)
+    storage.write_new(_rel(table, completed), metadata.to_bytes(table.config.version, replaces=True))
+    reach("replace_completed")
+    delete_markers(storage, instant)
+    return instant
+
+
+def _rel(table: HoodieTable, instant: Instant) -> str:
+    return f"{table.config.timeline_folder}/{instant.file_name()}"

@@ -1,1 +1,0 @@
-"""Going back: savepoints, restore to one, rollback of a completed write."""

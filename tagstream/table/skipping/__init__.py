@@ -1,1 +1,0 @@
-"""Which files a query need not open: filters against partitions, ranges, buckets and statistics."""

@@ -1,1 +1,0 @@
-"""HDFS through hdfs-native, without Java: the only place that imports it."""

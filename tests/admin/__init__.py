@@ -1,1 +1,0 @@
-"""The admin command on tables of real Hudi and on checkpoints of real streams."""

@@ -1,1 +1,0 @@
-"""What others still need of a table, as pure functions."""

@@ -1,0 +1,111 @@
+"""A clustering that was planned, begun or almost completed is taken back: its file groups are written to again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.meta_client.table_config import MERGE_ON_READ
+from tagstream.table.services.clustering import cluster, rollback_clustering, unschedule_clustering
+from tagstream.table.services.clustering_plan import schedule_clustering
+from tests.support.hudi_rs import read_table
+from tests.table.services.clusters import ALL, check, fill, made, pending, plan_and_cluster
+from tests.table.services.compaction_compacting import clock, rows
+from tests.table.writer import CrashError, row
+
+STEPS = (
+    "clustering_inflight", "clustering_files", "clustering_published", "metadata_begun", "metadata_files",
+    "metadata_completed",
+)  # fmt: skip
+
+
+@pytest.mark.extended(
+    "more steps and kinds of tables",
+    first=("v6-None", "v9-metadata_completed"),
+)
+@pytest.mark.table_versions(6, 8, 9)
+@pytest.mark.parametrize("step", [None, *STEPS])
+def test_it_is_taken_back(version: int, step: str | None, tmp_path: Path) -> None:
+    writer = fill(made(tmp_path, MERGE_ON_READ, metadata=True))
+    before, tick = rows(writer.table), clock(writer)
+    instant = schedule_clustering(writer.table, ALL, tick, force=True)
+    assert instant is not None
+
+    def die(at: str) -> None:
+        if at == step:
+            raise CrashError
+
+    if step is not None:
+        with pytest.raises(CrashError):
+            cluster(writer.table, instant, tick, reach=die)
+    result = rollback_clustering(writer.table, instant, writer.instant())
+    assert bool(result.deleted) is (step in STEPS[2:])
+    assert pending(writer.table) == []
+    assert rows(writer.table) == before
+    check(writer)
+    assert list(writer.table.storage.walk_files(f".hoodie/.temp/{instant}")) == []
+    writer.write([row(key, f"p{key % 2}", 9) for key in range(0, 40, 5)], ["k3"])
+    check(writer)
+    if version == 6:  # from version 8 on hudi-rs does not see file groups of logs alone
+        assert read_table(writer.table.base_path).num_rows == len(writer.live)
+    with pytest.raises(InstantConflictError, match="no pending clustering"):
+        rollback_clustering(writer.table, instant, writer.instant())
+
+
+def test_a_completed_one_stays(tmp_path: Path) -> None:
+    writer = fill(made(tmp_path, MERGE_ON_READ))
+    done = plan_and_cluster(writer)
+    with pytest.raises(InstantConflictError, match="no pending clustering"):
+        rollback_clustering(writer.table, done.instant, writer.instant())
+
+
+@pytest.mark.extended(
+    "more kinds of tables", first=("v6-True-clustering_files", "v9-False-clustering_inflight", "v9-True-None")
+)
+@pytest.mark.table_versions(6, 8, 9)
+@pytest.mark.parametrize("step", [None, "clustering_inflight", "clustering_files"])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_plan_is_removed_before_anything_is_published(step: str | None, cut: bool, tmp_path: Path) -> None:
+    writer = fill(made(tmp_path, MERGE_ON_READ, metadata=True))
+    before, tick = rows(writer.table), clock(writer)
+    instant = schedule_clustering(writer.table, ALL, tick, force=True)
+    assert instant is not None
+
+    def die(at: str) -> None:
+        if at == step or (cut and at == "clustering_stopped"):
+            raise CrashError
+
+    if step is not None:
+        with pytest.raises(CrashError):
+            cluster(writer.table, instant, tick, reach=die)
+    if cut:
+        with pytest.raises(CrashError):
+            unschedule_clustering(writer.table, instant, reach=die)
+        assert instant in writer.table.timeline().pending_clusterings.values()
+        assert [i.state.name for i in pending(writer.table)] == ["REQUESTED"]
+    unschedule_clustering(writer.table, instant)
+    assert writer.table.timeline().find(instant) is None
+    assert rows(writer.table) == before
+    assert list(writer.table.storage.walk_files(f".hoodie/.temp/{instant}")) == []
+    writer.write([row(key, f"p{key % 2}", 9) for key in range(0, 40, 5)], ["k3"])
+    check(writer)
+
+
+def test_what_was_published_is_not_forgotten(tmp_path: Path) -> None:
+    writer = fill(made(tmp_path, MERGE_ON_READ))
+    tick = clock(writer)
+    instant = schedule_clustering(writer.table, ALL, tick, force=True)
+    assert instant is not None
+
+    def die(at: str) -> None:
+        if at == "clustering_published":
+            raise CrashError
+
+    with pytest.raises(CrashError):
+        cluster(writer.table, instant, tick, reach=die)
+    with pytest.raises(InstantConflictError, match="must be rolled back"):
+        unschedule_clustering(writer.table, instant)
+    rollback_clustering(writer.table, instant, writer.instant())
+    check(writer)
