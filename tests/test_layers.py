@@ -29,14 +29,14 @@ MAY_IMPORT: dict[str, str] = {
     "table/read": "table table/keys table/storage table/schema table/timeline table/file_group table/meta_client "
     "table/metadata",
     "index": "table/*",
-    "streaming/options/keys": "table/* index",
+    "streaming/options/keys": "table/* streaming index",
     "table/write": "table table/storage table/schema table/timeline table/file_group table/meta_client table/metadata",
     "state": "table/*",
     "bootstrap": "table/* state",
     "streaming/source/decode": "table/* streaming state",
     "table/services": "table table/storage table/schema table/timeline table/file_group table/history table/meta_client "
     "table/metadata table/read table/write",
-    "streaming/options": "table/* index streaming/options/keys",
+    "streaming/options": "table/* streaming index streaming/options/keys",
     "streaming/source": "table/* streaming streaming/options/keys state streaming/source/decode streaming/options",
     "streaming/batch": "table/* streaming index state bootstrap streaming/source/decode streaming/options streaming/source",
     "streaming/monitor": "table/* state bootstrap streaming/options streaming/source streaming/batch",

@@ -116,7 +116,7 @@ def _schema_of(record: bytes, options: Options) -> FirstSchema | None:
         schema, payload = message["schema"], message["payload"]
     except (ValueError, RecursionError, KeyError, TypeError):
         return None
-    flat = options.records.format == "debezium-flat-json"
+    flat = not options.records.format.envelopes
     if not (isinstance(schema, dict) and isinstance(payload, dict)):
         return None
     fields = connect_fields(schema, None if flat else "after")

@@ -26,9 +26,6 @@ from tagstream.table.schema.record_schema import default_of, keep_defaults, reco
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow
 from tagstream.table.storage.opening import is_ours
 
-_WITH_SCHEMA = ("avro", "debezium-avro", "debezium-json", "debezium-flat-json")  # that records can bring
-_WITH_THEM = ("debezium-json", "debezium-flat-json")  # where they have it themselves, and no registry
-
 
 def stream_schema(options: Options, table: HoodieTable, noticed: Sequence[Noticed] = ()) -> tuple[str, str]:
     """The user columns to write as the table's Avro JSON (no meta columns), and the Avro JSON that has the defaults.
@@ -105,7 +102,7 @@ def given_rules(options: Options, config: TableConfig) -> EvolutionRules:
 
     A file's types are meant where records have none; where they have, they may have widened the table since.
     """
-    from_file = options.schema_file is not None and options.records.format not in _WITH_SCHEMA
+    from_file = options.schema_file is not None and not options.records.format.brings_schema
     return EvolutionRules(
         roles=roles_of(config),
         missing=options.schema.missing,
@@ -118,7 +115,7 @@ def given_rules(options: Options, config: TableConfig) -> EvolutionRules:
 
 def evolution_rules(options: Options, config: TableConfig, *defaults: str) -> EvolutionRules | None:
     """How records' schemas change the table's; None where they do not, or records have none."""
-    if not (options.schema.by_records and options.records.format in _WITH_SCHEMA):
+    if not (options.schema.by_records and options.records.format.brings_schema):
         return None
     return record_rules(options, config, defaults)
 
@@ -168,7 +165,7 @@ def has_given_schema(options: Options) -> bool:
 
 def brings_schema(options: Options) -> bool:
     """Whether no schema is given, and the records of the format can have theirs with them."""
-    return options.records.format in _WITH_THEM and not has_given_schema(options)
+    return options.records.format.has_schema and not has_given_schema(options)
 
 
 def waits_for_records(options: Options) -> bool:
@@ -200,7 +197,7 @@ def read_schema_file(options: Options, columns: Sequence[str] = ()) -> tuple[pa.
         name = f"schema file {name}"
     try:
         text = _given_text(options)
-        if options.records.format not in ("json", "rows"):
+        if options.records.format.source_types:
             text = table_schema(text)
         text = renamed(text, columns)
         schema = avro_to_arrow(text)
@@ -255,10 +252,10 @@ def check_fields(schema: pa.Schema, config: TableConfig, options: Options) -> No
 
 def _check_inside(role: str, name: str, options: Options) -> None:
     """ConfigError where a field of a struct column is given as what can't be one."""
-    if options.records.format not in ("json", "avro", "rows") and options.frame_schema is None:
+    if options.records.format.rows_of_database and options.frame_schema is None:
         raise ConfigError(
-            f"{role} field {name!r} is inside a struct, and records of {options.records.format} are rows of a database, "
-            "whose keys are columns; give a column"
+            f"{role} field {name!r} is inside a struct, and records of {options.records.format.name} are rows of a "
+            "database, whose keys are columns; give a column"
         )
 
 

@@ -8,6 +8,7 @@ from tagstream.index.bloom import BloomIndexOptions
 from tagstream.index.hbase_options import HbaseOptions
 from tagstream.index.registry import FACTS, STATE, IndexOptions, type_of_class
 from tagstream.streaming.options.resolve import Problem, Resolved
+from tagstream.streaming.record_formats import SourceFormat
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.table_config import split_kinds
 from tagstream.table.table_version import TableVersion
@@ -126,18 +127,18 @@ def given(r: Resolved, name: str) -> bool:
     return r.origin(name) != "default"
 
 
-def index_warnings(r: Resolved, source_format: str) -> list[str]:
+def index_warnings(r: Resolved, source_format: SourceFormat) -> list[str]:
     """What the user should know of the choice. ``source_format``: what records are written in."""
     warnings = []
     kind = _type(r)
     by_partition = not (r.flag("index.global.enabled") if kind == STATE else FACTS[kind].is_global)
     fields = split_kinds(r.texts("hoodie.datasource.write.partitionpath.field"))[0]
     unnamed = [field for field in fields if field not in r.texts("hoodie.datasource.write.recordkey.field")]
-    if by_partition and unnamed and source_format in ("debezium-json", "debezium-avro"):
+    if by_partition and unnamed and source_format.envelopes:
         said = r.said("index.global.enabled" if kind == STATE else "hoodie.index.type")
         warnings.append(
-            f"{said}: partition and key identify a row together, and a delete of {source_format} names its key alone: each "
-            f"is a bad record, since {', '.join(unnamed)} is not in the record key; take a global index"
+            f"{said}: partition and key identify a row together, and a delete of {source_format.name} names its key alone: "
+            f"each is a bad record, since {', '.join(unnamed)} is not in the record key; take a global index"
         )
     if kind != STATE and not FACTS[kind].is_global:
         warnings.append(

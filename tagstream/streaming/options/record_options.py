@@ -13,11 +13,9 @@ from typing import Literal, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from tagstream.streaming.options.resolve import Problem, Resolved
+from tagstream.streaming.record_formats import TYPED_ROWS, Order, SourceFormat, source_format
 from tagstream.table.errors import ConfigError
 
-Format = Literal[
-    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json", "rows"
-]  # fmt: skip
 _FORMAT, _BYTES, _ORDER = "tagstream.source.format", "tagstream.decode.bytes", "tagstream.debezium.order"
 _TRUNCATE = "tagstream.debezium.truncate"
 TABLES = "tagstream.source.tables"
@@ -44,8 +42,8 @@ class RecordOptions:
     of typed rows that marks deletes. ``tables``: patterns of the tables whose events are read.
     """
 
-    format: Format
-    debezium_order: Literal["lsn", "binlog", "arrival"]
+    format: SourceFormat
+    debezium_order: Order
     truncate: Literal["fail", "delete", "ignore"]
     placeholder: str
     bytes_as: Literal["base64", "hex", "raw"]
@@ -60,35 +58,37 @@ class RecordOptions:
 
 def record_options(r: Resolved, ordering: tuple[str, ...], *, typed: bool = False) -> RecordOptions:
     """The options; what contradicts is noted in ``r``. ``typed``: records are rows with their types, of a DataFrame."""
-    name, order = ("rows", "arrival") if typed else _format(r)
+    kind, order = (TYPED_ROWS, TYPED_ROWS.order) if typed else _format(r)
     if not ordering and r.opt_text(_MODE) == "COMMIT_TIME_ORDERING":
         order = "arrival"
     url, subject, user_info = r.attempt(lambda: _registry(r), _NOWHERE, _URL, _PROVIDER_URL)
-    if not name.endswith("avro") and r.opt_text(_SCHEMA_FILE) is not None and url is not None:
+    if not kind.avro and r.opt_text(_SCHEMA_FILE) is not None and url is not None:
         where = " and ".join(f"{key} ({r.entries[key].origin})" for key in (_PROVIDER_URL, _URL) if key in r.entries)
         r.warnings.append(f"{where}: without effect, the schema is that of {_SCHEMA_FILE}; no schema registry is asked")
-    if name.endswith("avro"):
+    if kind.avro:
         if url is None and not {_URL, _PROVIDER_URL} & r.values.keys():
-            r.problems.append(Problem(f"{_URL} is missing; records of {name} name their schemas by a registry's ids"))
+            r.problems.append(
+                Problem(f"{_URL} is missing; records of {kind.name} name their schemas by a registry's ids")
+            )
         if r.text(_CLASS) == "JsonDFSSource":
-            r.problems.append(Problem(f"{name}: files are read as lines, and Avro has none; read it from Kafka"))
+            r.problems.append(Problem(f"{kind.name}: files are read as lines, and Avro has none; read it from Kafka"))
     return RecordOptions(
-        format=cast("Format", name),
-        debezium_order=cast("Literal['lsn', 'binlog', 'arrival']", order),
-        truncate=_truncate(r, ordering, order, name),
+        format=kind,
+        debezium_order=order,
+        truncate=_truncate(r, ordering, order, kind),
         placeholder=r.text("tagstream.debezium.unavailable.value"),
-        bytes_as=_bytes_as(r, name),
+        bytes_as=_bytes_as(r, kind),
         null_if_lost=r.text("tagstream.debezium.unavailable.lost") == "null",
         registry_url=url,
         registry_subject=subject or f"{r.opt_text(_TOPIC) or ''}-value",
         registry_ca_file=r.opt_text("tagstream.schema.registry.ca.file"),
         registry_user_info=r.opt_text(_USER) or user_info,
         delete_field=r.text("tagstream.delete.field"),
-        tables=r.attempt(lambda: _tables(r, name), (), TABLES),
+        tables=r.attempt(lambda: _tables(r, kind), (), TABLES),
     )
 
 
-def _format(r: Resolved) -> tuple[str, str]:
+def _format(r: Resolved) -> tuple[SourceFormat, Order]:
     by_class, _ = _OF_CLASS.get(r.text(_CLASS), (None, None))
     if by_class is not None and _FORMAT in r.values and r.text(_FORMAT) != by_class:
         text = f"{r.said(_FORMAT)} contradicts {r.said(_CLASS)}, whose records are {by_class}; remove one"
@@ -96,23 +96,23 @@ def _format(r: Resolved) -> tuple[str, str]:
     return format_and_order(r)
 
 
-def format_and_order(r: Resolved) -> tuple[str, str]:
+def format_and_order(r: Resolved) -> tuple[SourceFormat, Order]:
     """The format of the records, and what orders the events of a change stream."""
     by_class, order_by_class = _OF_CLASS.get(r.text(_CLASS), (None, None))
-    name = by_class or r.text(_FORMAT)
-    return name, r.opt_text(_ORDER) or order_by_class or ("arrival" if name == "avro" else "lsn")
+    kind = source_format(by_class or r.text(_FORMAT))
+    return kind, cast("Order", r.opt_text(_ORDER) or order_by_class or kind.order)
 
 
-def _tables(r: Resolved, name: str) -> tuple[str, ...]:
+def _tables(r: Resolved, kind: SourceFormat) -> tuple[str, ...]:
     """Patterns of ``database.schema.table``; HoodieStreamer's two keys of Maxwell's messages mean the same."""
     told = r.opt_text(TABLES)
     database, table = r.opt_text(_MAXWELL_DATABASE), r.opt_text(_MAXWELL_TABLE)
     patterns = tuple(part.strip() for part in (told or "").split(",") if part.strip())
     if not patterns and (database or table):
         patterns = (rf"(?:{database or '.*'})\.(?:{table or '.*'})",)
-    if patterns and name in ("json", "avro", "rows"):
+    if patterns and not kind.names_tables:
         key = TABLES if told else _MAXWELL_TABLE if table else _MAXWELL_DATABASE
-        text = f"{r.said(key)}: records of format {name} name no table; give tagstream.source.format, or remove it"
+        text = f"{r.said(key)}: records of format {kind.name} name no table; give tagstream.source.format, or remove it"
         r.problems.append(Problem(text, r.entries.get(key)))
     for pattern in patterns:
         try:
@@ -122,7 +122,9 @@ def _tables(r: Resolved, name: str) -> tuple[str, ...]:
     return patterns
 
 
-def _truncate(r: Resolved, ordering: tuple[str, ...], order: str, name: str) -> Literal["fail", "delete", "ignore"]:
+def _truncate(
+    r: Resolved, ordering: tuple[str, ...], order: str, kind: SourceFormat
+) -> Literal["fail", "delete", "ignore"]:
     """What a TRUNCATE does; to delete what was there needs its place in the order of all rows' events."""
     told = r.text(_TRUNCATE)
     if told == "delete":
@@ -130,8 +132,8 @@ def _truncate(r: Resolved, ordering: tuple[str, ...], order: str, name: str) -> 
         if ordering:
             fields = ",".join(ordering)
             why = f"a TRUNCATE has no value of the ordering field {fields}, and so no place among its rows' events"
-        elif name in ("maxwell-json", "canal-json"):
-            why = f"{name} has nothing that orders a TRUNCATE among the events of rows"
+        elif kind.names_tables and not kind.positions:
+            why = f"{kind.name} has nothing that orders a TRUNCATE among the events of rows"
         elif order == "arrival":
             why = "a TRUNCATE comes in another partition than rows do, and arrival says nothing of which was first"
         elif r.text("hoodie.index.type") != "STATE" or r.opt_text("hoodie.index.class") is not None:
@@ -142,10 +144,10 @@ def _truncate(r: Resolved, ordering: tuple[str, ...], order: str, name: str) -> 
     return cast("Literal['fail', 'delete', 'ignore']", told)
 
 
-def _bytes_as(r: Resolved, name: str) -> Literal["base64", "hex", "raw"]:
-    given, debezium = r.opt_text(_BYTES), name.startswith("debezium")
+def _bytes_as(r: Resolved, kind: SourceFormat) -> Literal["base64", "hex", "raw"]:
+    given, debezium = r.opt_text(_BYTES), kind.encodes_bytes
     if given in ("base64", "hex") and not debezium:
-        text = f"{r.said(_BYTES)}: only formats of Debezium have bytes so; this one is {name}"
+        text = f"{r.said(_BYTES)}: only formats of Debezium have bytes so; this one is {kind.name}"
         r.problems.append(Problem(text, r.entries[_BYTES]))
     elif given in ("utf-8", "iso-8859-1") and debezium:
         text = f"{r.said(_BYTES)}: in formats of Debezium bytes are base64 or hex"
@@ -209,10 +211,10 @@ def schema_options(r: Resolved, records: RecordOptions, *, state_index: bool) ->
     told = r.opt_text(_EVOLUTION)
     by_records = told == "records" if told is not None else r.opt_text(_SOURCE_SCHEMA) is None
     partial = r.flag(_PARTIAL)
-    if partial and records.format != "json":
+    if partial and not records.format.partial_rows:
         text = (
-            f"{r.said(_PARTIAL)}: records of {records.format} say themselves which values were not sent; it is for plain "
-            "JSON, remove it"
+            f"{r.said(_PARTIAL)}: records of {records.format.name} say themselves which values were not sent; it is for "
+            "plain JSON, remove it"
         )
         r.problems.append(Problem(text, r.entries.get(_PARTIAL)))
     if partial and not state_index:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tagstream.streaming.options.resolve import Problem, Resolved, shown
+from tagstream.streaming.record_formats import SourceFormat
 from tagstream.table.config import Entry
 from tagstream.table.errors import ConfigError
 
@@ -20,7 +21,6 @@ _KINDS: dict[str, Literal["sql", "flatten", "identity"]] = {
     "FlatteningTransformer": "flatten",
     "IdentityTransformer": "identity",
 }
-_FORMATS = ("json",)
 _SOURCE_SCHEMA = "hoodie.streamer.schemaprovider.source.schema.file"
 
 
@@ -33,7 +33,7 @@ class TransformerOption:
     where: str
 
 
-def transformer_options(r: Resolved, record_format: str) -> tuple[TransformerOption, ...]:
+def transformer_options(r: Resolved, record_format: SourceFormat) -> tuple[TransformerOption, ...]:
     """The chain in its order, the Python function last; what is wrong is noted in ``r``. Keys with an id behind them
     (``hoodie.streamer.transformer.sql.ID``) are taken out of what this version does not act on.
     """
@@ -56,13 +56,13 @@ def transformer_options(r: Resolved, record_format: str) -> tuple[TransformerOpt
     return chain
 
 
-def _check_fit(r: Resolved, chain: tuple[TransformerOption, ...], record_format: str) -> None:
+def _check_fit(r: Resolved, chain: tuple[TransformerOption, ...], record_format: SourceFormat) -> None:
     where = chain[0].where
-    if record_format not in _FORMATS:
+    if not record_format.transformed:
         r.problems.append(
             Problem(
-                f"{where}: records of {record_format} are not transformed: their deletes, their order and values that were "
-                "not sent are no columns. Transform rows of plain JSON, or make a DataFrame of your own (tagstream.upsert)"
+                f"{where}: records of {record_format.name} are not transformed: their deletes, their order and values that "
+                "were not sent are no columns. Transform rows of plain JSON, or make a DataFrame of your own (tagstream.upsert)"
             )
         )
     if r.opt_text(_SOURCE_SCHEMA) is None:

@@ -34,7 +34,6 @@ _OF_DEBEZIUM = {
     "MySqlDebeziumAvroPayload": ("binlog", None),  # its column, _event_seq, is made by HoodieStreamer's source
 }
 _SWITCH = {"true", "false"}
-_AVRO = ("AvroKafkaSource", "PostgresDebeziumSource", "MysqlDebeziumSource")
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def _payload(r: Resolved, entry: Entry) -> str | None:
     if entry.value.rpartition(".")[2] == _LATEST and not r.texts("hoodie.table.ordering.fields"):
         return "without an ordering field the later record wins, as with this class"
     wanted, ordering = _OF_DEBEZIUM.get(entry.value.rpartition(".")[2]), r.texts("hoodie.table.ordering.fields")
-    if wanted is None or not format_and_order(r)[0].startswith("debezium"):
+    if wanted is None or not format_and_order(r)[0].encodes_bytes:
         return None
     order, column = wanted
     if ordering and ordering == (column,):
@@ -130,7 +129,7 @@ def _registry(r: Resolved, _entry: Entry) -> str | None:
 
 def _deserializer(r: Resolved, entry: Entry) -> str | None:
     name = entry.value.rpartition(".")[2].lower()
-    if "avro" in name and (r.text("tagstream.source.format").endswith("avro") or r.text("--source-class") in _AVRO):
+    if "avro" in name and format_and_order(r)[0].avro:
         return "values are read as bytes and decoded by their own schemas"
     if any(word in name for word in ("avro", "proto", "schema")):
         return None

@@ -13,6 +13,7 @@ from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.state.tag_batch import PartialRows
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.record_formats import TYPED_ROWS
 from tagstream.streaming.source.decode.confluent_avro import check_reader
 from tagstream.streaming.source.decode.debezium import DebeziumRules
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
@@ -48,11 +49,11 @@ def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) 
     told = options.records
     arrival = told.debezium_order == "arrival" or not (ordered or options.state_index)
     order = "arrival" if arrival else told.debezium_order
-    avro = told.format.endswith("avro")
+    avro = told.format.avro
     if avro:
         check_reader()
     return FormatRules(
-        name="rows" if options.frame_schema is not None else told.format,
+        name=(TYPED_ROWS if options.frame_schema is not None else told.format).name,
         debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
         bytes_as=told.bytes_as,
         delete_field=told.delete_field,
@@ -221,7 +222,7 @@ class DecodeSpec:
     @property
     def reads_headers(self) -> bool:
         """Whether the headers of Kafka messages say something that the format needs."""
-        return self.format.name.startswith(("debezium", "avro"))
+        return self.format.kind.positions
 
     @property
     def key_generator_rules(self) -> KeyGenerator:

@@ -40,7 +40,7 @@ def check_order(options: Options, config: TableConfig, reads: FormatRules) -> No
     if own == "files" and config.raw:
         return  # the table is as it is, and files have an order (``order_notes``)
     if own is not None and reads.ordering_kind == "none":
-        has_positions = options.records.format.startswith("debezium") and options.frame_schema is None
+        has_positions = options.records.format.encodes_bytes and options.frame_schema is None
         kept = has_positions and options.records.debezium_order != "arrival"
         if config.raw:
             said = (

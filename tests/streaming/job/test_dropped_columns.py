@@ -14,6 +14,7 @@ from tagstream.streaming.job.preflight import SparkNeeds, look
 from tagstream.streaming.job.schema_match import stream_schema
 from tagstream.streaming.job.table_match import open_or_create
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.record_formats import source_format
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import DROP_KEY, TableConfig
@@ -90,7 +91,7 @@ def test_types_that_only_records_bring_would_be_lost(tmp_path: Path) -> None:
     schema = avro_to_arrow(stream_schema(options, table)[0])
     assert schema.names[-1] == "part"
     assert schema.field("part").type == pa.string()
-    bringing = replace(options, records=replace(options.records, format="debezium-json"))
+    bringing = replace(options, records=replace(options.records, format=source_format("debezium-json")))
     with pytest.raises(ConfigError, match=rf"{DROP_KEY}=true.*give {SCHEMA_KEY}"):
         stream_schema(bringing, table)
     assert stream_schema(bringing, existing(tmp_path / "other", drops=False))

@@ -44,7 +44,7 @@ def test_what_orders_events() -> None:
     by_arrival = load("tagstream.source.format=debezium-json", "hoodie.write.record.merge.mode=COMMIT_TIME_ORDERING")
     assert by_arrival.records.debezium_order == "arrival"
     o = load("schema.registry.url=http://r:8081", source="AvroKafkaSource")
-    assert (o.records.format, o.records.debezium_order, o.records.registry_subject) == (
+    assert (o.records.format.name, o.records.debezium_order, o.records.registry_subject) == (
         "avro",
         "arrival",
         "shop.orders-value",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from tagstream.streaming.record_formats import chosen_formats
 from tagstream.table.config import ConfigKey, Kind
 
 _FORMATS, _SCHEMA, _DECODE = "Formats", "Schema changes", "Records"
 
-_FORMAT_NAMES = (
-    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json",
-)  # fmt: skip
 
 FORMAT_KEYS = (
     ConfigKey(
@@ -55,7 +53,7 @@ FORMAT_KEYS = (
         "(`debezium-flat-json`); Avro in Confluent's wire form, of change events (`debezium-avro`), of rows or flattened "
         "events (`avro`); messages of Maxwell (`maxwell-json`) or Canal (`canal-json`, flat ones).",
         default="json",
-        values={name.upper(): name for name in _FORMAT_NAMES},
+        values={name.upper(): name for name in chosen_formats()},
         section=_FORMATS,
     ),
     ConfigKey(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final
 
 import pyarrow as pa
 
 from tagstream.state.layout import OrderingKind
+from tagstream.streaming.record_formats import PLAIN_JSON, TYPED_ROWS, SourceFormat, source_format
 from tagstream.streaming.source.decode.confluent_avro import ByWireForm, ConfluentAvro
 from tagstream.streaming.source.decode.connect_json import Body, EnvelopedJson, JsonBody
 from tagstream.streaming.source.decode.debezium import DebeziumEvents, DebeziumRules
@@ -25,10 +26,6 @@ from tagstream.streaming.source.decode.typed_rows import TypedRows
 from tagstream.table.fields import path_of, type_of
 from tagstream.table.keys.keys import KeyGenerator
 
-FormatName = Literal[
-    "json", "debezium-json", "debezium-flat-json", "debezium-avro", "avro", "maxwell-json", "canal-json", "rows"
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class FormatRules:
@@ -37,7 +34,7 @@ class FormatRules:
     ``delete_field``: the column of typed rows (``rows``) that marks deletes. ``tables``: whose events are read.
     """
 
-    name: FormatName = "json"
+    name: str = PLAIN_JSON.name
     debezium: DebeziumRules = field(default_factory=DebeziumRules)
     bytes_as: BytesAs = "base64"
     null_if_lost: bool = False
@@ -46,9 +43,14 @@ class FormatRules:
     tables: SourceTables = field(default_factory=SourceTables)
 
     @property
+    def kind(self) -> SourceFormat:
+        """The format's capabilities; ConfigError for a name that is not known."""
+        return source_format(self.name)
+
+    @property
     def ordering_kind(self) -> OrderingKind:
         """How the order of events is kept that no column of the table has."""
-        if not self.name.startswith(("debezium", "avro")):
+        if not self.kind.positions:
             return "none"
         return {"lsn": "int64", "binlog": "bytes", "arrival": "none"}[self.debezium.order]  # type: ignore[return-value]
 
@@ -76,52 +78,51 @@ class TableFacts:
 
 
 def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
-    """The decoder of a format; None for plain JSON, which needs no other."""
-    if rules.name == "json":
-        return None
-    if rules.name == "rows":
-        return TypedRows(table.schema, rules.delete_field)
-    if rules.name == "maxwell-json":
-        return MaxwellJson(table.schema, table.facts, table.rules, table.generator, TableGate(rules.tables))
-    if rules.name == "canal-json":
-        truncates = rules.debezium.truncate
-        return CanalJson(table.schema, table.rules, table.generator, TableGate(rules.tables), truncates)
-    return _debezium(rules, table)
+    """The decoder of a format; None for plain JSON, which needs no other. ConfigError for a name that is not known."""
+    return _MAKERS[source_format(rules.name).name](rules, table)
+
+
+def _typed_rows(rules: FormatRules, table: TableFacts) -> RecordFormat:
+    return TypedRows(table.schema, rules.delete_field)
+
+
+def _maxwell(rules: FormatRules, table: TableFacts) -> RecordFormat:
+    return MaxwellJson(table.schema, table.facts, table.rules, table.generator, TableGate(rules.tables))
+
+
+def _canal(rules: FormatRules, table: TableFacts) -> RecordFormat:
+    return CanalJson(table.schema, table.rules, table.generator, TableGate(rules.tables), rules.debezium.truncate)
 
 
 def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
+    """Change events of Debezium, as envelopes or flattened, in JSON or Avro; rows in Avro are read as flattened events."""
     keys, order = table.generator.record_key_fields, rules.debezium.order
     named, gate = column_encodings(table.avro_json), TableGate(rules.tables)
-    cut = table.rules.truncate_times
+    cut, envelopes = table.rules.truncate_times, rules.kind.envelopes
+    if envelopes:
+        schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
+    else:
+        schema, paths = flat_fields(table.schema, order)
     body: Body
     of_keys: Body = json_keys(named, rules, table)
     if rules.registry is not None:
         registry = SchemaRegistry(rules.registry)
-        if rules.name == "avro":
-            schema, paths = flat_fields(table.schema, order)
-            body = FlatBody(ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, truncate=cut), order)
-        else:
-            schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
-            body = ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, envelopes=True, truncate=cut)
+        body = ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, envelopes=envelopes, truncate=cut)
         key_schema, places = _of_keys(table)
         of_keys = ByWireForm(ConfluentAvro(key_schema, places, {}, registry), of_keys)
-    elif rules.name == "debezium-flat-json":
-        schema, paths = flat_fields(table.schema, order)
-        body = FlatBody(_enveloped(schema, paths, named, None, rules, table, table.watch, gate), order)
     else:
-        schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
-        body = _enveloped(schema, paths, named, "after", rules, table, table.watch, gate)
+        body = _enveloped(schema, paths, named, "after" if envelopes else None, rules, table, table.watch, gate)
     return DebeziumEvents(
         table.schema,
         table.generator,
-        body,
+        body if envelopes else FlatBody(body, order),
         of_keys,
         rules.debezium,
         ordered=table.ordered,
         global_index=table.global_index,
-        needs_message_key=rules.name != "avro",
+        needs_message_key=rules.kind.names_tables,
         gate=gate,
-        json=None if rules.registry is not None else "rows" if rules.name == "debezium-flat-json" else "envelopes",
+        json=None if rules.registry is not None else "envelopes" if envelopes else "rows",
     )
 
 
@@ -155,3 +156,16 @@ def _enveloped(
         return JsonBody(schema, paths, fields, table.facts, strict, rules.bytes_as, lacks & frozenset(schema.names))
 
     return EnvelopedJson(JsonBody(schema, paths, named, {}, strict, rules.bytes_as), of_fields, row, watch, gate)
+
+
+# The decoder of each format of FORMATS (a test compares the two).
+_MAKERS: Final[Mapping[str, Callable[[FormatRules, TableFacts], RecordFormat | None]]] = {
+    PLAIN_JSON.name: lambda _rules, _table: None,
+    TYPED_ROWS.name: _typed_rows,
+    "debezium-json": _debezium,
+    "debezium-flat-json": _debezium,
+    "debezium-avro": _debezium,
+    "avro": _debezium,
+    "maxwell-json": _maxwell,
+    "canal-json": _canal,
+}

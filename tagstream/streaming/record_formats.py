@@ -1,0 +1,85 @@
+"""The formats of records (``tagstream.source.format``) and what each can say.
+
+A new format is one more entry here, and its decoder in ``streaming.source.decode.make_format``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from tagstream.table.errors import ConfigError
+
+Order = Literal["lsn", "binlog", "arrival"]
+
+
+@dataclass(frozen=True)
+class SourceFormat:
+    """One format by the name that the option has for it, and its capabilities."""
+
+    name: str
+
+    # What orders a row's events where the table has no ordering field and no option says otherwise; whether events have
+    # positions in their database's log.
+    order: Order = "lsn"
+    positions: bool = False
+
+    # Messages in Confluent's wire form, of a topic alone; events with the row before and after; events that name their table.
+    avro: bool = False
+    envelopes: bool = False
+    names_tables: bool = False
+
+    # Rows of a database's table, whose keys are never fields of structs; bytes as texts in an encoding that an option names.
+    rows_of_database: bool = False
+    encodes_bytes: bool = False
+
+    # A schema may have type names of Kafka Connect or Debezium; the table's columns can come from the records, with a registry
+    # or, where ``has_schema``, without one.
+    source_types: bool = False
+    brings_schema: bool = False
+    has_schema: bool = False
+
+    # A record may leave fields out; transformers can work on its rows; an option can choose the format.
+    partial_rows: bool = False
+    transformed: bool = False
+    chosen: bool = True
+
+
+_DEBEZIUM: Final = SourceFormat(
+    "debezium-json",
+    positions=True,
+    names_tables=True,
+    source_types=True,
+    brings_schema=True,
+    has_schema=True,
+    rows_of_database=True,
+    encodes_bytes=True,
+    envelopes=True,
+)
+PLAIN_JSON: Final = SourceFormat("json", partial_rows=True, transformed=True)
+TYPED_ROWS: Final = SourceFormat("rows", order="arrival", chosen=False)
+FORMATS: Final = {
+    each.name: each
+    for each in (
+        PLAIN_JSON,
+        _DEBEZIUM,
+        replace(_DEBEZIUM, name="debezium-flat-json", envelopes=False),
+        replace(_DEBEZIUM, name="debezium-avro", has_schema=False, avro=True),
+        SourceFormat("avro", order="arrival", positions=True, avro=True, brings_schema=True, source_types=True),
+        SourceFormat("maxwell-json", names_tables=True, source_types=True, rows_of_database=True),
+        SourceFormat("canal-json", names_tables=True, source_types=True, rows_of_database=True),
+        TYPED_ROWS,
+    )
+}
+
+
+def source_format(name: str) -> SourceFormat:
+    """The format of this name; ConfigError for one that is not known."""
+    if name not in FORMATS:
+        raise ConfigError(f"records of format {name!r} are not known; known are {', '.join(chosen_formats())}")
+    return FORMATS[name]
+
+
+def chosen_formats() -> tuple[str, ...]:
+    """The names that ``tagstream.source.format`` can have."""
+    return tuple(name for name, each in FORMATS.items() if each.chosen)
