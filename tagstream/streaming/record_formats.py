@@ -24,7 +24,8 @@ class SourceFormat:
     order: Order = "lsn"
     positions: bool = False
 
-    # Messages in Confluent's wire form, of a topic alone; events with the row before and after; events that name their table.
+    # Messages in Confluent's wire form, of a topic alone; events with the row before and after; events that name
+    # their table.
     avro: bool = False
     envelopes: bool = False
     names_tables: bool = False
@@ -33,8 +34,8 @@ class SourceFormat:
     rows_of_database: bool = False
     encodes_bytes: bool = False
 
-    # A schema may have type names of Kafka Connect or Debezium; the table's columns can come from the records, with a registry
-    # or, where ``has_schema``, without one.
+    # A schema may have type names of Kafka Connect or Debezium; the table's columns can come from the records, with a
+    # registry or, where ``has_schema``, without one.
     source_types: bool = False
     brings_schema: bool = False
     has_schema: bool = False

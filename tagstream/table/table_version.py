@@ -6,6 +6,7 @@ Code asks for a capability by its name and compares no numbers. Hudi 0.15.0 writ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -112,7 +113,7 @@ _9: Final = replace(
 VERSIONS: Final = {version.number: version for version in (_6, _8, _9)}
 
 
-def listed_versions(*, least: int = 0, last: str = "and") -> str:
-    """The numbers that are known, from ``least`` on, as a sentence has them: ``6, 8 and 9``."""
-    *others, newest = [str(number) for number in sorted(VERSIONS) if number >= least]
+def listed_versions(*, last: str = "and", having: Callable[[TableVersion], bool] = lambda _version: True) -> str:
+    """The numbers that are known as a sentence has them: ``6, 8 and 9``; ``having``: of those versions alone."""
+    *others, newest = [str(number) for number, version in sorted(VERSIONS.items()) if having(version)]
     return f"{', '.join(others)} {last} {newest}" if others else newest

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import replace
-from pathlib import PurePosixPath
 
 from pyspark.sql import SparkSession
 
-from tagstream.index.registry import STATE, make_index
-from tagstream.state.checkpoint import (
-    INDEX,
-    STATE_INDEX,
-    TABLE_INDEX,
-    CheckpointMeta,
-    clear_unfinished,
-    current_root,
-    open_or_create_meta,
-)
-from tagstream.state.layout import StateLayout
-from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
+from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.metadata_keeper import MetadataKeeper
 from tagstream.streaming.batch.metadata_prepare import (
     drop_partition_stats,
@@ -30,17 +16,16 @@ from tagstream.streaming.batch.metadata_prepare import (
     drop_wrong_listing,
     make_if_wanted,
 )
-from tagstream.streaming.batch.small_files import SmallFiles
 from tagstream.streaming.errors import SchemaChangedError, StopRequested
 from tagstream.streaming.job.commit import find_depth
 from tagstream.streaming.job.dead_letters import Delivery
 from tagstream.streaming.job.failure import FailureLog, explain, note_batch, own_errors
 from tagstream.streaming.job.first_records import needs_spark, with_first_schema, with_first_table, with_schema_by_spark
-from tagstream.streaming.job.preflight import Ready, SparkNeeds, check_query, check_stream, look, look_before_spark
+from tagstream.streaming.job.preflight import Ready, SparkNeeds, check_stream, look, look_before_spark
 from tagstream.streaming.job.pull_index import start_index
 from tagstream.streaming.job.query import claim_run, end_query, run_owner, run_to_end, start_query
 from tagstream.streaming.job.restart import Restart, forget_notes, look_at_schema, restart_after, take_noticed
-from tagstream.streaming.job.schema_match import stream_schema
+from tagstream.streaming.job.run_context import DAY_MS, make_context
 from tagstream.streaming.job.session import (
     choose_checkpoint_files,
     end_session,
@@ -62,26 +47,21 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.pending_writes import settle, wait_for_clustering
-from tagstream.streaming.recovery.same_source import TopicWatch, source_table
-from tagstream.streaming.recovery.same_table import check_table, is_unused
+from tagstream.streaming.recovery.same_source import TopicWatch
+from tagstream.streaming.recovery.same_table import check_table
 from tagstream.streaming.recovery.takeover import prune_retired
 from tagstream.streaming.services.compaction import compact_logs
 from tagstream.streaming.services.table_services import TableServices
 from tagstream.streaming.source.dataframe import Frame
 from tagstream.streaming.source.decode.schema_registry import USER_INFO_ENV
-from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.kafka_topic import topic_offsets
 from tagstream.table.errors import LeaseLostError
-from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import listed_by_metadata
 from tagstream.table.storage.opening import open_storage
-from tagstream.table.storage.storage import META_FOLDER, Storage
-from tagstream.table.write.write_context import WriterOptions
+from tagstream.table.storage.storage import META_FOLDER
 
-_BASE_INSERTS = "tagstream.inserts.to.base.files"
 LOG = logging.getLogger("tagstream")
-DAY_MS = 86_400_000
 
 
 def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
@@ -266,131 +246,6 @@ def _clear_leftovers(job: JobContext) -> None:
             "removed the index of the retired query in %s",
             job.checkpoint.where(folder) if folder else job.checkpoint.root,
         )
-
-
-def make_context(
-    options: Options,
-    table: HoodieTable,
-    spark: SparkSession,
-    lease: LeaseKeeper,
-    stop: StopFlag,
-    crash: CrashPlan,
-    clock_ms: Callable[[], int],
-) -> JobContext:
-    """Everything the run works with; the checkpoint's fixed choices are made here at its first start."""
-    checkpoint = open_storage(options.checkpoint_dir)
-    taken_over = check_table(checkpoint, table.base_path)
-    if taken_over is not None:
-        LOG.warning("%s", taken_over)
-    avro_json, with_defaults = stream_schema(options, table)
-    decode = DecodeSpec.for_table(table, avro_json, with_defaults, options, source_table(checkpoint, options))
-    meta = _open_meta(options, checkpoint, spark, table, decode)
-    options = _as_first_spelled(options, meta.stream_id)
-    root = current_root(checkpoint)
-    owner = run_owner(clock_ms())
-    run = claim_run(checkpoint, owner)
-    index = make_index(options.index, table.config.record_key_fields)
-    inserts = "true" if options.op == INSERT_OVERWRITE else inserts_to_base_files(options, table)
-    base_only = inserts == "true" or (index is not None and not index.can_index_log_files)
-    local_root = options.index_local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
-    layout = StateLayout(
-        durable=root.files.below(INDEX),
-        local_dir=os.path.join(local_root, *_local_names(options, table.base_path, checkpoint.root)),
-        ordering=decode.ordering_kind,
-        global_index=options.global_index,
-        ttl_ms=int(options.index_state_ttl_days * DAY_MS),
-        tombstone_ttl_ms=int(options.index_tombstone_ttl_days * DAY_MS),
-        local_root=local_root,
-    )
-    return JobContext(
-        options=options,
-        table=table,
-        checkpoint=checkpoint,
-        root=root,
-        meta=meta,
-        run=run,
-        run_owner=owner,
-        layout=layout,
-        decode=decode,
-        avro_json=avro_json,
-        writer=WriterOptions(
-            codec=options.parquet_codec,
-            bloom=BloomParams(
-                options.bloom_type, options.bloom_num_entries, options.bloom_fpp, options.bloom_max_entries
-            ),
-            row_group_bytes=options.parquet_block_size,
-            inserts_to_base_files=base_only,
-            groups_begin_with_base_files=inserts == "first",
-            compare_ordering=index is not None and not index.knows_ordering,
-            drops_columns=options.schema.missing == "drop",
-        ),
-        small_files=SmallFiles(
-            merge_on_read=table.config.is_merge_on_read,
-            small_limit=options.parquet_small_file_limit,
-            max_bytes=options.parquet_max_file_size,
-            base_only=base_only,
-            needs_base=inserts == "first",
-            record_bytes=options.record_size_estimate,
-            log_ratio=options.logfile_compression_ratio,
-            trust_share=options.record_size_threshold,
-        ),
-        lease=lease,
-        stop=stop,
-        crash=crash,
-        clock_ms=clock_ms,
-        retain_batches=int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100),
-        index=index,
-    )
-
-
-def inserts_to_base_files(options: Options, table: HoodieTable) -> str:
-    """Whether new records of a merge-on-read table go to base files, as told: true, false, or first. Where nothing is told:
-    with a metadata table of version 8 or later, since hudi-rs passes over file groups without a base file there."""
-    if _BASE_INSERTS in options.explicit or not table.config.has_completion_times:
-        return options.inserts_to_base_files
-    will_have = options.metadata.is_made(table.config.version) and table.timeline().newest is None
-    keeps = options.metadata.enable is not False and (bool(table.config.metadata_partitions) or will_have)
-    return str(keeps).lower()
-
-
-def _as_first_spelled(options: Options, stream_id: str) -> Options:
-    """The source folder by the path it was first read by: by another, through a link, Spark would take its files for new."""
-    first = PurePosixPath(stream_id)
-    named = options.streaming_checkpoint_identifier is not None or options.source_class != "dfs"
-    if named or not first.is_absolute() or first == PurePosixPath(options.stream_id):
-        return options
-    return replace(options, dfs_root=str(first))
-
-
-def _open_meta(
-    options: Options, checkpoint: Storage, spark: SparkSession, table: HoodieTable, decode: DecodeSpec
-) -> CheckpointMeta:
-    clear_unfinished(checkpoint)
-    check_query(checkpoint)
-    partitions = options.shuffle_partitions or spark.sparkContext.defaultParallelism
-    return open_or_create_meta(
-        checkpoint,
-        shuffle_partitions=partitions,
-        key_groups=options.index_key_groups or 4 * partitions,
-        stream_id=options.stream_id,
-        ordering=decode.ordering_kind,
-        # A pull-type index finds its keys in the table at every batch: which one it is may change.
-        global_index=options.index_global_enabled,
-        table_name=table.config.name,
-        table_path=table.base_path,
-        explicit=options.explicit,
-        index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
-        unused=is_unused(checkpoint),
-    )
-
-
-def _local_names(options: Options, base_path: str, checkpoint: str) -> list[str]:
-    """``tagstream-<user id>/<table hash>/<checkpoint hash>`` on every executor; in a named folder without the first.
-
-    Users who share Spark's folder have a folder each: one of a fixed name would be the first one's.
-    """
-    names = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint)]
-    return names if options.index_local_dir else [f"tagstream-{os.getuid()}", *names]
 
 
 def _leave_to_others(job: JobContext, restart: Restart) -> None:

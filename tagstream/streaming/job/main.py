@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 from tagstream.state.index_loads import read_marker
 from tagstream.streaming.job.dry_run import explain_start
 from tagstream.streaming.job.failure import exit_code, explain
-from tagstream.streaming.job.job import make_context, run_job
+from tagstream.streaming.job.job import run_job
 from tagstream.streaming.job.preflight import look, stream_problem
+from tagstream.streaming.job.run_context import make_context
 from tagstream.streaming.job.session import session_conf, spark_needs, start_session, take_store_settings
 from tagstream.streaming.job.table_match import check_options
 from tagstream.streaming.lease_keeper import LeaseKeeper

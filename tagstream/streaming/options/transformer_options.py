@@ -62,7 +62,8 @@ def _check_fit(r: Resolved, chain: tuple[TransformerOption, ...], record_format:
         r.problems.append(
             Problem(
                 f"{where}: records of {record_format.name} are not transformed: their deletes, their order and values that "
-                "were not sent are no columns. Transform rows of plain JSON, or make a DataFrame of your own (tagstream.upsert)"
+                "were not sent are no columns. Transform rows of plain JSON, or make a DataFrame of your own "
+                "(tagstream.upsert)"
             )
         )
     if r.opt_text(_SOURCE_SCHEMA) is None:

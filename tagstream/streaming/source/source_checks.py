@@ -30,6 +30,7 @@ from tagstream.table.meta_client.table_config import (
 from tagstream.table.metadata.hfile_writer import LONGEST_KEY
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.read.stored_keys import names_single_key
+from tagstream.table.table_version import listed_versions
 
 
 def check_order(options: Options, config: TableConfig, reads: FormatRules) -> None:
@@ -162,9 +163,10 @@ def key_names_its_field(table: HoodieTable, options: Options) -> bool:
                 f"have keys of the other form ({form}), and every key would be new; remove it"
             )
         if not asked and config.table_version.key_alone:
+            others = listed_versions(last="or", having=lambda version: not version.key_alone)
             raise ConfigError(
                 f"{NEW_ENCODING} = false ({options.origin(NEW_ENCODING)}): a table of version {config.version} has keys of "
-                "the value alone; remove it, or take a lower version"
+                f"the value alone; remove it, or take version {others}"
             )
     return not asked
 

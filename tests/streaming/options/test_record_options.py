@@ -25,7 +25,7 @@ def test_debezium_sources_of_hoodiestreamer(prefix: str, source: str, order: str
     url = "https://me:pa%20ss@registry:8081/base/subjects/db.t-value/versions/latest"
     o = load(f"hoodie.streamer.schemaprovider.registry.url={url}", source=prefix + source)
     r = o.records
-    assert (r.format, r.debezium_order, o.source_class) == ("debezium-avro", order, "kafka")
+    assert (r.format.name, r.debezium_order, o.source_class) == ("debezium-avro", order, "kafka")
     assert (r.registry_url, r.registry_subject, r.registry_user_info) == (
         "https://registry:8081/base",
         "db.t-value",
