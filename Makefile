@@ -37,7 +37,7 @@ TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test test-all test-rest defects versions simulate pairs check rooms dist environment platforms bench drills drills-matrix interop clean
+.PHONY: help install run run-kafka test test-all test-rest defects versions simulate pairs check docs rooms dist environment platforms bench drills drills-matrix interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -51,7 +51,7 @@ $(STAMP): pyproject.toml conf/constraints.txt
 	@java -version 2>&1 | grep -Eq 'version "(1[7-9]|2[0-9])' || { echo 'Tagstream needs Java 17 or newer on the PATH: install openjdk-17-jre-headless' >&2; exit 1; }
 	@echo 'installing into $(VENV)/ (a few minutes the first time)'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[spark,avro,hbase,demo,dev,bench,s3,hdfs]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[spark,avro,hbase,demo,dev,docs,bench,s3,hdfs]'
 	@touch $(STAMP)
 
 run: install  ## stream real flights from files into out/flights and check the table
@@ -96,6 +96,10 @@ check: install  ## formatting, lint and types; that all tests can be collected
 	$(VENV)/bin/mypy
 	@$(PY) -m pytest --collect-only -qq --no-summary --tier first >/dev/null || $(PY) -m pytest --collect-only -qq --tier first
 
+docs: install  ## site/: the documentation as a web site; fails on a broken link
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --clean
+	@echo 'open site/index.html'
+
 rooms: install  ## the rooms of the sources and what imports what; fails on a circle
 	@$(PY) -m tests.support.rooms
 
@@ -122,5 +126,5 @@ interop: install  ## real Hudi reads and continues our tables, and the benchmark
 	$(PY) -m pytest -m 'hudi_jar or s3 or stores or hdfs or deployment' tests/interop tests/bench tests/behaviours tests/table/storage tests/streaming tests/test_deployment.py tests/test_operations.py $(ARGS)
 
 clean:  ## remove what the targets made, the virtual environments and the jars too
-	rm -rf $(VENV) .jars .peers .platforms out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .jars .peers .platforms out build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

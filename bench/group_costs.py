@@ -2,7 +2,7 @@
 
 One key group of K keys, no Spark: bytes of a batch's delta for each changed key, seconds and bytes of a whole snapshot, and
 of bringing the local store back from it after the executor's disk was lost, deltas and all. These are the unit costs of
-docs/scaling.md.
+bench/RESULTS.md.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ tagstream.opne_table("t")
 
 @pytest.mark.extended("checks the types of a program and of all that it imports")
 def test_the_types_of_a_users_program_are_checked(python: Path, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "dataframes.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guide" / "dataframes.md").read_text("utf-8")
     program = page.partition("```python\n")[2].partition("```")[0]
     (tmp_path / "program.py").write_text(program)
     (tmp_path / "wrong.py").write_text(WRONG)

@@ -47,7 +47,7 @@ def test_every_example_is_listed_and_run() -> None:
 
 
 def test_the_page_shows_the_program_that_is_run() -> None:
-    page = (ROOT / "docs" / "dataframes.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guide" / "dataframes.md").read_text("utf-8")
     program = (EXAMPLES / "dataframe.py").read_text("utf-8")
     (shown, *_) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
     assert program.partition('"""\n\n')[2] == shown

@@ -1,4 +1,4 @@
-"""The commands and examples of docs/operations.md."""
+"""The commands and examples of docs/operations/operations.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 from tests.test_readme import blocks, clone, run
 
 __all__ = ["clone"]  # the fixture
-PAGE = "docs/operations.md"
+PAGE = "docs/operations/operations.md"
 
 
 @pytest.mark.deployment
@@ -90,21 +90,3 @@ def test_the_page_shows_lines_of_the_unit() -> None:
     text = (ROOT / "conf" / "run" / "tagstream@.service").read_text("utf-8")
     shown = re.search(r"```ini\n(.*?)```", (ROOT / PAGE).read_text("utf-8"), flags=re.S)
     assert shown is not None and all(line in text for line in shown.group(1).splitlines())
-
-
-def test_every_link_of_the_docs_leads_somewhere() -> None:
-    broken = []
-    for page in sorted((ROOT / "docs").glob("*.md")):
-        text = page.read_text("utf-8")
-        for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]+))?\)", text):
-            if "://" in link:
-                continue
-            target = (page.parent / link).resolve() if link else page
-            if not target.exists():
-                broken.append(f"{page.name}: {link}")
-            elif anchor and target.suffix == ".md":
-                titles = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), flags=re.M)
-                slugs = {re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles}
-                if anchor not in slugs:
-                    broken.append(f"{page.name}: {link}#{anchor}")
-    assert broken == []

@@ -1,4 +1,4 @@
-"""Every block of code in README and docs runs in a test, or a remark before it says why it does not."""
+"""Every block of code in README and docs runs in a test, or a remark before it says why it does not; the site is built."""
 
 from __future__ import annotations
 
@@ -25,25 +25,32 @@ from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.paths import ROOT
 from tests.table.writer import Writer
-from tests.test_readme import blocks, clone, orders, run  # noqa: F401 (clone is a fixture)
+from tests.test_readme import STORIES, blocks, clone, orders, run  # noqa: F401 (clone is a fixture)
 
-PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md"]
+PAGES += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+OPERATIONS, SERVICES = "docs/operations/operations.md", "docs/operations/services.md"
+DATAFRAMES, RECORDS = "docs/guide/dataframes.md", "docs/guide/records.md"
+COMMANDS, COMPATIBILITY = "docs/operations/commands.md", "docs/reference/compatibility.md"
 BLOCK = re.compile(r"^(?:<!-- not run: (?P<reason>.+?) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```", re.S | re.M)
 # Blocks that other tests run or read, by page and a text in them.
 ELSEWHERE = [
-    ("README.md", "", "tests/test_readme.py"),
-    ("docs/dataframes.md", "import tagstream", "tests/test_examples.py"),
-    ("docs/operations.md", "tagstream fetch-jars --out", "tests/cli/test_fetch_jars.py"),
-    ("docs/operations.md", "/opt/tagstream/venv", "tests/test_operations.py"),
-    ("docs/operations.md", "docker build", "tests/test_operations.py"),
-    ("docs/operations.md", "spark://127.0.0.1:7077", "tests/test_operations.py"),
-    ("docs/operations.md", "STORE=hdfs", "tests/drills/test_cluster_on_stores.py"),
-    ("docs/operations.md", "--deploy-mode cluster", "tests/streaming/test_cluster_mode.py"),
-    ("docs/services.md", "create table if not exists", "tests/interop/test_services_page.py"),
-    ("docs/services.md", "spark-sql", "tests/interop/test_services_page.py"),
-    ("docs/tables.md", "--config-folder", "tests/streaming/job/test_run_tables.py"),
+    ("README.md", "import tagstream", "tests/test_readme.py"),
+    ("README.md", "spark-submit", "tests/test_readme.py"),
+    ("README.md", "make run", "tests/test_readme.py"),
+    (STORIES, "", "tests/test_readme.py"),
+    (DATAFRAMES, "import tagstream", "tests/test_examples.py"),
+    (DATAFRAMES, "--config-folder", "tests/streaming/job/test_run_tables.py"),
+    (OPERATIONS, "tagstream fetch-jars --out", "tests/cli/test_fetch_jars.py"),
+    (OPERATIONS, "/opt/tagstream/venv", "tests/test_operations.py"),
+    (OPERATIONS, "docker build", "tests/test_operations.py"),
+    (OPERATIONS, "spark://127.0.0.1:7077", "tests/test_operations.py"),
+    (OPERATIONS, "STORE=hdfs", "tests/drills/test_cluster_on_stores.py"),
+    (OPERATIONS, "--deploy-mode cluster", "tests/streaming/test_cluster_mode.py"),
+    (SERVICES, "create table if not exists", "tests/interop/test_services_page.py"),
+    (SERVICES, "spark-sql", "tests/interop/test_services_page.py"),
 ]
-HERE = ["docs/admin.md", "docs/data.md", "docs/reading.md", "docs/services.md", "docs/transformations.md"]
+HERE = [COMMANDS, RECORDS, COMPATIBILITY, SERVICES, DATAFRAMES]
 PROPERTIES = "properties"
 
 
@@ -114,6 +121,37 @@ def test_every_command_of_the_project_is_one() -> None:
     assert seen > 15
 
 
+def test_every_link_leads_somewhere() -> None:
+    """Also out of ``docs/``, where the site has no links. Anchors are those of a repository's pages."""
+    broken = []
+    for name in [*PAGES, "CHANGELOG.md", "examples/README.md"]:
+        page = ROOT / name
+        for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]+))?\)", page.read_text("utf-8")):
+            if "://" in link:
+                continue
+            target = (page.parent / link).resolve() if link else page
+            if not target.exists():
+                broken.append(f"{name}: {link}")
+            elif anchor and target.suffix == ".md":
+                titles = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), flags=re.M)
+                slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+                if anchor not in slugs:
+                    broken.append(f"{name}: {link}#{anchor}")
+    assert broken == []
+
+
+def test_every_page_is_in_the_site(tmp_path: Path) -> None:
+    """As `make docs` builds it: a link that leads nowhere, and a page that the contents lack, are errors."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = {page.removeprefix("docs/").removesuffix(".md") for page in PAGES if page.startswith("docs/")}
+    made = {path.relative_to(tmp_path / "site").with_suffix("") for path in (tmp_path / "site").rglob("*.html")}
+    assert {str(path) for path in made} == pages | {"404"}
+    first = (tmp_path / "site" / "index.html").read_text("utf-8")
+    assert not re.search(r'src="(?:https?:)?//|<link [^>]*href="(?:https?:)?//', first), "nothing from other hosts"
+
+
 @pytest.mark.parametrize("page", sorted({block.page for block in all_blocks() if block.kind == PROPERTIES}))
 def test_properties_are_known_keys(page: str, tmp_path: Path) -> None:
     for number, block in enumerate(of(page, PROPERTIES)):
@@ -134,7 +172,7 @@ def test_reading_from_python(tmp_path: Path) -> None:
     writer.write(rooms)
     (tmp_path / "out").mkdir()
     (tmp_path / "t").rename(tmp_path / "out" / "readings")
-    first, second = (block.text for block in of("docs/reading.md", "python"))
+    first, second = (block.text for block in of(COMPATIBILITY, "python"))
 
     def printed(code: str) -> str:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -158,7 +196,7 @@ def test_the_commands_of_the_pages(tmp_path: Path, spark: SparkSession, monkeypa
     (tmp_path / "sample.json").write_text((case.source / sorted(os.listdir(case.source))[-1]).read_text())
     bad = tmp_path / "bad"
     listed: list[str] = []
-    for page in ("docs/data.md", "docs/services.md", "docs/admin.md"):
+    for page in (RECORDS, SERVICES, COMMANDS):
         for block in of(page, "sh"):
             for words in block.commands():
                 if words[0] != "tagstream":
@@ -181,10 +219,10 @@ def test_the_commands_of_the_pages(tmp_path: Path, spark: SparkSession, monkeypa
 
 
 @pytest.mark.spark
-@pytest.mark.extended("README's table, written once more through a transformation")
+@pytest.mark.extended("the table of the guide's first page, written once more through a transformation")
 def test_the_transformation(clone: Path) -> None:
     first, write, read, *_ = blocks()
-    (block,) = of("docs/transformations.md", "sh")
+    (block,) = [block for block in of(DATAFRAMES, "sh") if "--transformer-class" in block.text]
     run(first, clone, "first")
     run(write.replace("--source-class", "--dry-run --source-class"), clone, "files")
     run(block.text, clone, "transformed")

@@ -117,7 +117,7 @@ def test_a_former_index_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_without_the_former_index_the_order_is_not_known(tmp_path: Path) -> None:
-    """As docs/change-streams.md says of a new checkpoint: rows of an unknown order are older than every TRUNCATE."""
+    """As docs/guide/records.md says of a new checkpoint: rows of an unknown order are older than every TRUNCATE."""
     changes = Changes(tmp_path)
     truncate = changes.truncate()
     changes.read(changes.rows(range(3)))

@@ -34,9 +34,7 @@ def test_a_program_that_fails_shows_what_it_said() -> None:
 def test_every_page_and_the_ci_name_the_same_packages() -> None:
     for name in (".ci/run", "CONTRIBUTING.md"):
         assert INSTALL in (ROOT / name).read_text("utf-8"), name
-    readme = (ROOT / "README.md").read_text("utf-8")
-    for program, package in PACKAGES.items():
-        assert f"`{package}`" in readme
+    for program in PACKAGES:
         assert f"command -v {program}" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The commands of docs/services.md, as printed, by real Hudi while a stream is between two batches and going on."""
+"""The commands of docs/operations/services.md, as printed, by real Hudi while a stream is between two batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.hudi_rs import read_table
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.hudi_jar, pytest.mark.spark]
-PAGE = ROOT / "docs" / "services.md"
+PAGE = ROOT / "docs" / "operations" / "services.md"
 RELEASE = "0.15.0"
 BATCHES, PER_BATCH = 36, 20
 

@@ -53,7 +53,7 @@ def made(name: str, hudi: HudiSpark, folder: Path) -> tuple[Path, pa.Table]:
 
 
 def read_by_hudi_rs(table: Path) -> pa.Table | None:
-    """Its rows; None where it cannot read what Hudi wrote there (docs/compatibility.md)."""
+    """Its rows; None where it cannot read what Hudi wrote there (docs/reference/compatibility.md)."""
     try:
         return read_table(table)
     except Exception:  # its errors have no class of their own

@@ -202,7 +202,7 @@ def differences(who: str, found: pa.Table, want: Mapping[Ident, Row]) -> list[st
 
 
 def hudi_rs_can(values: Mapping[str, str], table: HoodieTable) -> bool:
-    """Whether hudi-rs 0.5.0 reads such a table rightly (docs/compatibility.md)."""
+    """Whether hudi-rs 0.5.0 reads such a table rightly (docs/reference/compatibility.md)."""
     if values["ordering"] == "several":  # it knows one ordering field
         return False
     if values["layout"] == "custom" and table.config.version >= 8:  # it takes city:SIMPLE for the name of a field

@@ -132,7 +132,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
 LEFT_OUT = {
     "avro, debezium-avro": "read from Kafka alone, and need a schema registry; a start on files refuses them",
     "JsonKafkaSource": "needs a broker: tests/streaming has streams of each format from one",
-    "HBASE": "needs a server: tests/behaviours and docs/hbase.md",
+    "HBASE": "needs a server: tests/behaviours and docs/guide/indexes.md",
 }
 
 ENVELOPES = ("debezium-json", "debezium-json with schemas")

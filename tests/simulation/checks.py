@@ -89,7 +89,7 @@ def _ident(world: World, row: dict[str, Any]) -> Ident:
 
 
 def hudi_rs_can(world: World, table: HoodieTable) -> bool:
-    """Whether hudi-rs reads such a table rightly (its limits: docs/compatibility.md)."""
+    """Whether hudi-rs reads such a table rightly (its limits: docs/reference/compatibility.md)."""
     told = world.settings
     if told.second_ordering:  # it knows one ordering field
         return False

@@ -71,7 +71,8 @@ def other_in_a_batch(world: World) -> None:
     need a lock, as in Hudi."""
     if can_write(world) and not world.settings.metadata:
         world.copies.clear()
-        # Two clusterings of the same file groups, one of a writer without locks, double rows: docs/concurrency.md.
+        # Two clusterings of the same file groups, one of a writer without locks, double rows:
+        # docs/operations/concurrency.md.
         clusters = any(key.startswith("hoodie.clustering.") for key, _ in world.settings.services)
         doing = world.random.choice((write, write, write if clusters else cluster))
         world.send(world.random.choice((3, 10, 30)))
@@ -151,7 +152,7 @@ def _prepared(world: World) -> tuple[ForeignWriter, list[Row], list[Event]] | No
     clustered = set(world.table().timeline().pending_clusterings)
     taken = {row[RECORD_KEY] for row in rows if (row[PARTITION_PATH], row[FILE_NAME].split("_")[0]) in clustered}
     events = [e for e in events if _key(world.settings, e, rows) not in taken]
-    if _is_committing(world):  # no look of either can keep a key from being inserted by both: docs/concurrency.md
+    if _is_committing(world):  # a key may be inserted by both, which no look prevents: docs/operations/concurrency.md
         there = {row[RECORD_KEY] for row in rows}
         # Deletes without an ordering value count by the times the writes began, not by those they were completed.
         events = [e for e in events if not e.deleted and _key(world.settings, e, rows) in there]

@@ -192,7 +192,7 @@ def old_checkpoint(world: World) -> None:
 def new_checkpoint(world: World) -> None:
     """The checkpoint is lost; the stream begins with an empty one."""
     told = world.settings
-    # It has rows that were renamed, and the order of rows, deletes and TRUNCATEs: docs/change-streams.md.
+    # It has rows that were renamed, and the order of rows, deletes and TRUNCATEs: docs/guide/records.md.
     if world.checkpoint.exists() and not (told.toast or told.truncates or told.remembers):
         shutil.rmtree(world.checkpoint)
         world.index_is_whole = False

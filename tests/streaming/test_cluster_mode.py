@@ -25,7 +25,7 @@ from tests.support.yarn import SPARK, STAGING, Yarn
 from tests.test_deployment import ORDERS, ROWS
 from tests.test_readme import blocks
 
-PAGE = "docs/operations.md"
+PAGE = "docs/operations/operations.md"
 SECONDS = 300.0
 
 

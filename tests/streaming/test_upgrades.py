@@ -1,7 +1,8 @@
 """Streams that an earlier version began go on: their tables, checkpoints, local stores and command lines are fixtures.
 
 tests/fixtures/upgrade/README.md says how they were made. Each was made elsewhere and comes here with all it had, as
-docs/operations.md (Backup and restore) has it; its source folder has another path, so it is given its first one's name.
+docs/operations/operations.md (Backup and restore) has it; its source folder has another path, so it is given its first
+one's name.
 """
 
 from __future__ import annotations

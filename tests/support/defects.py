@@ -21,8 +21,9 @@ from pathlib import Path
 from tests.support.paths import ROOT
 from tests.support.tiers import FIRST, SECOND
 
-_COPIED = ("bench", "conf", "docs", "tests", "tagstream")
-_FILES = ("run_stream.py", "pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile", "LICENSE")
+_COPIED = ("bench", "conf", "docs", "examples", "tests", "tagstream")
+_FILES = ("run_stream.py", "pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "LICENSE",
+          "mkdocs.yml")  # fmt: skip
 _LINKED = (".venv", ".jars")
 _NO_TESTS = 5  # pytest's exit code when no test of the tier is among those named
 

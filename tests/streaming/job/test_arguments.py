@@ -86,7 +86,7 @@ def test_options_are_the_jobs_keys() -> None:
         ({}, {"table_type": "MERGE_ON_READ"}, "did you mean --table-type"),
         ({}, {"recordkey": "id"}, "did you mean the argument key of upsert"),
         ({}, {"precombine": "ts"}, "did you mean the argument order_by of upsert"),
-        ({}, {"xyz": 1}, "xyz is not a key; docs/configuration.md lists them"),
+        ({}, {"xyz": 1}, r"xyz is not a key; docs/\S*configuration.md lists them"),
         ({}, {"hoodie.clean.automatic": None}, "hoodie.clean.automatic is None; leave the key out"),
         ({}, {"hoodie.base.path": "x"}, "hoodie.base.path is the argument path of upsert"),
         ({}, {"--checkpoint-dir": "x"}, "--checkpoint-dir is the argument checkpoint of upsert"),

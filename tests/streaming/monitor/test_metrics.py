@@ -115,7 +115,7 @@ def test_after_batches() -> None:
 
 
 def test_every_metric_is_documented_and_every_documented_one_exported() -> None:
-    text = (ROOT / "docs" / "monitoring.md").read_text("utf-8")
+    text = (ROOT / "docs" / "operations" / "monitoring.md").read_text("utf-8")
     rows = re.findall(r"^\| `(tagstream_\w+)` \| ([^|]*) \| ([^|]*) \| ([^|]*) \|", text, flags=re.M)
     documented = {name: (kind.strip(), unit.strip(), labels.strip()) for name, kind, unit, labels in rows}
     wanted = {m.name: (m.kind, m.unit, ", ".join(f"`{label}`" for label in m.labels)) for m in METRICS}

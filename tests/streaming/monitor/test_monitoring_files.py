@@ -86,6 +86,6 @@ def test_panels_lie_side_by_side() -> None:
 
 
 def test_every_alert_is_explained() -> None:
-    text = (ROOT / "docs" / "monitoring.md").read_text("utf-8")
+    text = (ROOT / "docs" / "operations" / "monitoring.md").read_text("utf-8")
     alerts = set(re.findall(r"- alert: (\w+)", RULES.read_text("utf-8")))
     assert set(re.findall(r"^\| `(Tagstream\w+)` \|", text, flags=re.M)) == alerts

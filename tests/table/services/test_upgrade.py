@@ -295,7 +295,8 @@ def test_index_definitions_follow(tmp_path: Path) -> None:
 @pytest.mark.interop
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_hudi_rs_reads_every_version(kind: str, tmp_path: Path) -> None:
-    # From version 8 on it passes over archived logs of groups without a base file, in any table (docs/compatibility.md).
+    # From version 8 on it passes over archived logs of groups without a base file, in any table:
+    # docs/reference/compatibility.md.
     writer = written(tmp_path, 6, kind, archived=2 if kind == "COPY_ON_WRITE" else 0)
     ways = (8, 9, 8, 6, 9, 6) if kind == "COPY_ON_WRITE" else (8, 9, 8)
     for number, to in enumerate(ways):

@@ -1,4 +1,4 @@
-"""docs/configuration.md is what the key table gives."""
+"""docs/reference/configuration.md is what the key table gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/data.md says what the decoder does: every row of its table is decoded."""
+"""docs/guide/records.md says what the decoder does: every row of its table is decoded, and more rows of that form."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from tagstream.streaming.source.decode.record_format import DecodeRules, avro_fa
 from tagstream.table.schema.schema import avro_to_arrow
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "data.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "guide" / "records.md").read_text("utf-8")
+# Examples that the page leaves out.
+MORE = (ROOT / "tests" / "fixtures" / "json_types.txt").read_text("utf-8")
 
 
 def examples() -> list[list[str]]:
-    """The table's rows: Avro type, JSON, what becomes of it, option."""
+    """Rows of the page's table and further ones: Avro type, JSON, what becomes of it, option."""
     table = PAGE.partition("| Avro type |")[2].partition("\n\n")[0].splitlines()[2:]
+    table += MORE.splitlines()
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
 
 
