@@ -30,7 +30,7 @@ def _release(version: str) -> tuple[int, int]:
 
 
 RELEASE = _release(pyspark.__version__)
-OLDEST, NEWEST = (3, 5), (4, 2)  # that were tried (docs/platforms.md)
+OLDEST, NEWEST = (3, 5), (4, 2)  # that were tried (docs/operations/platforms.md)
 _HAS_ARROW = RELEASE >= (4, 0)  # DataFrame.toArrow, createDataFrame of an Arrow table, applyInArrow
 _HAS_IDS = RELEASE >= (4, 1)  # DataFrame.repartitionById
 _ROWS = 64_000  # of a table that goes to Spark in one piece

@@ -23,7 +23,7 @@ from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.stored_keys import bucket_evidence
 
-STATE_BYTES_BESIDE_KEY = 8  # docs/performance.md: 13.7 to 15.5 bytes a key with keys of eight bytes
+STATE_BYTES_BESIDE_KEY = 8  # docs/development/performance.md: 13.7 to 15.5 bytes a key with keys of eight bytes
 BUCKET_ROOM = 2  # the number of buckets is fixed, a table grows
 _CHECKED_KEYS = 1000
 _BUCKETS_TRIED = 4

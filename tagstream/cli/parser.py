@@ -29,7 +29,7 @@ commands:
   tagstream status ...    what a stream is at, and how its runs have ended
   tagstream rescale ...   a new checkpoint with another number of key groups
   tagstream fetch-jars      the jars that Spark needs for Kafka and for checkpoints on S3, fetched beforehand
-  `tagstream COMMAND --help` has the flags, `tagstream --version` what runs; docs/admin.md has examples"""
+  `tagstream COMMAND --help` has the flags, `tagstream --version` what runs; docs/operations/commands.md has examples"""
 
 
 class _Parser(argparse.ArgumentParser):

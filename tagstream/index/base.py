@@ -82,7 +82,7 @@ class TableAsOf:
 
 
 class HoodieIndex(ABC):
-    """One index. The three flags are Hudi's (``HoodieIndex.java``); the table of who has which is in docs/indexes.md.
+    """One index. The three flags are Hudi's (``HoodieIndex.java``); the table of who has which is in docs/guide/indexes.md.
 
     ``is_global``: the record key alone identifies a row, in the whole table. ``can_index_log_files``: it finds rows that
     only logs hold, so inserts of merge-on-read may go there. ``is_implicit_with_storage``: the table itself is the index;

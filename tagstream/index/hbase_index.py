@@ -1,7 +1,7 @@
 """The HBASE index: tag by gets, update by puts, and deletes once a commit is completed.
 
 Cells and rules are those of Hudi's ``SparkHoodieHBaseIndex``, so each side can read what the other one put. Where
-Hudi loses a location when a write fails, this index keeps it: see docs/hbase.md. Locations count when their
+Hudi loses a location when a write fails, this index keeps it: see docs/guide/indexes.md#hbase. Locations count when their
 commit is on the timeline and their file group still exists.
 """
 

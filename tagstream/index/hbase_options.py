@@ -1,7 +1,7 @@
 """Options of the HBASE index: Hudi's keys, the address of the Thrift server, the form of row keys.
 
-Defaults are those of Hudi's ``HoodieHBaseIndexConfig``; ``docs/hbase.md`` lists the keys. Row keys are the record
-keys, plain or rebalanced. This module does not need happybase.
+Defaults are those of Hudi's ``HoodieHBaseIndexConfig``; ``docs/guide/indexes.md#hbase`` lists the keys. Row keys are the
+record keys, plain or rebalanced. This module does not need happybase.
 """
 
 from __future__ import annotations

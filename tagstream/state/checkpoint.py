@@ -215,8 +215,8 @@ def check_fixed(path: str, found: CheckpointMeta, *, explicit: Collection[str], 
 def _way_out(name: str) -> str:
     if name in _DEFAULTED:
         return (
-            "go back to that value, or make a checkpoint with another one from this: tagstream rescale (docs/admin.md) "
-            "keeps index and offsets"
+            "go back to that value, or make a checkpoint with another one from this: tagstream rescale "
+            "(docs/operations/commands.md) keeps index and offsets"
         )
     if name == "stream_id":
         return (

@@ -95,7 +95,8 @@ def check_dropped(schema: pa.Schema, config: TableConfig, options: Options) -> N
     if timed:
         raise ConfigError(
             f"{DROP_KEY}=true, and partition column {timed[0]!r} is {schema.field(timed[0]).type}, of which engines make "
-            "different paths: give a column of texts, dates or numbers (docs/transformations.md), or remove the option"
+            "different paths: give a column of texts, dates or numbers (docs/guide/dataframes.md#transformations), or "
+            "remove the option"
         )
     if options.global_index and not options.index.moves:
         raise ConfigError(

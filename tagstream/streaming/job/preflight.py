@@ -236,7 +236,7 @@ def _schema_warnings(schema: pa.Schema) -> tuple[str, ...]:
         return ()
     return (
         f"columns of a local-timestamp type ({', '.join(local)}): hudi-rs 0.5.0 can't read a table that has one "
-        "(docs/compatibility.md); where it has to, give them the type timestamp-micros",
+        "(docs/reference/compatibility.md); where it has to, give them the type timestamp-micros",
     )
 
 

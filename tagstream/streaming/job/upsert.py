@@ -117,7 +117,7 @@ def entries_of(
     """The options as the job takes them. ``columns``: what ``key``, ``partition_by`` and ``order_by`` say, or None."""
     if options is not None and not isinstance(options, Mapping):
         raise ConfigError(
-            f"options is a {type(options).__name__}; give a dict of keys and values (docs/configuration.md)"
+            f"options is a {type(options).__name__}; give a dict of keys and values (docs/reference/configuration.md)"
         )
     entries = [_entry(name, value) for name, value in (options or {}).items()]
     for argument, names in columns.items():
@@ -168,7 +168,7 @@ def _hint(name: str) -> str:
     if plain in _MEANT:
         return f"; did you mean the argument {_MEANT[plain]} of upsert?"
     near = difflib.get_close_matches(f"--{plain}", sorted(_FLAGS), n=1, cutoff=0.7)
-    return f"; did you mean {near[0]} ({_FLAGS[near[0]]})?" if near else "; docs/configuration.md lists them"
+    return f"; did you mean {near[0]} ({_FLAGS[near[0]]})?" if near else "; docs/reference/configuration.md lists them"
 
 
 def _known(name: str) -> str:
@@ -225,7 +225,7 @@ def check_plan(rows: DataFrame, index: str) -> None:
         raise ConfigError(
             f"the DataFrame can't go into a table with the index that is the state of the stream "
             f"(hoodie.index.type={STATE}), which keeps state behind it: {why}. Give an index that asks the table: "
-            f"hoodie.index.type={', '.join(sorted(FACTS))} (docs/indexes.md)"
+            f"hoodie.index.type={', '.join(sorted(FACTS))} (docs/guide/indexes.md)"
         )
 
 
@@ -277,8 +277,8 @@ def upsert(
     ``checkpoint``: the query's own folder. ``key``: the columns that tell one row from another; ``partition_by``: those of
     the partition path, none for a table without partitions; ``order_by``: those that say which of two rows of a key is
     newer. Each is a name or a list of names; an existing table has them already. ``options``: the job's keys
-    (docs/configuration.md), those of the source left out. ``trigger``: ``"10 seconds"`` or ``"availableNow"``, or as the
-    arguments of Spark's ``DataStreamWriter.trigger``; by default a batch begins when the one before it has ended.
+    (docs/reference/configuration.md), those of the source left out. ``trigger``: ``"10 seconds"`` or ``"availableNow"``, or
+    as the arguments of Spark's ``DataStreamWriter.trigger``; by default a batch begins when the one before it has ended.
 
     The DataFrame's columns are the table's, but for the one that marks deletes (``tagstream.delete.field``). A table that is
     made is called as its folder, unless ``hoodie.table.name`` says otherwise. Raises ConfigError for what is wrong with the

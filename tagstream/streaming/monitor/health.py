@@ -1,6 +1,6 @@
 """How a job is, in one word: a pure function of what is known, which includes how its earlier runs stopped.
 
-docs/monitoring.md has the same rules for people.
+The same rules for people: docs/operations/monitoring.md.
 
 ``tagstream/stops.json`` in the checkpoint says how runs ended that ended by an error, or were killed. The process
 that stops takes its counters with it. So the next run, and whoever scrapes it, learns from this file how often

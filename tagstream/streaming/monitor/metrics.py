@@ -1,7 +1,7 @@
 """The Prometheus metrics of a run: each one's name, unit and meaning, and its value taken from a snapshot.
 
 Nothing is counted here: a scrape makes the families of what the run knows at that moment. A value that is not known has no
-sample, so an alert on it does not fire by chance. docs/monitoring.md lists the same names; a test compares them.
+sample, so an alert on it does not fire by chance. docs/operations/monitoring.md lists the same names; a test compares them.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ class Snapshot:
         return sum(group.bytes for group in self.groups)
 
     def document(self) -> dict[str, Any]:
-        """What ``/status.json`` says; docs/monitoring.md names every member."""
+        """What ``/status.json`` says; docs/operations/monitoring.md names every member."""
         doc = asdict(self)
         del doc["durations"]
         doc["derived"] = {

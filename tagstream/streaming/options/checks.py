@@ -200,7 +200,10 @@ def check_source(r: Resolved, source_class: str) -> None:
     elif source_class == "kafka" and topic is not None and not _TOPIC_NAME.fullmatch(topic):
         text = f"{r.said(_TOPIC)}: not the name of a topic (letters, digits, `.`, `_`, `-`), and patterns are not read"
         r.problems.append(
-            Problem(f"{text}; give one topic, or a job for several tables (docs/tables.md)", r.entries[_TOPIC])
+            Problem(
+                f"{text}; give one topic, or a job for several tables (docs/guide/dataframes.md#several-tables)",
+                r.entries[_TOPIC],
+            )
         )
 
 

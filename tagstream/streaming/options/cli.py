@@ -80,7 +80,7 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         prog=program,
         allow_abbrev=False,
         description="Upserts a change stream (Kafka or JSON files) into an Apache Hudi table. "
-        "Flags win over --hoodie-conf, that over --props. Every key: docs/configuration.md",
+        "Flags win over --hoodie-conf, that over --props. Every key: docs/reference/configuration.md",
     )
     out.add_argument(
         "--props", metavar="FILE", action="append", default=[], help="properties file, as for HoodieStreamer"

@@ -153,7 +153,7 @@ def index_warnings(r: Resolved, source_format: SourceFormat) -> list[str]:
         warnings.append(
             f"{r.said('hoodie.index.type')}: each batch looks its keys up in the files of the whole table. The state index "
             "(hoodie.index.type=STATE, or no key at all) knows where they are; it is loaded from the table at its first "
-            "start (docs/indexes.md)"
+            "start (docs/guide/indexes.md)"
         )
     if kind == "INMEMORY":
         warnings.append(

@@ -147,7 +147,7 @@ def _hurt(path: str, hurt: tuple[Swallowed, ...]) -> str:
     return (
         f"table {path}: commit {hurt[0].by} of another writer was built on slices older than commit {hurt[0].instant} of "
         f"this stream{_more(tuple(s.instant for s in hurt))} and took its rows away in file groups {shown}. They are read "
-        "from the source again. Two writers of one table need locks (docs/concurrency.md)"
+        "from the source again. Two writers of one table need locks (docs/operations/concurrency.md)"
     )
 
 

@@ -150,7 +150,7 @@ def _take_off(job: JobContext, timeline: Timeline, rollback: Instant, target: st
     LOG.warning(
         "table %s: another writer rolled back commit %s of stream %s (rollback %s) while it was being completed, and "
         "deleted its files. The commit is taken off the timeline and its records are read from the source again. Set "
-        "hoodie.clean.failed.writes.policy=LAZY and a lock provider for the other writer (docs/concurrency.md)",
+        "hoodie.clean.failed.writes.policy=LAZY and a lock provider for the other writer (docs/operations/concurrency.md)",
         job.table.base_path,
         target,
         record.stream_id,

@@ -1,7 +1,7 @@
 """The jars of each release of Spark: their versions, where they come from without Maven, and a user's folder of them.
 
 The poms of ``conf/poms/`` are for the newest release that they fit. The versions here take the place of theirs for
-the running Spark; each was fetched and run with that release (docs/platforms.md). The patch of a release makes no
+the running Spark; each was fetched and run with that release (docs/operations/platforms.md). The patch of a release makes no
 difference.
 
 The lists in ``conf/jars/`` are what Maven resolved once: the jars' paths in a repository and their SHA-256.

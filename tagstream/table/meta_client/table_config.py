@@ -289,7 +289,8 @@ def drop_problem(config: TableConfig) -> str | None:
     if config.time_fields:
         return (
             f"{told}, and the partition paths of {', '.join(config.time_fields)} are made of times: the values cannot be "
-            "read back from them. Add a column with the text of the path (docs/transformations.md), or remove the option"
+            "read back from them. Add a column with the text of the path (docs/guide/dataframes.md#transformations), "
+            "or remove the option"
         )
     if config.is_merge_on_read and not config.table_version.drops_columns_of_logs:
         return (

@@ -37,7 +37,7 @@ LONGEST_KEY: Final = 2**15 - 1  # a row's length is an i16
 _NO_BLOCK: Final = 2**64 - 1
 _COMPARATOR: Final = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 _VERSION: Final = b"\3\0\0\3"  # minor 3, major 3
-# Of ISA-L: a tenth of the time of zlib's level 6 (Java's default), for blocks a fifth larger (docs/performance.md).
+# Of ISA-L: a tenth of the time of zlib's level 6 (Java's default), for blocks a fifth larger.
 _LEVEL: Final = 2
 _BLOOM: Final = b"bloomFilter"  # the name of its meta block
 

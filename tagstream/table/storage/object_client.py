@@ -160,7 +160,7 @@ def told(where: str) -> Iterator[None]:
 
 
 _NO_BUCKET = "the bucket (container) does not exist: make it, or correct the URL"
-_MAY_NOT = "the credentials may not do that: give them the permissions that docs/storage.md lists, or others"
+_MAY_NOT = "the credentials may not do that: give them the permissions that docs/operations/storage.md lists, or others"
 _UNKNOWN = "what the store says of it is all that is known"
 
 

@@ -48,7 +48,7 @@ FORMAT_KEYS = (
     ConfigKey(
         "tagstream.source.format",
         Kind.CHOICE,
-        "What records are written in (docs/change-streams.md): rows as JSON (`json`); Debezium's change events as JSON, "
+        "What records are written in (docs/guide/records.md): rows as JSON (`json`); Debezium's change events as JSON, "
         "with their schema or without (`debezium-json`), or flattened by its transformation ExtractNewRecordState "
         "(`debezium-flat-json`); Avro in Confluent's wire form, of change events (`debezium-avro`), of rows or flattened "
         "events (`avro`); messages of Maxwell (`maxwell-json`) or Canal (`canal-json`, flat ones).",
@@ -120,7 +120,7 @@ SCHEMA_KEYS = (
     ConfigKey(
         "tagstream.schema.evolution",
         Kind.CHOICE,
-        "What changes the table's schema while the job runs (docs/change-streams.md#when-the-schema-changes): the schemas "
+        "What changes the table's schema while the job runs (docs/guide/records.md#when-the-schema-changes): the schemas "
         "that records bring, in formats that have them (`records`: Avro, Debezium's JSON with its schema), or only the "
         "schema that is given by a file, the registry or the table (`given`).",
         default_note="given with a schema file, else records",
@@ -140,7 +140,7 @@ SCHEMA_KEYS = (
         Kind.BOOL,
         "The given schema's timestamp-millis takes the place of the table's timestamp-micros, its local timestamps that of "
         "the table's long: Hudi 0.x and 1.0 wrote such columns under these wrong types, and the numbers are the source's. A "
-        "start looks at the values of the table first (docs/compatibility.md#milliseconds-under-microseconds).",
+        "start looks at the values of the table first (docs/reference/compatibility.md#milliseconds-under-microseconds).",
         default=False,
         section=_SCHEMA,
     ),
@@ -172,7 +172,7 @@ SCHEMA_KEYS = (
         "hoodie.write.partial.update",
         Kind.BOOL,
         "With plain JSON: a field that a record lacks keeps the value that the row has; an explicit null is null. Key and "
-        "ordering field are needed in each record. Only the state index does this (docs/change-streams.md).",
+        "ordering field are needed in each record. Only the state index does this (docs/guide/records.md).",
         default=False,
         section=_SCHEMA,
     ),

@@ -1,10 +1,11 @@
-"""docs/configuration.md from the key table.
+"""docs/reference/configuration.md from the key table.
 
 ``python -m tagstream.streaming.options.keys.docs`` writes it, ``--check`` fails when it is stale.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -13,70 +14,58 @@ from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.table.config import Concern, ConfigKey, Family, Kind, Status
 from tagstream.version import PACKAGE
 
-PAGE = PACKAGE.parent / "docs" / "configuration.md"
+PAGE = PACKAGE.parent / "docs" / "reference" / "configuration.md"
+_OTHER_PAGE = re.compile(r"docs/([\w-]+/([\w-]+)\.md)(#[\w-]+|, [A-Z][a-z ]+)?")
 
 _HEAD = """# Configuration
 
 <!-- Written by `python -m tagstream.streaming.options.keys.docs` from streaming/options/keys/; do not edit. -->
 
-Options come from a properties file (`--props FILE`), from `--hoodie-conf key=value` (repeatable) and from flags; a flag
-wins over `--hoodie-conf`, that over the file. Names are Hudi's, those of `index.*` Flink's; `hoodie.deltastreamer.*` is
-read as `hoodie.streamer.*`. The effective options are logged at the start with passwords masked.
+Options come from a properties file (`--props FILE`), from `--hoodie-conf key=value` (repeatable) and from flags.
+Flags override `--hoodie-conf`, which overrides the file. Names are Hudi's; those of `index.*` are Flink's.
+`hoodie.deltastreamer.*` is read as `hoodie.streamer.*`. The effective options are logged at the start with passwords
+masked.
 
-- What is wrong is said in one message, all of it: nothing is made before everything is looked at.
-- An unknown `index.*` or `tagstream.*` key ends the job; an unknown `hoodie.*` key warns and names the nearest known one.
-- `--hoodie-conf key=` with nothing behind it takes a key out that the file has, as if it were not there.
-- Settings of an existing table are taken from the table; giving another value ends the job. A table without commits that
-  such a job has made, and nobody described by a schema, takes the job's settings instead, and says so.
-- Paths are made absolute at the start. A source folder is the same stream however it is spelled. Table, checkpoint and
-  source must not lie in one another.
-- `--dry-run` looks at all that a start looks at before it starts Spark, with the same refusals, warnings and exit codes
-  (0 done, 1 failed, 2 wrong use), and changes nothing. Whether a topic exists only Spark's client can tell.
+- One message lists all errors. Nothing is created before everything is checked.
+- An unknown `index.*` or `tagstream.*` key ends the job. An unknown `hoodie.*` key gives a warning with the nearest
+  known key.
+- `--hoodie-conf key=` with an empty value removes a key of the file.
+- An existing table keeps its settings; another value ends the job. A table without commits of such a job and without
+  a schema takes the job's settings, and the log says so.
+- Relative paths are made absolute at the start. However a source folder is spelled, it is the same stream. Table,
+  checkpoint and source must not contain one another.
+- `--dry-run` makes all checks that a start makes before it starts Spark, with the same messages and exit codes (0
+  done, 1 failed, 2 wrong use), and changes nothing. It cannot check whether a topic exists.
 
-A properties file has one `key=value` a line, `#` begins a comment, `include=other.properties` takes another file in. A
-backslash is an ordinary character, as it is for HoodieStreamer; only at the end of a line it continues the value on the
-next one. One `--props` is given.
+A properties file has one `key=value` per line. `#` begins a comment; `include=other.properties` includes another
+file. A backslash is an ordinary character, as for HoodieStreamer, except at the end of a line, where it continues the
+value on the next line. Only one `--props` is allowed.
 
 ## Bring your HoodieStreamer file
 
-A file of a HoodieStreamer job can be given as it is. Keys that this job does not act on are listed at the start, each with
-its file and line, in three groups:
+The file of a HoodieStreamer job can be used unchanged. The start lists the keys that this job does not act on, each
+with its file and line, in three groups:
 
-1. **Without effect.** What comes out is what the key asks for (`hoodie.combine.before.upsert=true`), or nothing
-   here looks at it (settings of another index or source).
-2. **Not done by this job**, and the rows are the same without it: table services, registering in a catalogue, metrics
-   reporters. Something beside the job has to do it. `tagstream.unsupported` says what becomes of these keys: `warn` (the
-   default) lists them, `ignore` passes over them, `fail` ends the job.
-3. **Contradictions.** Rows or files would differ from what the key asks for. They end the start, in one message, whatever
-   `tagstream.unsupported` says: data that silently differs is worse than a job that does not start.
+1. **Without effect.** The result is what the key asks for (`hoodie.combine.before.upsert=true`), or the key concerns
+   another index or source.
+2. **Not done by this job**; the rows are the same without it: registration in a catalogue, metrics reporters. Another
+   program has to do it. `tagstream.unsupported` is `warn` (the default: list the keys), `ignore` or `fail` (end the
+   job).
+3. **Contradictions.** Rows or files would differ from what the key asks for. They always end the start, in one
+   message.
 
-Why `warn`: HoodieStreamer's users keep settings of services in the same file and would have to cut it in two before a first
-try, while no row depends on them. A table whose services nobody runs only grows ([services.md](services.md) says how to run
-them); the warning is at every start.
-
-To leave a file as it is that others use, take single keys out on the command line; the message says how:
-`--hoodie-conf hoodie.datasource.write.payload.class=`. Some keys' group depends on others:
+To keep a shared file unchanged, remove single keys on the command line; the message says how: `--hoodie-conf
+hoodie.datasource.write.payload.class=`. The group of some keys depends on others:
 
 """
 _CHANGES = """
-## Changes of the schema
+## Defaults in the schema file
 
-The schema file is held against the table's schema at each start, before anything is written.
-
-| change in the schema file | what happens |
-|---|---|
-| a new column that may be null (`["null", T]`, default null) | it comes behind the table's columns; older rows are null |
-| a new column that may not be null, with a default or without | refused: older rows have no value |
-| a column left out that may be null | it stays, and is null in the rows of this job; the start warns |
-| a column left out that may not be null | refused |
-| a wider type (int to long, float to double) | the column is widened ([rules](change-streams.md#when-the-schema-changes)) |
-| another type, narrower or of another kind | refused; keep the type, or write to a column of another name |
-| another default | records that lack the field get it from then on; older rows keep what they have |
-
-The table's schema keeps the file's defaults (those of decimals excepted), so that a start without the file gives records
-that lack a field the same. The default of a column that may be null stands there as `tagstream.default`, beside Avro's own
-`"default": null`: with another one there Hudi 1.2 fails each read. A writer that brings a schema of its own (real Hudi does)
-loses it: give the file again after it.
+[How a changed schema file changes the table](../guide/records.md#when-the-schema-changes). With another default,
+records that lack the field get it from then on; older rows keep their values. The table's schema stores the file's
+defaults (except those of decimals), so a start without the file applies them too. The default of a nullable column is
+stored as `tagstream.default`, next to Avro's `"default": null`, because Hudi 1.2 fails to read a table with another
+one. A writer with a schema of its own (as real Hudi has) removes it: give the file again after that.
 
 """
 _DEPENDS = (
@@ -86,19 +75,25 @@ _DEPENDS = (
         "contradiction: with one the newer event wins",
     ),
     (
-        "`hoodie.streamer.schemaprovider.target.schema.file`",
-        "it is the source schema's file, or says the same",
-        "contradiction: nothing transforms records",
+        "the same = `PostgresDebeziumAvroPayload`, `MySqlDebeziumAvroPayload`",
+        "the order is the class's: `_event_lsn` is the ordering field; or there is none, the index is STATE, and Debezium's "
+        "events are ordered by `lsn` or `binlog`",
+        "contradiction",
     ),
     (
-        "`hoodie.streamer.schemaprovider.registry.*`",
+        "`hoodie.streamer.schemaprovider.target.schema.file`",
+        "it is the source schema's file, or has the same content",
+        "contradiction: records are written with the source schema",
+    ),
+    (
+        "`hoodie.streamer.schemaprovider.registry.*` that are not listed",
         "the source schema's file is given",
-        "contradiction: no registry is asked",
+        "contradiction: of a registry only the URL and the login are read",
     ),
     (
         "`hoodie.streamer.source.kafka.value.deserializer.class`",
-        "it is none of Avro, Protobuf or JSON schema",
-        "contradiction: values are JSON",
+        "it is of Avro and the format too, or it is none of Avro, Protobuf or JSON schema",
+        "contradiction: values are decoded as JSON",
     ),
     (
         "`hoodie.bucket.index.*`, `hoodie.index.bucket.*` that are not listed",
@@ -139,7 +134,15 @@ def page() -> str:
     out += _unsupported(Concern.BESIDE)
     out.append("\n## Contradictions\n\nA value in the last column passes.\n\n")
     out += _unsupported(Concern.CONTRADICTS)
-    return "".join(out)
+    return _OTHER_PAGE.sub(_link, "".join(out))
+
+
+def _link(found: re.Match[str]) -> str:
+    """A page that a text names, as a link: ``docs/guide/records.md, Files`` is the section Files of it."""
+    place, name, part = found.groups(default="")
+    anchor = "#" + part[2:].lower().replace(" ", "-") if part.startswith(", ") else part
+    words = part.lstrip("#, ").replace("-", " ")
+    return f"[{words[:1].upper()}{words[1:]}](../{place}{anchor})" if words else f"[{name}](../{place})"
 
 
 def _unsupported(concern: Concern) -> list[str]:
@@ -193,7 +196,7 @@ def main(argv: Sequence[str]) -> int:
             return 0
         print(f"{PAGE} is stale; run python -m tagstream.streaming.options.keys.docs", file=sys.stderr)
         return 1
-    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page(), encoding="utf-8")
     return 0
 

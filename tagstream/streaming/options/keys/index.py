@@ -17,7 +17,7 @@ INDEX_KEYS = (
     ConfigKey(
         "hoodie.index.type",
         Kind.CHOICE,
-        "Which index finds a record's place (docs/indexes.md). `FLINK_STATE` is Flink's name for STATE, "
+        "Which index finds a record's place (docs/guide/indexes.md). `FLINK_STATE` is Flink's name for STATE, "
         "`GLOBAL_RECORD_LEVEL_INDEX` that of Hudi 1.1 and later for RECORD_INDEX.",
         default="STATE",
         section=_INDEX,
@@ -79,7 +79,7 @@ INDEX_KEYS = (
         "Days after its delete that a deleted key leaves the index, by the clock of the batches; 0 keeps it for ever. Live "
         "keys stay. Until then the index remembers the delete's ordering value, and an event that is older is late; "
         "afterwards such an event inserts the row again. Take more than the longest delay of a source, a replay of a topic "
-        "included (docs/operations.md, Sizing).",
+        "included (docs/operations/operations.md, Sizing).",
         default=0.0,
         minimum=0,
         section=_INDEX,
@@ -232,7 +232,11 @@ def _of_hudis_own(name: str) -> ConfigKey:
 
 
 HBASE_KEYS = (
-    _hbase("hoodie.index.hbase.table", Kind.STRING, "The index's table in HBase; it must exist (docs/hbase.md)."),
+    _hbase(
+        "hoodie.index.hbase.table",
+        Kind.STRING,
+        "The index's table in HBase; it must exist (docs/guide/indexes.md#hbase).",
+    ),
     _hbase("tagstream.hbase.thrift.host", Kind.STRING, "Host of HBase's Thrift server.", "localhost"),
     _hbase("tagstream.hbase.thrift.port", Kind.INT, "Its port.", 9090, minimum=1, maximum=65535),
     _hbase(

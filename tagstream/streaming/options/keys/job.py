@@ -84,7 +84,7 @@ JOB_KEYS = (
         "hoodie.errortable.enable",
         Kind.BOOL,
         "Put bad records into a table or a topic of their own as well, once their batch is committed, and go on as with "
-        "`--commit-on-errors` (docs/data.md, Dead letters).",
+        "`--commit-on-errors` (docs/guide/records.md, Dead letters).",
         default=False,
         section=_JOB,
     ),
@@ -132,7 +132,7 @@ JOB_KEYS = (
         "--status-port",
         Kind.INT,
         "Serve a status page, `/status.json`, `/healthz` and Prometheus metrics at `/metrics` on this port of "
-        "`--status-host`; 0 picks a free one, which the log names. See [monitoring.md](monitoring.md).",
+        "`--status-host`; 0 picks a free one, which the log names. See docs/operations/monitoring.md.",
         default_note="nothing is served",
         minimum=0,
         maximum=65535,
@@ -152,7 +152,7 @@ JOB_KEYS = (
         "tagstream.quarantine.retention.days",
         Kind.FLOAT,
         "Bad records in the quarantine are removed when they are older than so many days, if their batch is committed. 0: "
-        "they are kept (docs/data.md, Quarantine).",
+        "they are kept (docs/guide/records.md, Quarantine).",
         default=0.0,
         minimum=0,
         section=_JOB,

@@ -1,7 +1,7 @@
 """The one table of the job's keys: names, types, defaults, documentation, and what this version refuses.
 
-``python -m tagstream.streaming.options.keys.docs`` writes docs/configuration.md from it, ``streaming/options/cli.py`` the
-help, and ``streaming/options/options.py`` the checks.
+``python -m tagstream.streaming.options.keys.docs`` writes docs/reference/configuration.md from it,
+``streaming/options/cli.py`` the help, and ``streaming/options/options.py`` the checks.
 """
 
 from __future__ import annotations

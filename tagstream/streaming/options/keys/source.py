@@ -117,7 +117,7 @@ SOURCE_KEYS = (
         Kind.PATH,
         "Folder to read JSON lines files from, with the folders in it. Producers write a file elsewhere and rename it in, "
         "or append whole lines to one that is there; names that begin with `_` or `.` or end in `._COPYING_` are passed "
-        "over (docs/data.md, Files).",
+        "over (docs/guide/records.md, Files).",
         default_note="required with JsonDFSSource",
         section=_SOURCE,
     ),
@@ -206,7 +206,8 @@ TRANSFORM_KEYS = (
         Kind.LIST,
         "Transformers that records go through, one after the other: SqlQueryBasedTransformer, SqlFileBasedTransformer, "
         "FlatteningTransformer, IdentityTransformer; each may have an id, `ID:CLASS`, and then keys of its own "
-        "(`hoodie.streamer.transformer.sql.ID`). They work on each record for itself (docs/transformations.md).",
+        "(`hoodie.streamer.transformer.sql.ID`). They work on each record for itself "
+        "(docs/guide/dataframes.md#transformations).",
         default=(),
         flag="--transformer-class",
         section=_TRANSFORMATIONS,

@@ -21,7 +21,7 @@ TARGET_SCHEMA_KEY = "hoodie.streamer.schemaprovider.target.schema.file"
 DESERIALIZER_KEY = "hoodie.streamer.source.kafka.value.deserializer.class"
 REGISTRY_FAMILY = "hoodie.streamer.schemaprovider.registry."
 BUCKET_FAMILIES = ("hoodie.bucket.index.", "hoodie.index.bucket.")
-_BUCKETS = "buckets are laid out the simple way only (docs/indexes.md); remove it, or take another index"
+_BUCKETS = "buckets are laid out the simple way only (docs/guide/indexes.md); remove it, or take another index"
 _OPERATION = "a record whose key is there is an update (upsert), not dropped; remove it"
 _MODEL = "org.apache.hudi.common.model."
 
@@ -78,7 +78,7 @@ REFUSED_KEYS = (
     unsupported(
         "hoodie.write.concurrency.mode",
         "this job takes none of Hudi's locks (a lease in .hoodie keeps a second one out); remove it here and leave it with "
-        "the table's other writers: docs/concurrency.md",
+        "the table's other writers: docs/operations/concurrency.md",
         "single_writer",
     ),
     unsupported(
@@ -141,7 +141,7 @@ REFUSED_FAMILIES = (
     ),
     Family(
         "hoodie.streamer.transformer.",
-        "no transformer that is named reads this key (docs/transformations.md); remove it",
+        "no transformer that is named reads this key (docs/guide/dataframes.md#transformations); remove it",
     ),
     Family(
         REGISTRY_FAMILY,

@@ -133,7 +133,7 @@ TABLES_KEYS = (
         "--config-folder",
         Kind.PATH,
         "Several tables in one job, as HoodieMultiTableStreamer: the folder of the tables' own properties files "
-        "(docs/tables.md).",
+        "(docs/guide/dataframes.md#several-tables).",
         default_note="one table",
         flag="--config-folder",
         section=_JOB,
