@@ -37,7 +37,7 @@ TABLE_TYPE ?= COPY_ON_WRITE
 STORAGE ?= local
 FLIGHTS := -m bench.flights.run --months $(MONTHS) --table-type $(TABLE_TYPE) --storage $(STORAGE) --started $(STARTED)
 
-.PHONY: help install run run-kafka test test-all test-rest defects versions simulate pairs check docs rooms dist environment platforms bench drills drills-matrix interop clean
+.PHONY: help install run run-kafka test test-all test-rest defects versions simulate pairs check docs packages dist environment platforms bench drills drills-matrix interop clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -100,8 +100,8 @@ docs: install  ## site/: the documentation as a web site; fails on a broken link
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --clean
 	@echo 'open site/index.html'
 
-rooms: install  ## the rooms of the sources and what imports what; fails on a circle
-	@$(PY) -m tests.support.rooms
+packages: install  ## the packages of the sources and what imports what; fails on a circle
+	@$(PY) -m tests.support.packages
 
 dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-files, the sources, run_stream.py
 	@$(PY) -m tests.support.dist --out dist

@@ -1,4 +1,4 @@
-"""Imports go one way, from room to room: a room is a folder, the files in a package's own folder are its ground.
+"""Imports go one way, from package to package. A package is a folder with the files that are in it.
 
 Read from the sources, so an import that never runs (under TYPE_CHECKING, inside a function) counts too.
 """
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.packages import PARTS, PRODUCT, circles, imported_modules, name_of, read_packages
 from tests.support.paths import PACKAGE, ROOT
-from tests.support.rooms import PARTS, PRODUCT, circles, imported_modules, name_of, read_rooms
 
-# What each room may import beside itself. `x/*` is a package with all its rooms. bench and tests may import anything.
+# What each package may import beside itself. `x/*` is a package with all its packages. bench and tests may import anything.
 MAY_IMPORT: dict[str, str] = {
     "table": "",
     "table/keys": "table",
@@ -49,8 +49,8 @@ MAY_IMPORT: dict[str, str] = {
     "cli": "table/* streaming state bootstrap streaming/source/decode streaming/options streaming/source "
     "streaming/batch streaming/monitor streaming/recovery streaming/job",
 }
-GROUND = "spark_release.py"  # beside the rooms: which Spark this is, for all that use Spark
-FILES_A_ROOM = 30
+SHARED = "spark_release.py"  # beside the packages: which Spark this is, for all that use Spark
+FILES_A_PACKAGE = 30
 LINES_A_FILE = 400
 # Files that are longer, and why they are not cut.
 LONGER: dict[str, str] = {}
@@ -76,46 +76,46 @@ WITHOUT_SPARK = (
 ROOTS = frozenset(PARTS) | {"tests", "run_stream"}
 
 
-def allowed(room: str) -> frozenset[str]:
-    """The rooms that a room may import, itself among them."""
-    found = {room}
-    for name in MAY_IMPORT[room].split():
+def allowed(package: str) -> frozenset[str]:
+    """The packages that a package may import, itself among them."""
+    found = {package}
+    for name in MAY_IMPORT[package].split():
         base = name.removesuffix("/*")
         found |= {name} if base == name else {r for r in MAY_IMPORT if r == base or r.startswith(f"{base}/")}
     return frozenset(found)
 
 
-def room_of(module: str, rooms: frozenset[str]) -> str | None:
-    """The room of a module of ours (``tagstream.table.write.commit``); None for others'."""
+def package_of(module: str, packages: frozenset[str]) -> str | None:
+    """The package of a module of ours (``tagstream.table.write.commit``); None for others'."""
     if not module.startswith("tagstream."):
         return None
     parts = module.split(".")[1:]
     paths = ["/".join(parts[:n]) for n in range(len(parts), 0, -1)]
-    return next((p for p in paths if p in rooms), None)
+    return next((p for p in paths if p in packages), None)
 
 
 def problems_of(path: str, source: str) -> list[str]:
-    """What the file at `path` (``rooms.name_of``) imports against the rules, in words."""
-    room = path.rpartition("/")[0]
-    if room.split("/")[0] not in PRODUCT and path not in ("run_stream.py", GROUND):
+    """What the file at `path` (``packages.name_of``) imports against the rules, in words."""
+    package = path.rpartition("/")[0]
+    if package.split("/")[0] not in PRODUCT and path not in ("run_stream.py", SHARED):
         return []
-    rooms = frozenset(MAY_IMPORT)
+    packages = frozenset(MAY_IMPORT)
     found = set()
     for module in imported_modules(source):
         top = module.split(".", 1)[0]
-        target = room_of(module, rooms)
+        target = package_of(module, packages)
         if module == ".":
             found.add(f"{path}: relative import; name the package")
         elif module == "tagstream":
             found.add(f"{path}: imports the package, which leads to everything; name a module, as tagstream.version")
         elif top in ROOTS:
             found.add(f"{path}: imports {top}: the product is imported as tagstream.*, bench and tests never")
-        elif path == GROUND and target is not None:
+        elif path == SHARED and target is not None:
             found.add(f"{path}: imports {target}: it knows Spark alone")
         elif module == "tagstream.spark_release" and not path.startswith(WITH_SPARK):
             found.add(f"{path}: imports {module}, but this part works without Spark")
-        elif target is not None and room and target not in allowed(room):
-            found.add(f"{path}: imports {target}, which {room} may not")
+        elif target is not None and package and target not in allowed(package):
+            found.add(f"{path}: imports {target}, which {package} may not")
         elif top in CLIENTS and not path.startswith(CLIENTS[top]):
             found.add(f"{path}: imports {top}, which belongs to {CLIENTS[top] or 'tests and bench'}")
         elif (top == "pyspark" or module == "tagstream.spark_release") and path.startswith(WITHOUT_SPARK):
@@ -134,26 +134,26 @@ def test_imports_go_one_way() -> None:
     assert [p for f in files for p in problems_of(name_of(f), f.read_text("utf-8"))] == []
 
 
-def test_no_rooms_import_each_other() -> None:
-    assert circles(read_rooms()) == []
+def test_no_packages_import_each_other() -> None:
+    assert circles(read_packages()) == []
 
 
 def test_the_rules_themselves_have_no_circle() -> None:
-    for room in MAY_IMPORT:
-        assert [other for other in allowed(room) - {room} if room in allowed(other)] == [], room
+    for package in MAY_IMPORT:
+        assert [other for other in allowed(package) - {package} if package in allowed(other)] == [], package
 
 
-def test_every_room_has_its_rule_and_its_line_in_the_map() -> None:
-    rooms = {name for name in read_rooms() if name.split("/")[0] in PRODUCT}
-    assert rooms == set(MAY_IMPORT)
+def test_every_package_has_its_rule_and_its_line_in_the_map() -> None:
+    packages = {name for name in read_packages() if name.split("/")[0] in PRODUCT}
+    assert packages == set(MAY_IMPORT)
     lines = set(re.findall(r"^\| `([a-z_/]+)/` \|", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), flags=re.M))
-    assert rooms - lines == set()
+    assert packages - lines == set()
 
 
-def test_rooms_and_files_stay_small() -> None:
-    rooms = [room for room in read_rooms().values() if room.name.split("/")[0] in PRODUCT]
-    assert {room.name: len(room.files) for room in rooms if len(room.files) > FILES_A_ROOM} == {}
-    long = {name: lines for room in rooms for name, lines in room.files.items() if lines > LINES_A_FILE}
+def test_packages_and_files_stay_small() -> None:
+    packages = [package for package in read_packages().values() if package.name.split("/")[0] in PRODUCT]
+    assert {package.name: len(package.files) for package in packages if len(package.files) > FILES_A_PACKAGE} == {}
+    long = {name: lines for package in packages for name, lines in package.files.items() if lines > LINES_A_FILE}
     assert {name: lines for name, lines in long.items() if name not in LONGER} == {}
     assert set(LONGER) - set(long) == set(), "these are short enough now: take them out of LONGER"
 

@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 
 import tagstream
 from tagstream.version import VERSION
+from tests.support.packages import PRODUCT
 from tests.support.paths import PACKAGE, ROOT
-from tests.support.rooms import PRODUCT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 LINKS = ("bootstrap", "state", "streaming")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.file_calls import file_calls
-from tests.support.rooms import name_of
+from tests.support.packages import name_of
 from tests.test_layers import product_files
 
 DOOR = "table/storage/"

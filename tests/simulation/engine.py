@@ -370,7 +370,7 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
         put("tagstream.bootstrap.run.run_tasks", _tasks_here)
         put("tagstream.bootstrap.catch_up.run_tasks", _tasks_here)
         put("tagstream.table.storage.storage.ThreadPoolExecutor", OneThread)
-        for module in ("compactor", "clusterer", "cleaner"):
+        for module in ("compaction", "clustering", "table_services"):
             put(f"{services}.{module}.Background", Deferred)
         put("tagstream.cli.main._now_ms", clock_ms)
         yield

@@ -10,12 +10,12 @@ import ast
 import re
 from pathlib import Path
 
+from tests.support.packages import imported_modules
 from tests.support.paths import ROOT
-from tests.support.rooms import imported_modules
 
 KINDS = "tests.support.table_version"
 # Outside of these: tests of the tests' own support, and of real Hudi, which name the versions that they are about.
-PLACES = ("admin", "behaviours", "bootstrap", "drills", "index", "streaming", "table")
+PLACES = ("behaviours", "bootstrap", "cli", "drills", "index", "streaming", "table")
 _STARTED = re.compile(r"tests(?:\.\w+)+")  # `python -m tests...` in a string
 
 

@@ -1,7 +1,7 @@
-"""The project's rooms (folders of sources) and which imports which: `python -m tests.support.rooms [--files]`.
+"""The project's packages (folders of sources) and which imports which: `python -m tests.support.packages [--files]`.
 
-A room is a folder; the files that stand in a package's own folder are its ground, which its rooms build on.
-Printed: each room with its number of files and lines and the rooms it imports, lowest first; then circles, if any.
+A package is a folder with the files that are in it, without those of folders below.
+Printed: each package with its number of files and lines and the packages it imports, lowest first; then circles, if any.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PREFIX = "tagstream."
 
 
 @dataclass
-class Room:
-    """One folder: its sources, and for each room that they import the (file, module) pairs that do."""
+class Package:
+    """One folder: its sources, and for each package that they import the (file, module) pairs that do."""
 
     name: str
     files: dict[str, int] = field(default_factory=dict)
@@ -52,69 +52,71 @@ def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT).as_posix()
 
 
-def read_rooms() -> dict[str, Room]:
-    """Every room of the product and of bench/, by its path ("table/write")."""
+def read_packages() -> dict[str, Package]:
+    """Every package of the product and of bench/, by its path ("table/write")."""
     folders = [*(PACKAGE / part for part in PRODUCT), ROOT / "bench"]
     sources = {path: path.read_text("utf-8") for folder in folders for path in sorted(folder.rglob("*.py"))}
     names = {path: name_of(path) for path in sources}
     modules = {name.removesuffix("/__init__.py").removesuffix(".py").replace("/", "."): name for name in names.values()}
-    rooms: dict[str, Room] = {}
+    packages: dict[str, Package] = {}
     for path, text in sources.items():
         name = names[path]
-        room = rooms.setdefault(name.rpartition("/")[0], Room(name.rpartition("/")[0]))
+        package = packages.setdefault(name.rpartition("/")[0], Package(name.rpartition("/")[0]))
         if not name.endswith("__init__.py"):
-            room.files[name] = len(text.splitlines())
+            package.files[name] = len(text.splitlines())
         for module in imported_modules(text):
             other = modules.get(module.removeprefix(PREFIX))
             if other is None or other.endswith("__init__.py"):
                 continue
             target = other.rpartition("/")[0]
-            if target != room.name and (name, other) not in room.imports[target]:
-                room.imports[target].append((name, other))
-    return rooms
+            if target != package.name and (name, other) not in package.imports[target]:
+                package.imports[target].append((name, other))
+    return packages
 
 
-def circles(rooms: dict[str, Room]) -> list[list[str]]:
-    """Sets of rooms that import each other, directly or by way of others; each sorted."""
+def circles(packages: dict[str, Package]) -> list[list[str]]:
+    """Sets of packages that import each other, directly or by way of others; each sorted."""
 
     def reach(start: str) -> set[str]:
         seen, todo = set[str](), [start]
         while todo:
-            for target in rooms[todo.pop()].imports:
+            for target in packages[todo.pop()].imports:
                 if target not in seen:
                     seen.add(target)
                     todo.append(target)
         return seen
 
-    reached = {name: reach(name) for name in rooms}
-    found = {frozenset(o for o in reached[name] if name in reached[o]) for name in rooms if name in reached[name]}
+    reached = {name: reach(name) for name in packages}
+    found = {frozenset(o for o in reached[name] if name in reached[o]) for name in packages if name in reached[name]}
     return sorted(sorted(circle) for circle in found)
 
 
-def by_height(rooms: dict[str, Room]) -> list[Room]:
-    """Rooms so that each stands after those it imports (within a circle: by name)."""
+def by_height(packages: dict[str, Package]) -> list[Package]:
+    """Packages so that each stands after those it imports (within a circle: by name)."""
     done: list[str] = []
-    while len(done) < len(rooms):
-        left = [name for name in rooms if name not in done]
-        free = [name for name in left if all(t in done for t in rooms[name].imports)] or left
+    while len(done) < len(packages):
+        left = [name for name in packages if name not in done]
+        free = [name for name in left if all(t in done for t in packages[name].imports)] or left
         done.append(min(free, key=lambda name: (PARTS.index(name.split("/")[0]), name)))
-    return [rooms[name] for name in done]
+    return [packages[name] for name in done]
 
 
 def main(argv: list[str]) -> int:
-    """Print the rooms; exit code 1 when there is a circle."""
-    parser = argparse.ArgumentParser(prog="python -m tests.support.rooms", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--files", action="store_true", help="the files of each room too, with their lines")
+    """Print the packages; exit code 1 when there is a circle."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.packages", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--files", action="store_true", help="the files of each package too, with their lines")
     arguments = parser.parse_args(argv)
-    rooms = read_rooms()
-    for room in by_height(rooms):
-        print(f"{room.name}/  {len(room.files)} files, {sum(room.files.values()):,} lines")
-        if room.imports:
-            print(f"    -> {' '.join(sorted(room.imports))}")
+    packages = read_packages()
+    for package in by_height(packages):
+        print(f"{package.name}/  {len(package.files)} files, {sum(package.files.values()):,} lines")
+        if package.imports:
+            print(f"    -> {' '.join(sorted(package.imports))}")
         if arguments.files:
-            for name, lines in room.files.items():
+            for name, lines in package.files.items():
                 print(f"    {name.rpartition('/')[2]} {lines}")
-    found = circles(rooms)
+    found = circles(packages)
     for circle in found:
         print(f"circle: {' <-> '.join(circle)}")
     if not found:
