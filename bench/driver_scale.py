@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from tagstream.state.batch_manifest import BatchManifest
 from tagstream.state.checkpoint import INDEX, Root, open_or_create_meta
 from tagstream.state.layout import StateLayout, balanced_labels
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
-from tagstream.streaming.batch.context import JobContext
+from tagstream.streaming.batch.context import JobContext, RunEnvironment
 from tagstream.streaming.batch.small_files import PinnedSizes, SmallFiles
 from tagstream.streaming.batch.spark_checkpoint import Epoch, read_epoch
 from tagstream.streaming.batch.tag import profile_name
@@ -148,15 +148,15 @@ def start(steps: Steps, made: sim.Simulated, folder: Path, layout: StateLayout, 
     place = IndexPlace(root, layout, 0, RETAINED, False)
     state = CheckpointState.read(root)
     steps.measure("start", "compare index and table (assess)", lambda: assess(place, table, timeline, state))
-    job.covered = frozenset(i.time for i in timeline.completed_writes)
+    job.position.covered = frozenset(i.time for i in timeline.completed_writes)
     steps.lines[-1]["rss_grown"] = psutil.Process().memory_info().rss - rss
     return job
 
 
 def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) -> None:
     """The driver's steps of a batch that writes one log file to each of ``touched`` file groups, in their order."""
-    job.covered = frozenset(i.time for i in job.table.timeline().completed_writes)
-    job.lease.acquire("bench")
+    job.position.covered = frozenset(i.time for i in job.table.timeline().completed_writes)
+    job.env.lease.acquire("bench")
     guard = TimelineGuard(job)
     batch = BATCH
     guard.before_batch(
@@ -174,7 +174,7 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     texts = [s.to_json() for s in statuses]
     parse = lambda: [WriteStatus.from_json(text) for text in texts]  # noqa: E731
     steps.measure("batch", "parse the tasks' answers", parse, lambda _: sum(map(len, texts)), **now)
-    deltas = sim.delta_refs(job.layout, job.meta.labels, batch)
+    deltas = sim.delta_refs(job.layout, job.env.meta.labels, batch)
     manifest = BatchManifest(epoch.query_id, batch, job.run, deltas, instant)
 
     def path(name: str) -> Path:
@@ -223,7 +223,7 @@ def pin_and_read(
     size = lambda _: pinned.stat().st_size  # noqa: E731
     now = {**now, "small_file_groups": sum(map(len, job.small_files.profile().values()))}
     before = set(job.profiles.names(""))
-    job.sizes = PinnedSizes()
+    job.history.sizes = PinnedSizes()
     all_of = lambda _: sum(job.profiles.size(name) for name in set(job.profiles.names("")) - before)  # noqa: E731
     steps.measure("start", "pin the first write profile", lambda: job.pin_profile(epoch, instant), all_of, **now)
     pinned.unlink()
@@ -242,7 +242,7 @@ def pin_and_read(
 
 def tasks(steps: Steps, job: JobContext, made: sim.Simulated, statuses: list[WriteStatus], now: dict[str, Any]) -> None:
     """What each write task looks at: the timeline that the driver sends, and the folder of every partition it writes to."""
-    packed = pickle.dumps(job.timeline)
+    packed = pickle.dumps(job.history.timeline)
     unpack = lambda: pickle.loads(packed)  # noqa: E731, S301 -- what Spark does with it
     timeline = steps.measure("task", "unpack the timeline", unpack, lambda _: len(packed), **now)
     view = job.table.view(timeline, made.instants[-1])
@@ -284,8 +284,8 @@ def undo(job: JobContext, made: sim.Simulated, instant: str, statuses: list[Writ
     manifest.unlink()
     job.small_files = new_small_files(sim.FULL_BYTES)
     job.small_files.load(made.table.view())
-    job.lease.release()
-    job.lease = LeaseKeeper(made.table.storage, lambda: sim.START_MS)
+    job.env.lease.release()
+    job.env = replace(job.env, lease=LeaseKeeper(made.table.storage, lambda: sim.START_MS))
 
 
 def new_small_files(limit: int) -> SmallFiles:
@@ -329,24 +329,27 @@ def make_job(
         table_name=table.config.name,
         table_path=table.base_path,
     )
-    return JobContext(
-        options=options,
-        table=table,
+    env = RunEnvironment(
         checkpoint=checkpoint,
-        root=Root(0, checkpoint),
         meta=meta,
-        run=1,
-        run_owner="bench",
-        layout=layout,
-        decode=DecodeSpec.of(table, sim.AVRO, sim.AVRO, global_index=True, files=False),
-        avro_json=sim.AVRO,
         writer=WriterOptions(),
-        small_files=small,
         lease=LeaseKeeper(table.storage, lambda: sim.START_MS),
         stop=StopFlag(),
         crash=CrashPlan.from_env(os.environ, os.getpgrp()),
         clock_ms=lambda: sim.START_MS,
         retain_batches=RETAINED,
+    )
+    return JobContext(
+        env=env,
+        options=options,
+        table=table,
+        root=Root(0, checkpoint),
+        run=1,
+        run_owner="bench",
+        layout=layout,
+        decode=DecodeSpec.of(table, sim.AVRO, sim.AVRO, global_index=True, files=False),
+        avro_json=sim.AVRO,
+        small_files=small,
     )
 
 

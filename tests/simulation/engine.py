@@ -159,7 +159,7 @@ class Query:
         return _offsets(json.loads(self._root.read(FIRST)))
 
     def _given(self) -> dict[int, int]:
-        text = self.job.starting_offsets
+        text = self.job.position.starting_offsets
         if text is None or text == "earliest":
             return {n: 0 for n, _ in enumerate(self.engine.topic.partitions)}
         return {p: 0 if at == EARLIEST else at for p, at in _offsets(json.loads(text)).items()}
@@ -221,10 +221,10 @@ class BatchFrame:
         """The records by key group, packed: what a task of each partition of the topic makes of its records."""
         job, engine = self.query.job, self.query.engine
         notes = schema_notes(job) if job.decode.evolution is not None else None
-        depth = job.partition_depth
+        depth = job.history.partition_depth
         if depth is None and job.decode.depth_is_open:
             depth = job.read_profile().partition_depth
-        keys = make_key_function(job.decode, job.meta.labels, depth, None, notes)
+        keys = make_key_function(job.decode, job.env.meta.labels, depth, None, notes)
         packed: dict[int, list[bytes]] = {}
         engine.task.stage += 1
         for partition, messages in enumerate(engine.topic.between(self.start, self.end)):
@@ -241,8 +241,8 @@ class BatchFrame:
         """The stateful operator."""
         query, job, profile = self.query, self.query.job, self.query.job.read_profile()
         spec = TagSpec(
-            layout=job.layout, profiles=job.profiles, run=job.run, run_owner=job.run_owner, crash=job.crash,
-            lanes=job.meta.shuffle_partitions, storage=job.table.storage,
+            layout=job.layout, profiles=job.profiles, run=job.run, run_owner=job.run_owner, crash=job.env.crash,
+            lanes=job.env.meta.shuffle_partitions, storage=job.table.storage,
             timeline_folder=job.table.config.timeline_folder, action=job.action, partial=job.decode.partial_rows,
         )  # fmt: skip
         pointers = query.state(self.batch_id - 1)

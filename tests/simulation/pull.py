@@ -31,11 +31,11 @@ def located_by_index(
     job: JobContext, instant: str, keyed: dict[int, list[bytes]]
 ) -> list[tuple[int, bytes | None, str | None]]:
     """Rows of a batch by write lane, as ``streaming.job.pull_index.located_rows`` gives them."""
-    index = job.index
+    index = job.env.index
     assert index is not None
     look, profile = table_as_of(job, None), job.read_profile()
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
-    lanes = Lanes(job.meta.shuffle_partitions, profile.write_lanes)
+    lanes = Lanes(job.env.meta.shuffle_partitions, profile.write_lanes)
     if isinstance(index, BucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
     elif not index.knows_ordering and spec.ordering != "none":
@@ -51,7 +51,7 @@ def located_by_index(
 
 def _found(job: JobContext, look: TableAsOf, records: pa.Table) -> pa.Table:
     """Places of the records' keys."""
-    index = job.index
+    index = job.env.index
     assert index is not None
     kind = pa.binary() if has_bytes(job.decode.ordering_kind) else pa.int64()
     schema = pa.schema([*list(NOTHING_FOUND.schema)[:4], ("ord", kind)])

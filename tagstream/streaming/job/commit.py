@@ -81,7 +81,7 @@ def find_depth(job: JobContext) -> None:
         paths = timeline.metadata(job.table.storage, instant).stats
         found = [depth for path in paths if (depth := depth_of(path, fields)) is not None]
         if found:
-            job.partition_depth = found[0]
+            job.history.partition_depth = found[0]
             return
 
 
@@ -91,7 +91,7 @@ def settle_depth(job: JobContext, statuses: Sequence[WriteStatus], roll_back: Ca
     Before its files are published: a partition that is made would hide what is below its folder.
     When the batch is done again, the depth of most records counts and the decoder takes the others out.
     """
-    if job.partition_depth is not None or not job.decode.depth_is_open:
+    if job.history.partition_depth is not None or not job.decode.depth_is_open:
         return
     fields = job.decode.key_generator_rules.least_depth
     records: Counter[int] = Counter()
@@ -105,11 +105,11 @@ def settle_depth(job: JobContext, statuses: Sequence[WriteStatus], roll_back: Ca
     if not records:
         return
     most = max(records, key=lambda depth: (records[depth], -depth))
-    job.partition_depth = most
+    job.history.partition_depth = most
     if len(records) == 1:
         return
-    assert job.instant is not None
-    roll_back(job.instant)
+    assert job.history.instant is not None
+    roll_back(job.history.instant)
     shown = ", ".join(f"{examples[d]!r} ({d} deep, {records[d]:,} records)" for d in sorted(records))
     raise PartitionDepthError(
         f"the first batch of table {job.table.base_path} has partition paths of different depth: {shown}. Readers do not "
@@ -120,7 +120,7 @@ def settle_depth(job: JobContext, statuses: Sequence[WriteStatus], roll_back: Ca
 
 def begin(job: JobContext, epoch: Epoch, instant: str) -> None:
     """Up to the step ``inflight``; what does not need the step before it is done beside it."""
-    crash, batch, storage = job.crash, epoch.batch_id, job.table.storage
+    crash, batch, storage = job.env.crash, epoch.batch_id, job.table.storage
 
     def pin() -> None:
         job.pin_profile(epoch, instant)
@@ -133,9 +133,9 @@ def begin(job: JobContext, epoch: Epoch, instant: str) -> None:
     def inflight() -> None:
         protocol.inflight(job.table, instant, job.action, job.begun_by(batch), has_markers=True)
 
-    at_once(storage, pin, job.lease.check)
+    at_once(storage, pin, job.env.lease.check)
     at_once(storage, request, lambda: protocol.begin_files(job.table, instant))
-    at_once(storage, inflight, lambda: job.lease.beat(instant))
+    at_once(storage, inflight, lambda: job.env.lease.beat(instant))
     crash.reach("inflight", batch)
 
 
@@ -148,7 +148,7 @@ def publish(
     ``follows``: digest of the commits that the index covers. ``after_others``: runs that died may have left manifests of
     this batch.
     """
-    crash, batch = job.crash, epoch.batch_id
+    crash, batch = job.env.crash, epoch.batch_id
 
     def give_names() -> None:
         protocol.publish_announced(job.table, instant, outcome.statuses, is_alone=True)
@@ -156,12 +156,12 @@ def publish(
 
     def stage_commit() -> CommitMetadata:
         manifest = BatchManifest(
-            epoch.query_id, batch, job.run, outcome.deltas, instant, job.generation, job.index_epoch
+            epoch.query_id, batch, job.run, outcome.deltas, instant, job.position.generation, job.position.epoch
         )
         name = manifest.write(job.manifests, after_others=after_others)
         crash.reach("manifest_durable", batch)
         record = CommitRecord(
-            stream_id=job.meta.stream_id,
+            stream_id=job.env.meta.stream_id,
             query_id=epoch.query_id,
             batch_id=batch,
             start_offsets=epoch.start_offsets,

@@ -124,8 +124,8 @@ class Delivery:
                     told.table_name or f"{name}_errors",
                     job.table.config.version,
                     name,
-                    job.clock_ms,
-                    job.stop.wait,
+                    job.env.clock_ms,
+                    job.env.stop.wait,
                     SHORT_WAIT_MS if told.may_fail else WAIT_MS,
                 )
             )

@@ -154,11 +154,11 @@ def stream(
         job = make_context(options, table, spark, lease, stop, crash, clock_ms)
         job.decode = with_first_table(job.decode, job.options, job.root.files, spark)
         watch.attach(job)
-        job.loading = monitor.loading
+        job.hooks.loading = monitor.loading
         if frame is not None:
-            job.own_failure = failures.keep_back
-        fix_state_settings(spark, job.meta.shuffle_partitions)
-        choose_checkpoint_files(spark, job.checkpoint.root)
+            job.hooks.own_failure = failures.keep_back
+        fix_state_settings(spark, job.env.meta.shuffle_partitions)
+        choose_checkpoint_files(spark, job.env.checkpoint.root)
         _clear_leftovers(job)
         forget_notes(job)
         restart: Restart | None = None
@@ -213,7 +213,7 @@ def stream(
                 take_noticed(job, restart.why)
                 LOG.log(restart.level, "%s. The query starts again", restart.why)
                 watch.status.restarted(restart.error, restart.why)
-                job.lease.beat(None)
+                job.env.lease.beat(None)
             finally:
                 services.close()
                 end_query(query)
@@ -223,7 +223,7 @@ def stream(
                 if files is not None:
                     files.close()
             job.run_owner = run_owner(clock_ms())
-            job.run = claim_run(job.checkpoint, job.run_owner)
+            job.run = claim_run(job.env.checkpoint, job.run_owner)
             job.table = job.table.reload()
     except StopRequested as e:
         LOG.info("%s", e)
@@ -239,12 +239,12 @@ def stream(
 
 def _clear_leftovers(job: JobContext) -> None:
     """What dead processes left half written, and the indexes of queries that were retired long ago."""
-    for files, folder in ((job.checkpoint, "tagstream"), (job.table.storage, META_FOLDER)):
-        files.clear_scratch(folder, job.clock_ms() - DAY_MS)
-    for folder in prune_retired(job.checkpoint, job.root):
+    for files, folder in ((job.env.checkpoint, "tagstream"), (job.table.storage, META_FOLDER)):
+        files.clear_scratch(folder, job.env.clock_ms() - DAY_MS)
+    for folder in prune_retired(job.env.checkpoint, job.root):
         LOG.info(
             "removed the index of the retired query in %s",
-            job.checkpoint.where(folder) if folder else job.checkpoint.root,
+            job.env.checkpoint.where(folder) if folder else job.env.checkpoint.root,
         )
 
 
@@ -254,5 +254,5 @@ def _leave_to_others(job: JobContext, restart: Restart) -> None:
         job.table = job.table.reload()
         settle(job)  # our own part of the batch first, which the clustering must not wait for
         wait_for_clustering(job, restart.clustering)
-    if restart.pause_s and job.stop.wait(restart.pause_s):
-        raise StopRequested(f"asked to end by {job.stop.signal_name} while other writers were at work")
+    if restart.pause_s and job.env.stop.wait(restart.pause_s):
+        raise StopRequested(f"asked to end by {job.env.stop.signal_name} while other writers were at work")

@@ -92,20 +92,20 @@ def load_only(
     try:
         lease.acquire("loading of an index")
         job = make_context(options, table, spark, lease, stop, CrashPlan(), clock_ms)
-        job.loading = progress.loading
+        job.hooks.loading = progress.loading
         before = read_takeover(job.root.files)
         cover_table(job, spark)
         taken = read_takeover(job.root.files)
         if taken is None or taken == before:
             marker = None if taken is None else read_marker(job.layout, taken.generation)
             what = "" if marker is None else f" (loaded as of {marker.instant}: {marker.live:,} keys)"
-            LOG.info("the index in %s covers table %s already%s", job.checkpoint.root, table.base_path, what)
+            LOG.info("the index in %s covers table %s already%s", job.env.checkpoint.root, table.base_path, what)
             return
         LOG.info(
             "the stream started on %s goes on with this index (%d key groups, %d shuffle partitions)",
-            job.checkpoint.root,
-            job.meta.key_groups,
-            job.meta.shuffle_partitions,
+            job.env.checkpoint.root,
+            job.env.meta.key_groups,
+            job.env.meta.shuffle_partitions,
         )
     finally:
         lease.release()

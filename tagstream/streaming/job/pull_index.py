@@ -41,18 +41,18 @@ def table_as_of(job: JobContext, frame_or_session: Any) -> TableAsOf:
     decode = job.decode
     sql = "binary" if has_bytes(decode.ordering_kind) else "long"
     code = OrderingCode(decode.ordering_type, encode_known, sql)
-    timeline = job.timeline or job.table.timeline()
+    timeline = job.history.timeline or job.table.timeline()
     return TableAsOf(frame_or_session, job.table, timeline, timeline.newest_completed, code)
 
 
 def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     """``rows`` (``streaming.source.source.keyed_records``) with their places; nothing is written before Spark needs it."""
-    index = job.index
+    index = job.env.index
     assert index is not None
     look = table_as_of(job, rows.sparkSession)
     profile = job.read_profile()
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
-    lanes = Lanes(job.meta.shuffle_partitions, profile.write_lanes)
+    lanes = Lanes(job.env.meta.shuffle_partitions, profile.write_lanes)
     if isinstance(index, BucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
         return apply_in_arrow(rows.groupBy("kg"), _make_alone(spec, lanes), LOCATED_SQL, _KEYED)
@@ -62,7 +62,7 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
         spec = replace(spec, resolve=_Resolver(look))
     records = rows.mapInArrow(_good_records, "record_key string, partition_path string")
     found = index.tag_location(records, look)
-    found = found.withColumn("kg", key_group_label(_hashed(index.is_global), job.meta.labels))
+    found = found.withColumn("kg", key_group_label(_hashed(index.is_global), job.env.meta.labels))
     return cogroup_in_arrow(rows, found, "kg", _make_joined(spec, lanes), LOCATED_SQL, _KEYED)
 
 
@@ -70,7 +70,7 @@ def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[st
     """File ids by partition of all that an overwrite takes the place of; nothing for an upsert."""
     if not job.overwrites:
         return {}
-    view = job.table.view(job.timeline)
+    view = job.table.view(job.history.timeline)
     touched = sorted({status.stat.partition_path for status in statuses})
     found = {p: tuple(s.file_id for s in view.latest_merged_slices(p)) for p in touched}
     return {partition: ids for partition, ids in found.items() if ids}
@@ -145,10 +145,10 @@ def start_index(job: JobContext, spark: SparkSession) -> None:
 
     IndexCoverageError where it lacks some and ``index.bootstrap.enabled`` is false.
     """
-    index = job.index
+    index = job.env.index
     if index is None:
         return
-    job.timeline = job.table.timeline()
+    job.history.timeline = job.table.timeline()
     look = table_as_of(job, spark)
     index.start(look)
     if not index.update_in_tasks:

@@ -74,37 +74,39 @@ def start_query(
     """
     if frame is not None:
         with settings_of(spark, frame.rows.sparkSession):
-            query = _start_plan(keyed_rows(frame.rows, job.decode, job.meta.labels, _depth(job)), job, sink, frame)
+            query = _start_plan(keyed_rows(frame.rows, job.decode, job.env.meta.labels, _depth(job)), job, sink, frame)
         frame.started(query)
         return query
     plans = None if files is None else files.folder
-    raw = raw_records(spark, job.options, job.starting_offsets, _planned(job), plans, headers=job.decode.reads_headers)
+    raw = raw_records(
+        spark, job.options, job.position.starting_offsets, _planned(job), plans, headers=job.decode.reads_headers
+    )
     spec = None if files is None else files.spec
     if job.options.transformers:
         made = transformation(job.options, job.decode)
-        keyed = transformed_records(raw, made, job.decode, job.meta.labels, _depth(job), spec)
+        keyed = transformed_records(raw, made, job.decode, job.env.meta.labels, _depth(job), spec)
     else:
         notes = schema_notes(job) if job.decode.evolution is not None else None
-        keyed = keyed_records(raw, job.decode, job.meta.labels, _depth(job), spec, notes)
+        keyed = keyed_records(raw, job.decode, job.env.meta.labels, _depth(job), spec, notes)
     return _start_plan(keyed, job, sink)
 
 
 def _depth(job: JobContext) -> PartitionDepth:
-    if job.partition_depth is None and job.decode.depth_is_open:
+    if job.history.partition_depth is None and job.decode.depth_is_open:
         return DepthOfBatch(job.profiles, job.run, job.run_owner)
-    return job.partition_depth
+    return job.history.partition_depth
 
 
 def _start_plan(keyed: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | None = None) -> StreamingQuery:
-    if job.index is not None:
+    if job.env.index is not None:
         return _start(keyed, job, sink, frame)
     spec = TagSpec(
         layout=job.layout,
         profiles=job.profiles,
         run=job.run,
         run_owner=job.run_owner,
-        crash=job.crash,
-        lanes=job.meta.shuffle_partitions,
+        crash=job.env.crash,
+        lanes=job.env.meta.shuffle_partitions,
         storage=job.table.storage,
         timeline_folder=job.table.config.timeline_folder,
         action=job.action,
@@ -137,7 +139,7 @@ class DepthOfBatch:
 
 def _planned(job: JobContext) -> dict[int, int]:
     """Where a Kafka stream reads on: after the batch that Spark planned last, or where a new query begins."""
-    return {} if job.decode.files else read_up_to(job.root.files, "offsets", job.starting_offsets) or {}
+    return {} if job.decode.files else read_up_to(job.root.files, "offsets", job.position.starting_offsets) or {}
 
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | None) -> StreamingQuery:
@@ -211,12 +213,12 @@ def run_to_end(
                 raise sink.failure from None
             raise
         monitor.tick(query)
-        if job.crash.point == "commit_log":
-            job.crash.reach_logged("commit_log", newest_batch(job.root.files, "commits"))
+        if job.env.crash.point == "commit_log":
+            job.env.crash.reach_logged("commit_log", newest_batch(job.root.files, "commits"))
         if ended:
             sink.end()
             return
         sink.idle()
-        if job.stop.requested and sink.pause_between_batches():
+        if job.env.stop.requested and sink.pause_between_batches():
             query.stop()
             return

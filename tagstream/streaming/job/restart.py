@@ -61,7 +61,7 @@ def look_at_schema(job: JobContext, *, again: bool = False) -> bool:
     stamp = _stamp(job)
     avro_json, defaults_json = stream_schema(job.options, job.table, job.noticed)
     left_null = columns_left_null(job.options, avro_json)
-    if left_null and (avro_json != job.avro_json or job.instant is None):
+    if left_null and (avro_json != job.avro_json or job.history.instant is None):
         LOG.warning(
             "table %s has columns that %s lacks (%s): they stay, and are null in the rows that this job writes unless the "
             "records have them",
@@ -80,7 +80,7 @@ def look_at_schema(job: JobContext, *, again: bool = False) -> bool:
             "go on with the table's schema"
         )
     job.take_schema(avro_json, defaults_json, evolution)
-    job.look_at_schema = _watch_file(job, stamp)
+    job.hooks.look_at_schema = _watch_file(job, stamp)
     written = job.table.schema_json()
     kinds = avro_to_arrow(avro_json)
     own = () if written is None else avro_to_arrow(written)

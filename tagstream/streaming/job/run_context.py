@@ -22,7 +22,7 @@ from tagstream.state.checkpoint import (
     open_or_create_meta,
 )
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext
+from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext, RunEnvironment
 from tagstream.streaming.batch.small_files import SmallFiles
 from tagstream.streaming.job.preflight import check_query
 from tagstream.streaming.job.query import claim_run, run_owner
@@ -78,28 +78,26 @@ def make_context(
         tombstone_ttl_ms=int(options.index_tombstone_ttl_days * DAY_MS),
         local_root=local_root,
     )
+    writer = WriterOptions(
+        codec=options.parquet_codec,
+        bloom=BloomParams(options.bloom_type, options.bloom_num_entries, options.bloom_fpp, options.bloom_max_entries),
+        row_group_bytes=options.parquet_block_size,
+        inserts_to_base_files=base_only,
+        groups_begin_with_base_files=inserts == "first",
+        compare_ordering=index is not None and not index.knows_ordering,
+        drops_columns=options.schema.missing == "drop",
+    )
+    retained = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100)
     return JobContext(
+        env=RunEnvironment(checkpoint, meta, writer, lease, stop, crash, clock_ms, retained, index),
         options=options,
         table=table,
-        checkpoint=checkpoint,
         root=root,
-        meta=meta,
         run=run,
         run_owner=owner,
         layout=layout,
         decode=decode,
         avro_json=avro_json,
-        writer=WriterOptions(
-            codec=options.parquet_codec,
-            bloom=BloomParams(
-                options.bloom_type, options.bloom_num_entries, options.bloom_fpp, options.bloom_max_entries
-            ),
-            row_group_bytes=options.parquet_block_size,
-            inserts_to_base_files=base_only,
-            groups_begin_with_base_files=inserts == "first",
-            compare_ordering=index is not None and not index.knows_ordering,
-            drops_columns=options.schema.missing == "drop",
-        ),
         small_files=SmallFiles(
             merge_on_read=table.config.is_merge_on_read,
             small_limit=options.parquet_small_file_limit,
@@ -110,12 +108,6 @@ def make_context(
             log_ratio=options.logfile_compression_ratio,
             trust_share=options.record_size_threshold,
         ),
-        lease=lease,
-        stop=stop,
-        crash=crash,
-        clock_ms=clock_ms,
-        retain_batches=int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100),
-        index=index,
     )
 
 

@@ -101,7 +101,7 @@ class BatchSink:
         """
         self._running.set()
         self.begun += 1
-        self._job.stop.batch = batch_id
+        self._job.env.stop.batch = batch_id
         self._on_begin(batch_id)
         try:
             with self._one_at_a_time:
@@ -109,11 +109,11 @@ class BatchSink:
         except Exception as e:
             self.failure = e
             if isinstance(e, TagstreamError):
-                self._job.own_failure()
+                self._job.hooks.own_failure()
             raise
         finally:
             self._last_batch = batch_id
-            self._job.stop.batch = None
+            self._job.env.stop.batch = None
             self._running.clear()
 
     def idle(self) -> None:
@@ -149,16 +149,16 @@ class BatchSink:
                 "%s bad records were left out; they are in %s: `tagstream quarantine list --checkpoint-dir %s` shows them",
                 f"{self._bad_records:,}",
                 self._job.quarantine.root,
-                self._job.checkpoint.root,
+                self._job.env.checkpoint.root,
             )
 
     def _batch(self, rows: DataFrame, batch_id: int) -> None:
         job = self._job
-        job.crash.reach("commit_log", batch_id - 1)  # Spark logs a batch before it begins the next
-        if job.stop.requested:
-            raise StopRequested(f"asked to end by {job.stop.signal_name} before batch {batch_id} began")
+        job.env.crash.reach("commit_log", batch_id - 1)  # Spark logs a batch before it begins the next
+        if job.env.stop.requested:
+            raise StopRequested(f"asked to end by {job.env.stop.signal_name} before batch {batch_id} began")
         started = time.monotonic()
-        job.step("checking the timeline", batch_id)
+        job.hooks.step("checking the timeline", batch_id)
         epoch, found = self._guard.before_batch(
             lambda: read_epoch(job.root.files, batch_id, files=job.decode.files, rows=self._of_rows, before=self._epoch)
         )
@@ -169,9 +169,9 @@ class BatchSink:
             outcome, report = self._process(rows, epoch, started)
         self._groups |= outcome.groups
         self._deliver(batch_id)
-        if job.late_copies:  # before anything is archived
+        if job.history.late_copies:  # before anything is archived
             sweep_copies(job.table)
-            job.late_copies = False
+            job.history.late_copies = False
         if self._services is not None:
             begun = time.monotonic()
             self._services.after_batch(batch_id, self._guard.committed, self._guard.after_commit)
@@ -182,7 +182,7 @@ class BatchSink:
                 "the next record of such a key replaces or deletes all of its rows. All are listed in %s/*.twice.jsonl; "
                 "`tagstream table dedup` keeps the newest row of each",
                 f"{outcome.counts['twice']:,}",
-                job.layout.durable.where(job.layout.epoch_dir(job.generation, job.index_epoch)),
+                job.layout.durable.where(job.layout.epoch_dir(job.position.generation, job.position.epoch)),
             )
         total = Counter[str]()
         for counts in self._groups.values():
@@ -195,48 +195,48 @@ class BatchSink:
             index_bytes=total["bytes"],
             groups=dict(self._groups),
         )
-        job.last_records, job.last_file_groups = report.records, report.files
-        job.last_work = work_of(outcome.statuses)
+        job.history.records, job.history.file_groups = report.records, report.files
+        job.history.work = work_of(outcome.statuses)
         self._on_report(report)
         job.collect_garbage(batch_id)
         if job.decode.files:
-            forget_old_plans(job.root.files, batch_id, job.retain_batches)
-        if batch_id % max(1, job.retain_batches // 10):
+            forget_old_plans(job.root.files, batch_id, job.env.retain_batches)
+        if batch_id % max(1, job.env.retain_batches // 10):
             return
         if job.decode.reads_headers:
-            forget_left(job.left, job.clock_ms() - LEFT_DAYS * DAY_MS)
+            forget_left(job.left, job.env.clock_ms() - LEFT_DAYS * DAY_MS)
         if job.options.quarantine_days:
-            forget_old(job.quarantine, job.clock_ms() - int(job.options.quarantine_days * DAY_MS))
+            forget_old(job.quarantine, job.env.clock_ms() - int(job.options.quarantine_days * DAY_MS))
 
     def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:
-        job, crash, batch = self._job, self._job.crash, epoch.batch_id
+        job, crash, batch = self._job, self._job.env.crash, epoch.batch_id
         clock = [started, time.monotonic()]
-        job.look_at_schema()
+        job.hooks.look_at_schema()
         if job.metadata is not None:
-            job.lease.check()
+            job.env.lease.check()
             execute = on_executors(rows.sparkSession)
-            job.metadata.maintain(job.clock_ms, job.options.metadata.max_delta_commits, execute)
-        job.step("beginning the instant", batch)
-        job.instant = instant = self._guard.next_instant()
+            job.metadata.maintain(job.env.clock_ms, job.options.metadata.max_delta_commits, execute)
+        job.hooks.step("beginning the instant", batch)
+        job.history.instant = instant = self._guard.next_instant()
         begin(job, epoch, instant)
-        job.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
+        job.env.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
         if self.committed == 0:  # what an earlier attempt found bad need not be so any more
             forget_batch(job.quarantine, batch)
         clock.append(time.monotonic())
-        job.step("reading, tagging and writing", batch)
+        job.hooks.step("reading, tagging and writing", batch)
         outcome = self._run(rows, epoch, instant, replay=False)
         clock.append(time.monotonic())
-        job.step("committing", batch)
+        job.hooks.step("committing", batch)
         crash.reach("files_written", batch)
-        job.check_topic()
+        job.hooks.check_topic()
         self._check_bad_records(outcome, epoch, instant)
         settle_depth(job, outcome.statuses, self._guard.roll_back)
         written = unpack_rows(outcome.written)
-        if job.index is not None and not job.index.update_in_tasks:
-            job.index.update_location(without_moves(written), instant)
+        if job.env.index is not None and not job.env.index.update_in_tasks:
+            job.env.index.update_location(without_moves(written), instant)
         if self._services is not None:
             self._services.give_way(batch, outcome.statuses)
-        protocol.announce_files(job.table, instant, outcome.statuses, check=job.lease.check)
+        protocol.announce_files(job.table, instant, outcome.statuses, check=job.env.lease.check)
         # Runs that died have left manifests of the batch that they died in, which is the first one of this run.
         metadata = publish(job, epoch, instant, outcome, follows=self._guard.follows, after_others=self.committed == 0)
         adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
@@ -248,9 +248,9 @@ class BatchSink:
                 instant,
                 outcome.statuses,
                 written,
-                job.clock_ms,
+                job.env.clock_ms,
                 lambda step: crash.reach(step, batch),
-                job.lease.check,
+                job.env.lease.check,
             )
         completed = protocol.complete(
             job.table,
@@ -258,18 +258,18 @@ class BatchSink:
             job.action,
             metadata,
             guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
-            clock_ms=job.clock_ms,
+            clock_ms=job.env.clock_ms,
             after=kept_at,
             is_staged=True,
-            and_then=lambda: job.lease.beat(None),
+            and_then=lambda: job.env.lease.beat(None),
         )
         crash.reach("completed", batch)
         self._guard.completed(completed)
         job.committed(outcome.deltas)
         self.committed += 1
-        if job.index is not None:
-            job.index.complete_commit(instant, deleted_rows(written).column("record_key").combine_chunks())
-            job.index.committed(outcome.statuses)
+        if job.env.index is not None:
+            job.env.index.complete_commit(instant, deleted_rows(written).column("record_key").combine_chunks())
+            job.env.index.committed(outcome.statuses)
         job.small_files.apply(outcome.statuses)
         clock.append(time.monotonic())
         phases = dict(zip(("check", "prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
@@ -282,8 +282,8 @@ class BatchSink:
         DataFrame can have one, which is the user's.
         """
         instant, record = found
-        self._job.step("replaying: the table has it already", epoch.batch_id)
-        if self._job.index is not None:
+        self._job.hooks.step("replaying: the table has it already", epoch.batch_id)
+        if self._job.env.index is not None:
             if self._keeps_state:
                 self._job.pin_replay(epoch, instant, record.manifest)  # tasks ask it how deep partitions are
                 rows.write.format("noop").mode("overwrite").save()
@@ -298,7 +298,7 @@ class BatchSink:
         With a pull-type index the records are kept while it runs: it may need their keys before anything else, and Spark's
         state of the source's own plan must be read and written once.
         """
-        job, index = self._job, self._job.index
+        job, index = self._job, self._job.env.index
         if index is None:
             return self._act(rows, epoch, instant, replay=replay)
         if index.knows_absence or self._keeps_state:
@@ -312,7 +312,7 @@ class BatchSink:
     def _act(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
         job = self._job
         write = make_write_function(job.write_spec(epoch.batch_id, instant, replay=replay))
-        lanes = repartition_by_id(rows, standing_labels(job.meta.shuffle_partitions), "lane")
+        lanes = repartition_by_id(rows, standing_labels(job.env.meta.shuffle_partitions), "lane")
         result = lanes.mapInArrow(write, RESULT_SCHEMA).collect()
         return Outcome.of(result, replay=replay)
 
@@ -326,9 +326,9 @@ class BatchSink:
             f"{outcome.counts['quarantined']} bad records in batch {epoch.batch_id} "
             f"({self._bad_records} in this run, {job.options.max_bad_records} allowed); nothing of the batch was "
             f"committed. {first_reason(job.quarantine, epoch.batch_id)}`tagstream quarantine list --checkpoint-dir "
-            f"{job.checkpoint.root}` shows them (they are in {job.quarantine.where(batch_folder(epoch.batch_id))}, with the "
-            "reason of each). "
-            "Correct the source, or pass --commit-on-errors or a greater --max-bad-records to go on without them"
+            f"{job.env.checkpoint.root}` shows them (they are in {job.quarantine.where(batch_folder(epoch.batch_id))}, with "
+            "the reason of each). Correct the source, or pass --commit-on-errors or a greater "
+            "--max-bad-records to go on without them"
         )
 
     def _report(self, epoch: Epoch, outcome: Outcome, instant: str, phases: dict[str, float]) -> BatchReport:

@@ -54,13 +54,13 @@ class SourceFiles:
         cleaner = None
         if clean is not None:
             unfinished = partial(unfinished_paths, job.root.files, log)
-            cleaner = SourceCleaner(source, clean, job.clock_ms, job.lease.check, unfinished)
+            cleaner = SourceCleaner(source, clean, job.env.clock_ms, job.env.lease.check, unfinished)
         lister = FileLister(
             source,
             log,
             ListerOptions(options.source_limit, spark.sparkContext.defaultParallelism, options.changed_files),
-            job.clock_ms,
-            job.lease.check,
+            job.env.clock_ms,
+            job.env.lease.check,
             positions_before(job.root.files, source) if log.is_new else None,
             unfinished_files(job.root.files, log),
             cleaner,

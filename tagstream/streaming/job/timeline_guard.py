@@ -51,7 +51,7 @@ class TimelineGuard:
 
     def __init__(self, job: JobContext) -> None:
         self._job = job
-        self._covered = job.covered
+        self._covered = job.position.covered
         self._version = job.table.config.version
         self._start: Timeline | None = None
         self._seen: Timeline | None = None
@@ -73,7 +73,9 @@ class TimelineGuard:
         where = job.root.files if job.root.files.is_remote else known.storage
         # Of the table as it was known: one that was upgraded meanwhile is refused before the look counts.
         late = partial(look_for_late, known)
-        epoch, job.table, _, looked, found = at_once(where, read, known.reload, job.lease.check, known.timeline, late)
+        epoch, job.table, _, looked, found = at_once(
+            where, read, known.reload, job.env.lease.check, known.timeline, late
+        )
         self._refuse_upgraded(job.table)
         check_kept(job.table, job.metadata)
         job.table.check_writable(keeps_metadata=job.metadata is not None)
@@ -87,8 +89,8 @@ class TimelineGuard:
             )
         self._covered = frozenset(i.time for i in timeline.completed_writes)
         self._start, self.after_commit = timeline, None
-        job.timeline = timeline
-        made = job.batches.get(epoch.batch_id)
+        job.history.timeline = timeline
+        made = job.position.batches.get(epoch.batch_id)
         return epoch, made if made is not None and made[1].same_batch(epoch) else None
 
     def next_instant(self) -> str:
@@ -111,7 +113,7 @@ class TimelineGuard:
         in_plans = _groups(s for s in statuses if s.kind is not FileKind.APPEND) if by_commit else groups
         while True:
             # A metadata table may have appeared, an upgrade may have happened.
-            looks = at_once(job.table.storage, job.lease.check, job.table.reload, job.table.timeline)
+            looks = at_once(job.table.storage, job.env.lease.check, job.table.reload, job.table.timeline)
             now, timeline = looks[1], cast(Timeline, looks[2])
             self._seen = timeline
             self._refuse_upgraded(now)
@@ -206,7 +208,7 @@ class TimelineGuard:
                 job.decode.stored_json, without_fields(work.schema, job.decode.dropped)
             ):
                 raise ForeignCommitError(f"{made}; it changed the table's schema")
-        if new and find_swallowed(job.table, timeline, tuple(i.time for i in new), job.meta.stream_id):
+        if new and find_swallowed(job.table, timeline, tuple(i.time for i in new), job.env.meta.stream_id):
             raise ForeignCommitError(
                 f"table {job.table.base_path}: commit {new[0].time} did not see rows of this stream"
             )

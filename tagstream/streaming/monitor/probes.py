@@ -82,12 +82,12 @@ class LagLook:
         topic, settings = job.options.kafka_topic, job.options.kafka_options
         if topic is None or job.options.source_class != "kafka":
             return
-        begin = read_up_to(job.root.files, "commits", job.starting_offsets or job.options.starting_offsets)
+        begin = read_up_to(job.root.files, "commits", job.position.starting_offsets or job.options.starting_offsets)
         if begin is None:
             return
         waits = waiting(topic_offsets(self._spark, topic, settings), begin)
         left = {part: at for part, (at, records) in waits.items() if records}
-        oldest = oldest_from(self._spark, topic, settings, left, job.clock_ms())
+        oldest = oldest_from(self._spark, topic, settings, left, job.env.clock_ms())
         self._status.waits(Waiting(part, records, oldest.get(part)) for part, (_, records) in waits.items())
 
 
@@ -116,14 +116,14 @@ class IndexLook:
     def __call__(self) -> None:
         """Read the counters of every key group, unless that was done."""
         job = self._job
-        now = (job.root.files.root, job.generation)
-        if self._seen == now or job.index is not None or len(job.meta.labels) > MOST_GROUPS:
+        now = (job.root.files.root, job.position.generation)
+        if self._seen == now or job.env.index is not None or len(job.env.meta.labels) > MOST_GROUPS:
             return
         with scratch_folder("tagstream-status-") as scratch:
-            heads = read_heads(job.checkpoint, scratch, meta=job.meta)
+            heads = read_heads(job.env.checkpoint, scratch, meta=job.env.meta)
             layout = replace(heads.layout, lock_wait_s=0.0)
             found = []
-            for label in job.meta.labels:  # a step a key group, of which there are few
+            for label in job.env.meta.labels:  # a step a key group, of which there are few
                 pointer = heads.pointers[label]
                 counts = counts_at(layout, label, pointer, heads.generation, heads.epoch)
                 found.append(GroupSize(label, counts.live, counts.tombstones, sum(sizes_at(layout, label, pointer))))

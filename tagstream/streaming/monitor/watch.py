@@ -178,7 +178,7 @@ class Watch:
         if self._background is not None:
             folder, _, name = META_FILE.rpartition("/")
             made = (open_storage(options.checkpoint_dir), folder, name)
-            stream = lambda: self._job.meta.stream_id if self._job is not None else options.stream_id  # noqa: E731
+            stream = lambda: self._job.env.meta.stream_id if self._job is not None else options.stream_id  # noqa: E731
             limit = options.parquet_small_file_limit
             due = lambda now, timeline: services_due(  # noqa: E731
                 now, timeline, options.services, self._clock_ms(), continuous=options.continuous
@@ -188,9 +188,9 @@ class Watch:
     def attach(self, job: JobContext) -> None:
         """The run holds the lease and has its context."""
         self._job = job
-        job.step = self.status.step
-        job.service = self.status.service
-        self.status.know(stream=job.meta.stream_id, checkpoint=job.checkpoint.root)
+        job.hooks.step = self.status.step
+        job.hooks.service = self.status.service
+        self.status.know(stream=job.env.meta.stream_id, checkpoint=job.env.checkpoint.root)
         self.status.began(job.run)
         self._begin(job)
 
@@ -199,10 +199,10 @@ class Watch:
         job = self._job
         assert job is not None
         self.status.began(job.run)
-        index = (job.root.files.root, job.generation)
+        index = (job.root.files.root, job.position.generation)
         if index != self._index:
             self._index = index
-            self.status.new_index(len(job.meta.labels))
+            self.status.new_index(len(job.env.meta.labels))
         self.status.query_started()
         self._on_step("the query begins: waiting for records")
         if self._background is not None and not self._looks_added:
@@ -210,7 +210,7 @@ class Watch:
             self._background.add(IndexLook(self.status, job))
             self._background.add(LagLook(self.status, job, spark))
             self._background.add(TaskLook(self.status, spark, lambda: self._query, self._clock_ms))
-            self._background.add(QuarantineLook(self.status, job.checkpoint, self.status.bad_records))
+            self._background.add(QuarantineLook(self.status, job.env.checkpoint, self.status.bad_records))
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
@@ -222,7 +222,7 @@ class Watch:
             and self._job is not None
         ):
             self._note(self._stops.after_commit())
-            write_stops(self._job.checkpoint, self._stops)
+            write_stops(self._job.env.checkpoint, self._stops)
         if self._background is not None:
             self._background.wake()
 
@@ -246,7 +246,7 @@ class Watch:
         self._may_write = may_write
         if self._job is not None and may_write:
             with suppress(OSError):  # a full disk has stopped it, perhaps
-                write_stops(self._job.checkpoint, self._stops)
+                write_stops(self._job.env.checkpoint, self._stops)
 
     def ended(self) -> None:
         """No batch will come: no look is taken any more, for Spark goes now."""
@@ -255,24 +255,24 @@ class Watch:
         self.status.ended()
         if self._job is not None and self._may_write and self._stops.begun is not None:
             kind = sys.exc_info()[0]
-            stop = self._job.stop
+            stop = self._job.env.stop
             why = f"asked to end by {stop.signal_name}" if stop.requested else "all that the source had was taken"
             self._note(self._stops.in_order(f"ended by {kind.__name__}" if kind else why, self._clock_ms()))
             with suppress(OSError):
-                write_stops(self._job.checkpoint, self._stops)
+                write_stops(self._job.env.checkpoint, self._stops)
 
     def _begin(self, job: JobContext) -> None:
         """Note that this run has begun; a note of another one tells that it was killed."""
-        stops = read_stops(job.checkpoint)
+        stops = read_stops(job.env.checkpoint)
         if stops.begun is not None:
-            stops = stops.killed(unfinished_batch(job.root.files), job.lease.seen_ms)
+            stops = stops.killed(unfinished_batch(job.root.files), job.env.lease.seen_ms)
             assert stops.last is not None
             which = "the run before was" if stops.killed_in_row == 1 else f"{stops.killed_in_row} runs were"
             LOG.warning("%s %s; last seen %s", which, stops.last.text, moment(stops.last.at_ms))
         me = self.status.about
         self._note(replace(stops, begun=Begun(job.run_owner, self._clock_ms(), me.host, me.pid or 0)))
         with suppress(OSError):
-            write_stops(job.checkpoint, self._stops)
+            write_stops(job.env.checkpoint, self._stops)
 
     def _note(self, stops: Stops) -> None:
         self._stops = stops

@@ -50,15 +50,15 @@ LOG = logging.getLogger("tagstream")
 
 def catch_up(job: JobContext, spark: SparkSession, plan: CatchUpPlan, first_batch: int) -> int:
     """Make the next epoch of the job's generation; its number. ``first_batch``: the first batch that will know of it."""
-    epoch = len(complete_epochs(job.layout, job.generation)) + 1
+    epoch = len(complete_epochs(job.layout, job.position.generation)) + 1
     report = catch_up_index(
         job.table,
         plan,
         job.layout,
-        job.meta.labels,
-        job.generation,
+        job.env.meta.labels,
+        job.position.generation,
         epoch,
-        clock_ms=job.clock_ms,
+        clock_ms=job.env.clock_ms,
         ordering_type=job.decode.ordering_type,
         first_batch=first_batch,
         spark=spark,
@@ -76,7 +76,7 @@ def catch_up(job: JobContext, spark: SparkSession, plan: CatchUpPlan, first_batc
             "record of such a key replaces or deletes all of its rows. All are listed in %s/*.twice.jsonl; `tagstream table "
             "dedup` keeps the newest row of each",
             f"{report.twice:,}",
-            job.layout.durable.where(job.layout.epoch_dir(job.generation, epoch)),
+            job.layout.durable.where(job.layout.epoch_dir(job.position.generation, epoch)),
         )
     return epoch
 
@@ -106,19 +106,19 @@ def load_index(
     )
 
     def progress(at: BootstrapProgress) -> None:
-        if job.stop.requested:
+        if job.env.stop.requested:
             raise StopRequested(
-                f"stopped by {job.stop.signal_name} while the index was loaded; the next start goes on there"
+                f"stopped by {job.env.stop.signal_name} while the index was loaded; the next start goes on there"
             )
-        job.loading(at)
+        job.hooks.loading(at)
 
     load = partial(
         bootstrap_index,
         job.table,
         job.layout,
-        job.meta.labels,
+        job.env.meta.labels,
         generation,
-        clock_ms=job.clock_ms,
+        clock_ms=job.env.clock_ms,
         ordering_type=job.decode.ordering_type,
         partition_regex=options.index_partition_regex,
         corrupt=options.index_bootstrap_corrupt,
@@ -154,11 +154,11 @@ def _former(job: JobContext, timeline: Timeline) -> IndexHeads | None:
     """
     if job.layout.ordering == "none":
         return None
-    for number in reversed(root_numbers(job.checkpoint)):
+    for number in reversed(root_numbers(job.env.checkpoint)):
         if number > job.root.number:
             continue  # a killed run had only begun it
         try:
-            heads = heads_as_of(root_at(job.checkpoint, number), job.meta, "", timeline.is_valid)
+            heads = heads_as_of(root_at(job.env.checkpoint, number), job.env.meta, "", timeline.is_valid)
         except IndexDamagedError as error:
             LOG.warning(_NO_FORMER, error)
             return None
@@ -243,7 +243,7 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
 
     IndexCoverageError when that must not be done without a person.
     """
-    job.go_on_at(finish_retiring(job.checkpoint))
+    job.go_on_at(finish_retiring(job.env.checkpoint))
     if not job.options.bootstrap_only:  # which leaves the table as it is, also one that cannot be written
         settle(job)
     look_at_topic(job, spark)
@@ -251,27 +251,27 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
         root = job.root.files
         state = CheckpointState.read(root)
         taken = read_takeover(root)
-        job.generation = taken.generation if taken is not None else 0
+        job.position.generation = taken.generation if taken is not None else 0
         timeline = job.table.timeline()
         index = IndexPlace(
             root,
             job.layout,
-            job.generation,
-            job.retain_batches,
+            job.position.generation,
+            job.env.retain_batches,
             job.decode.files,
-            job.meta.stream_id,
-            pull=job.index is not None,
-            resuming=read_resume(job.checkpoint) is not None,
+            job.env.meta.stream_id,
+            pull=job.env.index is not None,
+            resuming=read_resume(job.env.checkpoint) is not None,
             rows=job.options.source_class == "frame",
         )
         new = state.query_id is None or state.planned is None
         other_topic = None if new else changed_topic(job, root)
         if other_topic is not None:
             step = CoverStep("retire", other_topic)
-        elif rebuild is not None and job.index is None:
+        elif rebuild is not None and job.env.index is None:
             step, rebuild = CoverStep("load", rebuild, damaged=True), None
         elif (
-            job.index is None
+            job.env.index is None
             and taken is not None
             and new
             and not is_as_asked(job.layout, job.options, taken.generation)
@@ -279,18 +279,18 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             step = CoverStep("load", f"the index in {root.root} was loaded with other options")
         else:
             step = next_step(index, job.table, timeline, state, taken)
-            if step.kind == "nothing" and doubt is not None and job.index is None:
+            if step.kind == "nothing" and doubt is not None and job.env.index is None:
                 step = CoverStep("load", doubt)
             doubt = None
-        if step.kind == "nothing" or (job.index is not None and step.kind not in ("retire", "reread")):
+        if step.kind == "nothing" or (job.env.index is not None and step.kind not in ("retire", "reread")):
             # A pull-type index asks the table itself, whoever wrote it.
-            job.index_epoch = len(complete_epochs(job.layout, job.generation))
-            job.covered = frozenset(i.time for i in timeline.completed_writes)
-            job.loaded, job.batches = step.found.loaded, step.found.batches
+            job.position.epoch = len(complete_epochs(job.layout, job.position.generation))
+            job.position.covered = frozenset(i.time for i in timeline.completed_writes)
+            job.position.loaded, job.position.batches = step.found.loaded, step.found.batches
             if not new:
-                forget_resume(job.checkpoint)
-            begins, job.starting_offsets = (
-                starting_offsets(job, spark, timeline) if new and job.covered else (None, None)
+                forget_resume(job.env.checkpoint)
+            begins, job.position.starting_offsets = (
+                starting_offsets(job, spark, timeline) if new and job.position.covered else (None, None)
             )
             if new:
                 write_begins(root, begins)
@@ -318,14 +318,14 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
             "readers say; what the table has already is late or the same"
         )
     if step.kind == "reread":
-        write_resume(job.checkpoint, step.since)
+        write_resume(job.env.checkpoint, step.since)
         if state.query_id is None:  # there is no query to put aside
             LOG.warning("%s", step.why)
             return
     if step.kind in ("retire", "reread"):
-        job.lease.check()
+        job.env.lease.check()
         before = job.root.files.root
-        job.go_on_at(next_root(job.checkpoint, job.root, step.why))
+        job.go_on_at(next_root(job.env.checkpoint, job.root, step.why))
         LOG.warning(
             "%s. The query in %s was retired, and a new one begins in %s", step.why, before, job.root.files.root
         )
@@ -334,7 +334,7 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
     if step.kind == "catch up":
         plan = plan_catch_up(job.table, step.found.uncovered, job.options.index_partition_regex)
         LOG.info("%s; they touched %s file groups", step.why, f"{len(plan.touched):,}")
-        if not plan.too_big(len(job.meta.labels), job.layout.ordering):
+        if not plan.too_big(len(job.env.meta.labels), job.layout.ordering):
             catch_up(job, spark, plan, first_batch)
             return
     level = logging.INFO if state.query_id is None else logging.WARNING  # a new checkpoint is nothing to worry about
@@ -342,5 +342,5 @@ def _do(job: JobContext, spark: SparkSession, state: CheckpointState, step: Cove
     # Not counted from the takeover files: a death before one was written leaves a generation that the table may have left.
     generation = next_generation(job.layout)
     load_index(job, spark, generation, first_batch, damaged=step.damaged)
-    job.lease.check()
+    job.env.lease.check()
     write_takeover(job.root.files, Takeover(generation))

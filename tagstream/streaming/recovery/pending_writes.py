@@ -55,7 +55,8 @@ _WAIT_S = 0.2
 def has_unsettled_rollbacks(job: JobContext, timeline: Timeline) -> bool:
     """Whether :func:`settle_rollbacks` has anything to do: a rollback is unfinished, or new since it last looked."""
     return any(
-        i.action == ROLLBACK and not (i.is_completed and i.time in job.rollbacks_seen) for i in timeline.instants
+        i.action == ROLLBACK and not (i.is_completed and i.time in job.position.rollbacks_seen)
+        for i in timeline.instants
     )
 
 
@@ -66,15 +67,15 @@ def settle_rollbacks(job: JobContext) -> None:
         if not said:
             LOG.warning("table %s: another writer is rolling a write back; waiting for it to end", job.table.base_path)
             said = True
-        if job.stop.wait(_WAIT_S):
-            raise StopRequested(f"asked to end by {job.stop.signal_name} while another writer was at work")
+        if job.env.stop.wait(_WAIT_S):
+            raise StopRequested(f"asked to end by {job.env.stop.signal_name} while another writer was at work")
     timeline = job.table.timeline()
     for instant in timeline.instants:
-        if instant.action == ROLLBACK and instant.time not in job.rollbacks_seen:
+        if instant.action == ROLLBACK and instant.time not in job.position.rollbacks_seen:
             for target in rollback_targets(job.table, instant):
                 _take_off(job, timeline, instant, target)
             if instant.is_completed:
-                job.rollbacks_seen.add(instant.time)
+                job.position.rollbacks_seen.add(instant.time)
     resume_rollbacks(job.table)
     _correct_metadata(job)
 
@@ -84,11 +85,11 @@ def _correct_metadata(job: JobContext) -> None:
     writer = metadata_writer(job)
     if writer is None:
         return
-    job.lease.check()
+    job.env.lease.check()
     try:
-        undone = ", ".join(forget_undone(writer, fresh_times(job.table, writer, job.clock_ms)))
+        undone = ", ".join(forget_undone(writer, fresh_times(job.table, writer, job.env.clock_ms)))
     except MetadataCompactedError as error:
-        job.table.drop_metadata_table(job.clock_ms())
+        job.table.drop_metadata_table(job.env.clock_ms())
         job.table = job.table.reload()
         LOG.warning(
             "table %s: dropped its metadata table, the next start makes it from the files: %s",
@@ -135,7 +136,7 @@ def _is_at_work(job: JobContext, begun: Instant) -> bool:
     """A rollback of another program with young files. One of ours is a dead run's: this job holds the table's lease."""
     if SYNC_MARKER in _read(job.table, Instant(begun.time, ROLLBACK, State.REQUESTED)):
         return False
-    since = job.clock_ms() - DEFAULT_TIMEOUT_MS
+    since = job.env.clock_ms() - DEFAULT_TIMEOUT_MS
     entries = job.table.storage.list(job.table.config.timeline_folder, (f"{begun.time}.",))
     return any(entry.mtime_ms >= since for entry in entries)
 
@@ -156,7 +157,7 @@ def _take_off(job: JobContext, timeline: Timeline, rollback: Instant, target: st
         record.stream_id,
         rollback.time,
     )
-    job.lease.check()
+    job.env.lease.check()
     job.table.storage.delete(f"{job.table.config.timeline_folder}/{found.file_name()}")
 
 
@@ -180,11 +181,11 @@ def settle(job: JobContext, looked: Timeline | None = None, late: Sequence[FileE
     ``look_for_late``.
     """
     if looked is None:
-        job.lease.check()  # a restart within this process may come long after the last look
+        job.env.lease.check()  # a restart within this process may come long after the last look
         looked = job.table.timeline()
     timeline = looked
     if any(i.action == RESTORE for i in timeline.pending):
-        restored = resume_restore(job.table, job.clock_ms, job.lease.check)
+        restored = resume_restore(job.table, job.env.clock_ms, job.env.lease.check)
         if restored is not None:
             LOG.warning("table %s: restore %s, which was cut off, is finished", job.table.base_path, restored.instant)
             job.table = job.table.reload()
@@ -198,7 +199,7 @@ def settle(job: JobContext, looked: Timeline | None = None, late: Sequence[FileE
                 roll_back(job, pending.time)
         timeline = job.table.timeline()
     sweep(job.table, late if timeline is looked else None)
-    job.late_copies = bool(sweep_copies(job.table, timeline))
+    job.history.late_copies = bool(sweep_copies(job.table, timeline))
     return timeline
 
 
@@ -212,13 +213,13 @@ def wait_for(job: JobContext, pending: Instant, *, give_up: Callable[[], bool] =
             return False
         if not is_at_work(job, now):
             return True
-        if said_ms is None or job.clock_ms() - said_ms >= _SAY_AGAIN_MS:
+        if said_ms is None or job.env.clock_ms() - said_ms >= _SAY_AGAIN_MS:
             LOG.warning(
                 "table %s: another writer is at work (%s is pending and its writer alive); waiting for it to end",
                 job.table.base_path,
                 pending.file_name(),
             )
-            said_ms = job.clock_ms()
+            said_ms = job.env.clock_ms()
         _pause(job, "another writer was at work")
 
 
@@ -237,11 +238,11 @@ def wait_for_clustering(job: JobContext, instant: str) -> None:
             job.table.base_path,
             instant,
         )
-        rollback_clustering(job.table, instant, new_instant(job), job.lease.check)
+        rollback_clustering(job.table, instant, new_instant(job), job.env.lease.check)
         return
-    began = said_ms = job.clock_ms()
+    began = said_ms = job.env.clock_ms()
     while instant in job.table.timeline().pending_clusterings.values():
-        now = job.clock_ms()
+        now = job.env.clock_ms()
         if now - began > CLUSTERING_WAIT_MS:
             raise PendingClusteringError(
                 f"table {job.table.base_path}: clustering {instant} is planned and nobody has carried it out for "
@@ -266,14 +267,14 @@ def _is_planned_here(job: JobContext, instant: str) -> bool:
 
 def is_at_work(job: JobContext, pending: Instant) -> bool:
     """Whether somebody may still be at a pending write: not our own leftover, and with signs of life."""
-    if pending.time == job.instant or _is_own(job, pending):
+    if pending.time == job.history.instant or _is_own(job, pending):
         return False
-    return is_alive(job.table.storage, pending.time, job.clock_ms()) or _is_fresh(job, pending)
+    return is_alive(job.table.storage, pending.time, job.env.clock_ms()) or _is_fresh(job, pending)
 
 
 def _pause(job: JobContext, what: str) -> None:
-    if job.stop.wait(_WAIT_S):
-        raise StopRequested(f"asked to end by {job.stop.signal_name} while {what}")
+    if job.env.stop.wait(_WAIT_S):
+        raise StopRequested(f"asked to end by {job.env.stop.signal_name} while {what}")
 
 
 def _is_own(job: JobContext, pending: Instant) -> bool:
@@ -300,7 +301,7 @@ def _pinned_instants(profiles: Storage) -> set[str]:
 def _is_fresh(job: JobContext, pending: Instant) -> bool:
     """Whether its timeline files or markers are so young that a writer without heartbeats may still be at it."""
     names = {Instant(pending.time, pending.action, s).file_name() for s in (State.REQUESTED, State.INFLIGHT)}
-    storage, since = job.table.storage, job.clock_ms() - DEFAULT_TIMEOUT_MS
+    storage, since = job.table.storage, job.env.clock_ms() - DEFAULT_TIMEOUT_MS
     if any(
         e.mtime_ms >= since for e in storage.list(job.table.config.timeline_folder, tuple(names)) if e.name in names
     ):
@@ -321,11 +322,11 @@ def roll_back(job: JobContext, instant: str) -> None:
 
     The index first: what it says of an instant that is rolled back already would never be taken back.
     """
-    job.lease.check()
-    if job.index is not None and not job.index.rollback_commit(instant):
+    job.env.lease.check()
+    if job.env.index is not None and not job.env.index.rollback_commit(instant):
         raise TableError(
-            f"the {job.index.name} index could not take back instant {instant} of {job.table.base_path}; see its log, and "
-            "start again"
+            f"the {job.env.index.name} index could not take back instant {instant} of {job.table.base_path}; see its log, "
+            "and start again"
         )
     rollback(job.table, instant, new_instant(job))
 
@@ -338,4 +339,4 @@ def new_instant(job: JobContext, timeline: Timeline | None = None) -> str:
     """
     timeline = timeline if timeline is not None else job.table.timeline()
     writer = job.metadata.writer if job.metadata is not None else metadata_writer(job)
-    return time_after(timeline.newest or "", job.table, writer, job.clock_ms)
+    return time_after(timeline.newest or "", job.table, writer, job.env.clock_ms)

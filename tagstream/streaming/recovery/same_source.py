@@ -73,7 +73,7 @@ def recreated(job: JobContext, before: str | None) -> str | None:
     if before is None or job.topic_id is None or before == job.topic_id:
         return None
     return (
-        f"topic {job.options.kafka_topic} was deleted and created again since stream {job.meta.stream_id} read it (id "
+        f"topic {job.options.kafka_topic} was deleted and created again since stream {job.env.meta.stream_id} read it (id "
         f"{before}, now {job.topic_id}): the offsets in checkpoint and commits are of the old one"
     )
 
@@ -119,7 +119,7 @@ class TopicWatch:
         self._job, self._spark = job, spark
         self._ids: TopicIds | None = None
         if job.topic_id is not None:
-            job.check_topic = self._check
+            job.hooks.check_topic = self._check
 
     def _check(self) -> None:
         """TopicChangedError where it is another one. A broker that does not answer is asked again at the next batch."""
@@ -138,7 +138,7 @@ class TopicWatch:
 
     def close(self) -> None:
         """Ask no more."""
-        self._job.check_topic = lambda: None
+        self._job.hooks.check_topic = lambda: None
         if self._ids is not None:
             self._ids.close()
 
@@ -163,8 +163,8 @@ def source_table(checkpoint: Storage, options: Options) -> str | None:
 def keep_table(job: JobContext) -> None:
     """Keep the table that the stream reads."""
     pinned = job.decode.format.tables.pinned
-    if pinned is not None and not job.options.bootstrap_only and read_table(job.checkpoint) is None:
-        _keep(job.checkpoint, pinned)
+    if pinned is not None and not job.options.bootstrap_only and read_table(job.env.checkpoint) is None:
+        _keep(job.env.checkpoint, pinned)
 
 
 def take_table(job: JobContext, why: str) -> None:
@@ -172,7 +172,7 @@ def take_table(job: JobContext, why: str) -> None:
     seen = seen_table(why)
     if seen is None:
         return
-    job.decode = job.decode.of_table(_keep(job.checkpoint, seen))
+    job.decode = job.decode.of_table(_keep(job.env.checkpoint, seen))
 
 
 def _keep(checkpoint: Storage, table: str) -> str:

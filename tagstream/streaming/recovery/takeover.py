@@ -151,7 +151,7 @@ def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -
         LOG.warning(
             "checkpoint %s is new, and table %s has commits: the stream begins where the readers of its DataFrame say; what "
             "the table has already is late or the same",
-            job.checkpoint.root,
+            job.env.checkpoint.root,
             job.table.base_path,
         )
         return None, None
@@ -159,7 +159,7 @@ def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -
         return None, None
     topic = job.options.kafka_topic
     assert topic is not None
-    resume = read_resume(job.checkpoint)
+    resume = read_resume(job.env.checkpoint)
     if resume == {}:
         return None, "earliest"  # the stream's first batch is read again
     newest = _read_up_to(job, timeline, topic)
@@ -176,7 +176,7 @@ def starting_offsets(job: JobContext, spark: SparkSession, timeline: Timeline) -
     LOG.warning(
         "no commit of table %s tells how far stream %s was read: reading from %s",
         job.table.base_path,
-        job.meta.stream_id,
+        job.env.meta.stream_id,
         job.options.starting_offsets,
     )
     return None, None
@@ -187,7 +187,7 @@ def _read_up_to(job: JobContext, timeline: Timeline, topic: str) -> tuple[str, d
     known). None where no commit tells."""
     for time, extra in all_extra_metadata(job.table, timeline):
         record = parse(extra)
-        if record is not None and record.stream_id == job.meta.stream_id:
+        if record is not None and record.stream_id == job.env.meta.stream_id:
             if topic not in record.end_offsets:
                 raise SourceError(
                     f"stream {record.stream_id} of table {job.table.base_path} has read topic "

@@ -90,7 +90,7 @@ class Clusterer:
         if self._rest:
             self._rest -= 1
             return None
-        began_ms = self._job.clock_ms()
+        began_ms = self._job.env.clock_ms()
         instant = self._due(options, reach)
         if instant is None:
             return None
@@ -106,11 +106,13 @@ class Clusterer:
         with self._or_taken_back(running.instant):
             statuses = running.work.result()
             reach("clustering_files")
-            result = complete_clustering(job.table, running.instant, statuses, job.clock_ms, job.lease.check, reach)
+            result = complete_clustering(
+                job.table, running.instant, statuses, job.env.clock_ms, job.env.lease.check, reach
+            )
         self._running, self._conflicts = None, 0
         known = self._follow(result, batch_id + 1)
         reach("clustering_known")
-        return Clustered(result, known, (job.clock_ms() - running.began_ms) / 1000)
+        return Clustered(result, known, (job.env.clock_ms() - running.began_ms) / 1000)
 
     def give_way(self, groups: Iterable[FileGroupId], reach: Reach) -> None:
         """A batch is about to publish files in these file groups: a plan over one of them is taken back.
@@ -122,7 +124,7 @@ class Clusterer:
             return
         self._running = None
         running.work.cancel()
-        unschedule_clustering(job.table, running.instant, job.lease.check, reach)
+        unschedule_clustering(job.table, running.instant, job.env.lease.check, reach)
         job.small_files.reload(job.table.view(), running.groups)
         options = job.options.services.clustering
         assert options is not None, "it runs"
@@ -144,17 +146,17 @@ class Clusterer:
 
     def _due(self, options: ClusteringOptions, reach: Reach) -> str | None:
         job = self._job
-        table, now_ms = job.table, job.clock_ms()
+        table, now_ms = job.table, job.env.clock_ms()
         pending = sorted(set(table.timeline().pending_clusterings.values()))
         if pending:
             return next((time for time in pending if may_take_up(table, time, now_ms, pending_action(table))), None)
-        return schedule_clustering(table, options, job.clock_ms, job.lease.check, reach, memory=self._memory)
+        return schedule_clustering(table, options, job.env.clock_ms, job.env.lease.check, reach, memory=self._memory)
 
     def _begin(self, instant: str, options: ClusteringOptions, began_ms: int, reach: Reach) -> None:
         job = self._job
         with self._or_taken_back(instant):
-            begin_clustering(job.table, instant, job.clock_ms, job.lease.check, reach)
-            tasks = clustering_tasks(job.table, instant, job.run, options.max_memory, job.writer)
+            begin_clustering(job.table, instant, job.env.clock_ms, job.env.lease.check, reach)
+            tasks = clustering_tasks(job.table, instant, job.run, options.max_memory, job.env.writer)
             groups = frozenset(
                 group for group, time in job.table.timeline().pending_clusterings.items() if time == instant
             )
@@ -174,21 +176,21 @@ class Clusterer:
             raise
         except (TagstreamError, OSError, PySparkException):
             self._running, job = None, self._job
-            rollback_clustering(job.table, instant, new_instant(job), job.lease.check)
+            rollback_clustering(job.table, instant, new_instant(job), job.env.lease.check)
             raise
 
     def _follow(self, result: ClusteringResult, first_batch: int) -> bool:
         """Tell the index; False where it must be started again."""
         job = self._job
-        if job.index is not None:  # it asks the table, but for one that is loaded when the query starts
-            return job.index.name != _KEPT_IN_MEMORY
+        if job.env.index is not None:  # it asks the table, but for one that is loaded when the query starts
+            return job.env.index.name != _KEPT_IN_MEMORY
         plan = plan_catch_up(job.table, (result.instant,), job.options.index_partition_regex)
-        if plan.too_big(len(job.meta.labels), job.layout.ordering):
+        if plan.too_big(len(job.env.meta.labels), job.layout.ordering):
             LOG.warning(
                 "clustering %s moved the keys of %s files: the index is loaded anew",
                 result.instant,
                 f"{plan.plan.files:,}",
             )
             return False
-        job.index_epoch = catch_up(job, self._spark, plan, first_batch)
+        job.position.epoch = catch_up(job, self._spark, plan, first_batch)
         return True

@@ -52,7 +52,7 @@ class CompactionsElsewhere:
 
     def turn(self, reach: Callable[[str], None], *, at_most_every_ms: int = 0) -> list[Compacted]:
         """Complete those whose result is there, begin those that a process offers to carry out."""
-        job, now_ms = self._job, self._job.clock_ms()
+        job, now_ms = self._job, self._job.env.clock_ms()
         if now_ms - self._looked_ms < at_most_every_ms:
             return []
         self._looked_ms = now_ms
@@ -62,11 +62,11 @@ class CompactionsElsewhere:
             if found.begun and found.statuses is not None:
                 reach("compaction_files")
                 complete = complete_compaction if instant in self._began else complete_after_another
-                complete(table, instant, found.statuses, job.clock_ms, job.lease.check, reach)
+                complete(table, instant, found.statuses, job.env.clock_ms, job.env.lease.check, reach)
                 began = self._began.pop(instant, now_ms)
-                done.append(Compacted(instant, found.statuses, (job.clock_ms() - began) / 1000))
+                done.append(Compacted(instant, found.statuses, (job.env.clock_ms() - began) / 1000))
             elif not found.begun and found.worker is not None:
-                begin_compaction(table, instant, job.clock_ms, job.lease.check, reach)
+                begin_compaction(table, instant, job.env.clock_ms, job.env.lease.check, reach)
                 self._began[instant] = now_ms
         return done
 
@@ -128,8 +128,8 @@ class Compactor:
         finally:
             self._running = None
         reach("compaction_files")
-        complete_compaction(job.table, self._instant, statuses, job.clock_ms, job.lease.check, reach)
-        seconds = (job.clock_ms() - self._began_ms) / 1000
+        complete_compaction(job.table, self._instant, statuses, job.env.clock_ms, job.env.lease.check, reach)
+        seconds = (job.env.clock_ms() - self._began_ms) / 1000
         return [Compacted(self._instant, tuple(statuses), seconds)]
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class Compactor:
 
     def _due(self, reach: Reach, timeline: Timeline) -> str | None:
         """A plan to carry out: one that is on the timeline and may be taken up, else a new one."""
-        job, now_ms = self._job, self._job.clock_ms()
+        job, now_ms = self._job, self._job.env.clock_ms()
         table = job.table
         pending = [i.time for i in timeline.pending if i.action == COMPACTION]
         if pending:
@@ -148,14 +148,14 @@ class Compactor:
                 return None
             return next((time for time in pending if may_take_up(table, time, now_ms)), None)
         options = job.options.services.compaction
-        return schedule_compaction(table, options, job.clock_ms, job.lease.check, reach, timeline=timeline)
+        return schedule_compaction(table, options, job.env.clock_ms, job.env.lease.check, reach, timeline=timeline)
 
     def _begin(self, instant: str, reach: Reach) -> None:
         job = self._job
-        self._instant, self._began_ms = instant, job.clock_ms()
-        begin_compaction(job.table, instant, job.clock_ms, job.lease.check, reach)
+        self._instant, self._began_ms = instant, job.env.clock_ms()
+        begin_compaction(job.table, instant, job.env.clock_ms, job.env.lease.check, reach)
         options = job.options.services.compaction
-        tasks = compaction_tasks(job.table, instant, job.run, options, job.writer)
+        tasks = compaction_tasks(job.table, instant, job.run, options, job.env.writer)
         beside = self.mode is CompactionMode.ASYNC
         self._running = Background(
             self._spark, f"compaction {instant}", lambda: run_in_spark(self._spark, tasks), beside=beside
@@ -175,9 +175,15 @@ def compact_logs(job: JobContext, spark: SparkSession) -> list[str]:
     done: list[str] = []
     pending = [i.time for i in job.table.timeline().pending if i.action == COMPACTION]
     for instant in pending:
-        if may_take_up(job.table, instant, job.clock_ms()):
+        if may_take_up(job.table, instant, job.env.clock_ms()):
             compact(
-                job.table, instant, job.clock_ms, job.lease.check, execute=execute, options=options, files=job.writer
+                job.table,
+                instant,
+                job.env.clock_ms,
+                job.env.lease.check,
+                execute=execute,
+                options=options,
+                files=job.env.writer,
             )
             done.append(instant)
         else:
@@ -187,9 +193,17 @@ def compact_logs(job: JobContext, spark: SparkSession) -> list[str]:
                 instant,
                 job.table.base_path,
             )
-    new = schedule_compaction(job.table, options, job.clock_ms, job.lease.check, force=True, look_at_all=True)
+    new = schedule_compaction(job.table, options, job.env.clock_ms, job.env.lease.check, force=True, look_at_all=True)
     if new is not None:
-        compact(job.table, new, job.clock_ms, job.lease.check, execute=execute, options=options, files=job.writer)
+        compact(
+            job.table,
+            new,
+            job.env.clock_ms,
+            job.env.lease.check,
+            execute=execute,
+            options=options,
+            files=job.env.writer,
+        )
         done.append(new)
     if done:
         LOG.warning(

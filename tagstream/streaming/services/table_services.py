@@ -84,7 +84,7 @@ class Cleaner:
             return None
         if not self._beside:
             begun = time.monotonic()
-            done = clean(job.table, options, job.clock_ms, job.lease.check, reach, timeline=look())
+            done = clean(job.table, options, job.env.clock_ms, job.env.lease.check, reach, timeline=look())
             return None if done is None else Cleaned(done, time.monotonic() - begun)
         finished = self.finish(reach)
         if self._running is None:
@@ -92,7 +92,7 @@ class Cleaner:
             instant = (
                 pending[0]
                 if pending
-                else schedule_clean(job.table, options, job.clock_ms, job.lease.check, reach, look())
+                else schedule_clean(job.table, options, job.env.clock_ms, job.env.lease.check, reach, look())
             )
             if instant is not None:
                 self._begin(instant, reach)
@@ -106,7 +106,7 @@ class Cleaner:
         self._running = None
         running.work.result()
         reach("clean_deleted")
-        done = complete_clean(job.table, running.instant, running.plan, job.clock_ms, job.lease.check, reach)
+        done = complete_clean(job.table, running.instant, running.plan, job.env.clock_ms, job.env.lease.check, reach)
         return None if done is None else Cleaned(done, time.monotonic() - running.began)
 
     def close(self) -> None:
@@ -117,10 +117,10 @@ class Cleaner:
 
     def _begin(self, instant: str, reach: Reach) -> None:
         job, begun = self._job, time.monotonic()
-        plan = begin_clean(job.table, instant, job.lease.check, reach)
+        plan = begin_clean(job.table, instant, job.env.lease.check, reach)
         if plan is None:
             return
-        job.lease.check()
+        job.env.lease.check()
         table = job.table
         work = Background(self._spark, f"clean {instant}", lambda: delete_files(table, plan), beside=True)
         self._running = _Running(instant, plan, work, begun)
@@ -143,7 +143,7 @@ class TableServices:
     def after_batch(self, batch_id: int, on_commit: Callable[[str], None], timeline: Timeline | None = None) -> None:
         """All that is due, on the thread of the batches. ``timeline``: as the batch's commit has left it."""
         job = self._job
-        job.step("table services", batch_id)
+        job.hooks.step("table services", batch_id)
         self._timeline = timeline
         if self._look().pending_writes:
             return  # another writer is at work: the metadata table has one writer at a time, and slices may be in use
@@ -159,7 +159,7 @@ class TableServices:
     def give_way(self, batch_id: int, statuses: Iterable[WriteStatus]) -> None:
         """Before a batch publishes these files: what runs beside it over one of their file groups is taken back."""
         if self._clusterer.running:
-            self._job.lease.check()
+            self._job.env.lease.check()
             groups = {(s.stat.partition_path, s.stat.file_id) for s in statuses}
             self._clusterer.give_way(groups, self._reach("clustering", batch_id))
 
@@ -245,8 +245,8 @@ class TableServices:
             job.table,
             options.archive,
             cleaning,
-            job.clock_ms,
-            job.lease.check,
+            job.env.clock_ms,
+            job.env.lease.check,
             self._reach("archive", batch_id),
             timeline=self._look(),
         )
@@ -264,7 +264,7 @@ class TableServices:
     def _reach(self, service: str, batch_id: int) -> Callable[[str], None]:
         def reach(step: str) -> None:
             self._timeline = None
-            self._job.crash.reach(step, batch_id)
+            self._job.env.crash.reach(step, batch_id)
 
         return steps_of(service, reach)
 
@@ -285,4 +285,4 @@ class TableServices:
             self.failed[service] = error
         else:
             self.failed.pop(service, None)
-        self._job.service(service, len(done), error)
+        self._job.hooks.service(service, len(done), error)

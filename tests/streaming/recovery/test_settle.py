@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tagstream.streaming.batch.context import BatchHistory, IndexPosition
 from tagstream.streaming.lease_keeper import LEASE_TTL_MS, LeaseKeeper
 from tagstream.streaming.recovery.pending_writes import new_instant, roll_back, settle
 from tagstream.table.errors import LeaseLostError
@@ -31,7 +32,10 @@ def test_the_work_of_a_successor_is_not_taken_back(tmp_path: Path) -> None:
     keeper = LeaseKeeper(writer.table.storage, lambda: 0)
     # The parts of a job's context that this looks at.
     job: Any = SimpleNamespace(
-        table=writer.table, lease=keeper, index=None, instant=None, metadata=None, clock_ms=lambda: writer.now_ms
+        table=writer.table,
+        env=SimpleNamespace(lease=keeper, index=None, clock_ms=lambda: writer.now_ms),
+        history=BatchHistory(),
+        metadata=None,
     )
     keeper.acquire("old")
     try:
@@ -63,12 +67,10 @@ def test_what_a_driver_that_woke_up_told_the_metadata_table_is_removed(version: 
     keeper = LeaseKeeper(case.writer.table.storage, lambda: 0)
     job: Any = SimpleNamespace(
         table=case.writer.table,
-        lease=keeper,
-        index=None,
-        instant=None,
+        env=SimpleNamespace(lease=keeper, index=None, clock_ms=lambda: case.writer.now_ms),
+        history=BatchHistory(),
+        position=IndexPosition(),
         metadata=None,
-        clock_ms=lambda: case.writer.now_ms,
-        rollbacks_seen=set(),
     )
     keeper.acquire("new")
     try:
@@ -93,7 +95,7 @@ def test_an_instant_is_later_than_all_of_the_metadata_table(is_open: bool, tmp_p
         job: Any = SimpleNamespace(
             table=case.writer.table,
             metadata=SimpleNamespace(writer=writer) if is_open else None,
-            clock_ms=lambda: case.writer.now_ms,
+            env=SimpleNamespace(clock_ms=lambda: case.writer.now_ms),
         )
         assert new_instant(job) > (taken or "")
         case.writer.write([row(1, "p0", 2)])

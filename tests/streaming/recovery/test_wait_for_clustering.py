@@ -35,9 +35,7 @@ def job(pending: dict[Any, str], takes_back: bool, ends_after: int = 0) -> Any:
     return SimpleNamespace(
         options=SimpleNamespace(services=ServiceOptions(takes_back_clusterings=takes_back)),
         table=SimpleNamespace(base_path="t", timeline=lambda: timeline),
-        clock_ms=lambda: stop.now,
-        lease=SimpleNamespace(check=lambda: None),
-        stop=stop,
+        env=SimpleNamespace(clock_ms=lambda: stop.now, lease=SimpleNamespace(check=lambda: None), stop=stop),
     )
 
 
@@ -65,7 +63,7 @@ def test_after_an_hour_the_job_ends_and_says_what_to_do(taken_back: list[str]) -
 def test_a_job_that_is_told_to_takes_it_back_at_once(taken_back: list[str]) -> None:
     told = job({("p", "f"): PLAN}, True)
     settle.wait_for_clustering(told, PLAN)
-    assert (told.stop.count, taken_back) == (0, [PLAN])
+    assert (told.env.stop.count, taken_back) == (0, [PLAN])
 
 
 def test_one_that_was_carried_out_by_then_is_left_alone(taken_back: list[str]) -> None:
